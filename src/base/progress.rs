@@ -8,7 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a rank does inside a step; [`Doing::CALL`] and below belong to the control plane.
+/// The activity of a rank within a step; [`Doing::CALL`] and below belong to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doing(pub u32);
 
@@ -261,7 +261,7 @@ impl Fault {
     }
 }
 
-/// A function of its own, by whose name a stack shows it.
+/// A separate function, whose name appears in stacks.
 #[inline(never)]
 fn loop_forever() -> ! {
     loop {

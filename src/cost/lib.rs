@@ -1,4 +1,4 @@
-//! Seconds from bytes: by the links of a machine file, and by a cost model fitted to records.
+//! Seconds from bytes: from the links of a machine file, and from a cost model fitted to records.
 
 // Messages go through `message::eprintln`, which does not panic where standard error is closed.
 #![warn(clippy::print_stderr)]

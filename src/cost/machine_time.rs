@@ -1,4 +1,4 @@
-//! The time that a call takes by the rates of a machine file, without noise and faults.
+//! The time of a call from the rates of a machine file, without noise and faults.
 //!
 //! The simulated backend adds these; the planner uses the times as they are.
 
@@ -12,8 +12,8 @@ use commgauge_model::layout::Locality;
 //
 // Uses the formulas of the simulation; if groups differ, the busiest one counts.
 
-/// Seconds of a call in groups of `ranks` ranks with this locality, all active at the same time. `None` for fewer than
-/// two ranks, or if the locality is not known.
+/// Seconds of a call in groups of `ranks` ranks with this locality, all active at the same time. `None` for fewer than two ranks, or if the
+/// locality is unknown.
 ///
 /// In a chain or ring of messages, one rank of each group on a node sends over its adapters; in a collective all its
 /// ranks do.
@@ -42,7 +42,7 @@ pub fn seconds_without_noise(
         }
         Motion::Ring | Motion::Chain => message_seconds(slowest_hop(machine, &shape, senders(locality, 1)), bytes),
         Motion::Pairs { messages_in_turn } => {
-            // Ranks half a group apart: as soon as the group spans nodes, all pairs do.
+            // Ranks half a group apart: once the group spans nodes, all pairs do.
             let hop = slowest_hop(machine, &shape, senders(locality, shape.ranks_per_node_most));
             f64::from(messages_in_turn) * message_seconds(hop, bytes)
         }
@@ -67,7 +67,7 @@ fn paths(machine: &Machine, shape: &Shape, locality: &Locality) -> Paths {
         within: within(machine),
         between: Hop { latency_seconds: network.latency.0, rate: share },
         node_exit_rate: f64::from(shape.ranks_per_node_least) * share,
-        // The other ranks of its group leave their share to the leader, as far as its own adapters allow.
+        // The other ranks of its group yield their share to the leader, as far as its own adapters allow.
         leader_rate: (f64::from(shape.ranks_per_node_least) * share).min(machine.adapter_rate_per_rank(1).0),
     }
 }
@@ -94,7 +94,7 @@ fn slowest_hop(machine: &Machine, shape: &Shape, senders: u32) -> Hop {
 // Libraries overlap these phases partly; the time here is on the safe side of the bounds in the machine file.
 // Reducing costs nothing, and the buffers' placement makes no difference.
 
-/// A way for messages.
+/// A hop of messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hop {
     /// Time of a message without bytes.
@@ -123,7 +123,7 @@ pub struct Paths {
     pub within: Hop,
     /// Between nodes, with the adapters' share of one rank.
     pub between: Hop,
-    /// Bytes per second that all ranks of the group on a node can bring out of it together.
+    /// Bytes per second at which all ranks of the group on a node together leave it.
     pub node_exit_rate: f64,
     /// Bytes per second of the rank that sends for its node in a tree.
     pub leader_rate: f64,

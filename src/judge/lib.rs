@@ -1,4 +1,4 @@
-//! What a record says about a machine: pass or fail, suspects, history.
+//! Verdicts on records: pass or fail, suspects, history.
 
 // Messages go through `message::eprintln`, which does not panic where standard error is closed.
 #![warn(clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! Which layout is fastest and fits into memory, and how far predictions agree with published runs.
+//! The fastest layout that fits into memory, and the agreement of predictions with published runs.
 
 // Messages go through `message::eprintln`, which does not panic where standard error is closed.
 #![warn(clippy::print_stderr)]

@@ -80,23 +80,20 @@ pub(super) fn middle_95(values: Vec<f64>) -> Option<Interval> {
     Some(Interval { low: *ascending.get(outside)?, high: *ascending.get(ascending.len().checked_sub(1 + outside)?)? })
 }
 
-// The share of an axis's communication that a step hides, and the resulting slowdown, from replays in which calls overlap with
-// computing.
+// The share of an axis's communication that a step hides, and its slowdown, from replays in which calls overlap with computing.
 //
-// A replay emulates computing by waiting on the clock, so the slowdown of the computing is unknown. The slowdown is of calls that
-// something hides, and of their own time: a rank that waits for another one waits for no call.
+// A replay emulates computing by waiting on the clock, so the slowdown of the computing is unknown. The slowdown covers hidden calls and
+// their own time: time spent waiting for another rank is not time waiting for a call.
 
 const OVERLAP_SEED: u64 = 0x0fe7_1a92;
 
 /// Compute and communication at the same time, on one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overlap {
-    /// Whose calls.
     pub axis: Axis,
-    /// Share of the time under way that the slowest rank did not wait for.
+    /// Share of the active time that the slowest rank did not wait.
     pub hidden_share: Coefficient,
-    /// Time of the calls that something hides over that of the same calls alone; absent where they were not measured alone, and where
-    /// nothing hides any.
+    /// Time of the hidden calls over the time of the same calls alone; absent if they were not measured alone, or none is hidden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<Coefficient>,
 }
@@ -120,7 +117,7 @@ pub(super) fn add_overlap(replayed: &mut BTreeMap<Axis, Replayed>, record: &Reco
     }
 }
 
-/// Time of the hidden calls of an axis over that of the same calls alone; `None` where one was not measured alone.
+/// Time of an axis's hidden calls over the time of the same calls alone; `None` if one was not measured alone.
 fn slower(record: &Record, step: u32, axis: &ReplayAxis) -> Option<f64> {
     let (times, cases) = (times(record), cases_of_step(record, step));
     let alone_seconds = |hidden: &HiddenCalls| {
@@ -179,30 +176,30 @@ pub(super) fn overlap(replayed: &BTreeMap<Axis, Replayed>, resamples: u32) -> Ve
 
 const INTERFERENCE_SEED: u64 = 0x1472_f312;
 
-/// Two calls at once. Ordered, so that a list of them has one order.
+/// Two concurrent calls. Ordered, so that a list of them has one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct AtOnce {
-    /// Axis of the call that is timed.
+    /// Axis of the timed call.
     pub axis: Axis,
-    /// That call.
+    /// The timed call.
     pub collective: Collective,
-    /// Axis of the calls that are under way meanwhile.
+    /// Axis of the concurrent calls.
     pub beside_axis: Axis,
-    /// Those calls.
+    /// The concurrent calls.
     pub beside_collective: Collective,
 }
 
-/// A call beside another, over all sizes and replicates.
+/// A call concurrent with another, over all sizes and replicates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interference {
-    /// Which calls.
+    /// The calls.
     #[serde(flatten)]
     pub calls: AtOnce,
-    /// Time together over time alone. Where the others were not under way all the time this says less than the whole.
+    /// Time together over time alone. Too small if the others were not in flight all the time.
     pub slowdown: Coefficient,
 }
 
-/// Ratio of the times together and alone, one per replicate.
+/// Ratio of the time together to the time alone, one per replicate.
 pub(super) type Ratios = BTreeMap<AtOnce, Vec<f64>>;
 
 pub(super) fn add_interference(ratios: &mut Ratios, record: &Record) {
@@ -246,17 +243,17 @@ const MAX_SHARE_OF_OTHERS: f64 = 0.05;
 /// Messages of both directions between two stages.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BothWays {
-    /// Whether the stages lay on different hosts.
+    /// Whether the stages are on different hosts.
     pub between_hosts: bool,
-    /// Time of a message with another in the opposite direction over that of the same message alone: 1 where a link carries both
-    /// directions at once, 2 where one waits for the other.
+    /// Time of a message with another in the opposite direction over that of the same message alone: 1 if a link carries both directions at
+    /// once, 2 if one waits for the other.
     pub slowdown: Coefficient,
 }
 
 /// Slowdown of each replay, by whether the stages are on different hosts.
 pub(super) type Exchanged = BTreeMap<bool, Vec<f64>>;
 
-/// Adds the replays of a record that show it: two stages, 1F1B, no computing, and almost no other calls.
+/// Adds the replays of a record that show it: two stages, 1F1B, no computing, almost no other calls.
 pub(super) fn add_both_ways(exchanged: &mut Exchanged, record: &Record) {
     let measured = |replay: &&ReplayLine| matches!(replay.outcome, Outcome::Measured { .. });
     for replay in record.replays.iter().filter(measured) {
@@ -266,8 +263,8 @@ pub(super) fn add_both_ways(exchanged: &mut Exchanged, record: &Record) {
     }
 }
 
-/// With full duplex, 1F1B on two stages sends two micro-batches there and back in the time of two messages each: as long as all
-/// messages of one direction in sequence, plus one where the last micro-batch is alone.
+/// With full duplex, 1F1B on two stages sends two micro-batches there and back in the time of two messages each: as long as all messages of
+/// one direction in sequence, plus one for the last micro-batch, which is alone.
 fn of_replay(record: &Record, replay: &ReplayLine) -> Option<(bool, f64)> {
     if replay.schedule != "1f1b" || replay.forward_seconds_per_layer.0 > 0.0 {
         return None;
@@ -388,7 +385,7 @@ mod overlap_tests {
         }
     }
 
-    /// A record whose measured streaming cases are called `count_per_step` times in a step, on the axis dp.
+    /// A record whose measured streaming cases occur `count_per_step` times per step, on the axis dp.
     pub(in crate::cost) fn record(replays: Vec<ReplayLine>, count_per_step: u64) -> Record {
         let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
         let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -426,7 +423,7 @@ mod overlap_tests {
         assert!(of(&[record(vec![replay(Axis::Pp, 0.5, 10, GOOD)], 1)]).is_empty());
     }
 
-    /// Three of each measured call of the record, each so many times as long as alone.
+    /// Three of each measured call of the record, each this many times as long as alone.
     fn hidden_in(record: &Record, slower: f64) -> Vec<HiddenCalls> {
         let known = times(record);
         let hidden = |(facts, index): (&CaseFacts, u32)| HiddenCalls {
@@ -444,7 +441,7 @@ mod overlap_tests {
 
     #[test]
     fn hidden_shares_and_slowdowns_come_from_replays() {
-        // Ranks saw the calls under way for a minute, most of which they waited for each other.
+        // Calls were in flight for a minute, most of which the ranks waited for each other.
         let minute = 60_000_000_000;
         let records: Vec<Record> = [(0.8, 2.0), (0.7, 1.9), (0.75, 2.1)]
             .map(|(share, slower)| {

@@ -1,8 +1,8 @@
 //! Slowdown of a call with more concurrent groups on a node: exponents fitted to localities that differ only in the number of
 //! groups, including a single group.
 //!
-//! The law is in [`super::sharing`]. Groups are counted per node, or, across nodes and where the number of adapters is given,
-//! per adapter: as long as every group has its own adapter, more groups do not slow it down.
+//! The law is in [`super::sharing`]. Groups are counted per node or, across nodes with a known number of adapters, per adapter: as long as
+//! every group has its own adapter, more groups do not slow it down.
 
 mod fitted;
 
@@ -19,17 +19,16 @@ use serde::{Deserialize, Serialize};
 /// Factor beyond the measured group counts up to which a coefficient applies.
 const MAX_EXTRAPOLATION: u32 = 2;
 
-/// How the time of a call grows with the groups at once.
+/// Growth of the time of a call with the number of concurrent groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contention {
-    /// The call; absent where it is of all calls that were measured with several numbers of groups, for those that were not.
+    /// The call; absent for the coefficient of all calls measured with several numbers of groups, which applies to the other calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<Collective>,
-    /// What was timed.
     pub cadence: Cadence,
-    /// Of groups that span nodes, which share adapters; else of groups within a node.
+    /// True for groups that span nodes, which share adapters; false for groups within a node.
     pub across_nodes: bool,
-    /// Where groups are counted per adapter: the adapters of a node. Else they are counted per node.
+    /// Adapters per node, if groups are counted per adapter. Else they are counted per node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapters_per_node: Option<u32>,
     /// Exponent of the latency part: with x times as many groups it takes x^a times as long.
@@ -38,32 +37,31 @@ pub struct Contention {
     /// Exponent of the bandwidth part: 0 where groups do not share, 1 where they share all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_exponent: Option<Coefficient>,
-    /// Fewest groups on a node that it was fitted to.
+    /// Fewest groups on a node in the fitted data.
     pub groups_fewest: u32,
     /// Most groups.
     pub groups_most: u32,
     /// Curves behind it.
     pub curves: u64,
-    /// How wrong a slow-down is that was predicted by it.
+    /// Error of the slowdowns predicted by it.
     pub errors: Errors,
-    /// Of what those errors are.
+    /// Origin of those errors.
     pub errors_from: ErrorsFrom,
 }
 
-/// What was predicted to tell the errors of a contention coefficient.
+/// Origin of the errors of a contention coefficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorsFrom {
-    /// Curves that were left out, one after the other.
+    /// Curves left out, one after the other.
     CurvesLeftOut,
-    /// Numbers of groups that were left out, one after the other.
+    /// Numbers of groups left out, one after the other.
     GroupsLeftOut,
-    /// The very times that it was fitted to, for want of others: too small.
+    /// The fitted times themselves, if nothing else is available: too small.
     Residuals,
 }
 
 impl ErrorsFrom {
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             ErrorsFrom::CurvesLeftOut => "curves left out",
@@ -87,8 +85,8 @@ pub struct SlowdownFactor {
 }
 
 impl Contention {
-    /// From `measured` concurrent groups on a node to `groups`, for a call of whose time (at `measured`) bandwidth makes up
-    /// `share`. `None` where that part was not measured, and more than twice outside the group counts that were.
+    /// From `measured` concurrent groups on a node to `groups`, for a call in which bandwidth is the fraction `share` of the time (at
+    /// `measured`). `None` if that part was not measured, or more than twice outside the measured group counts.
     pub fn slower(&self, measured: u32, groups: u32, share: f64) -> Option<SlowdownFactor> {
         let least = self.groups_fewest.min(measured);
         let most = self.groups_most.max(measured);
@@ -128,7 +126,7 @@ impl Contention {
     }
 }
 
-/// Groups that share one of so many adapters.
+/// Groups that share one of this many adapters.
 fn load(groups: u32, adapters: u32) -> f64 {
     (f64::from(groups) / f64::from(adapters.max(1))).max(1.0)
 }

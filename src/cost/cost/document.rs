@@ -25,38 +25,37 @@ pub struct Fit {
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// True where no real time passed: the records were synthetic, and so is everything that follows from them.
+    /// True if no real time passed: the records are synthetic, and so is everything derived from them.
     pub synthetic: bool,
     /// The records.
     pub sources: Vec<Source>,
-    /// One for all curves that differ only in the size of the group.
+    /// One entry for all curves that differ only in group size.
     pub families: Vec<FamilyFit>,
-    /// How times grow with the groups at once; since version 2.
+    /// Growth of times with the number of concurrent groups; since version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contention: Vec<Contention>,
-    /// How times grow beside calls of other axes; since version 2.
+    /// Slowdown of calls concurrent with calls of other axes; since version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interference: Vec<Interference>,
-    /// What a step hides of its communication; since version 2.
+    /// Share of a step's communication that is hidden; since version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlap: Vec<Overlap>,
-    /// How much longer messages between stages take while others come the opposite way.
+    /// Slowdown of messages between stages while messages flow in the opposite direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub both_ways: Vec<BothWays>,
-    /// Errors on points that the fit did not see, over all curves.
+    /// Errors on points left out of the fit, over all curves.
     pub held_out: HeldOut,
-    /// What was left aside, what cannot be determined, which curves are not to be trusted, as sentences.
+    /// Excluded data, undetermined values and untrusted curves, as sentences.
     pub warnings: Vec<String>,
 }
 
-/// A record that went into a fit.
+/// A record used in a fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
-    /// Its file, as it was named.
+    /// Its file, as given.
     pub file: String,
-    /// The run.
     pub run_id: String,
-    /// Who carried the calls out.
+    /// The backend.
     pub backend: String,
     /// Library and version.
     pub library: String,
@@ -65,22 +64,22 @@ pub struct Source {
 /// The curves of all group sizes of one call in one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FamilyFit {
-    /// What they have in common.
+    /// What the curves have in common.
     #[serde(flatten)]
     pub key: FamilyKey,
-    /// How group sizes that were not measured follow.
+    /// How unmeasured group sizes are predicted.
     pub scaling: Scaling,
-    /// Errors at inner group sizes that were left out; absent with fewer than three group sizes.
+    /// Errors at inner group sizes when left out; absent with fewer than three group sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out_group_sizes: Option<Errors>,
     /// By group size, ascending.
     pub curves: Vec<CurveFit>,
-    /// Calls that were measured at too few sizes for a curve: they answer for themselves alone.
+    /// Calls measured at too few sizes for a curve: they only answer for themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lone: Vec<LoneCall>,
 }
 
-/// A call that was measured, and no curve through it.
+/// A measured call without a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoneCall {
     /// Ranks of a group.
@@ -104,14 +103,14 @@ pub struct LoneCall {
 pub struct CurveFit {
     /// Ranks of a group.
     pub ranks: u32,
-    /// What was measured, by ascending size.
+    /// Measured values, by ascending size.
     pub points: Vec<PointFit>,
     /// The lines whose minimum holds outside the measured sizes, steepest first.
     pub envelope: Vec<Line>,
-    /// Where the next of those lines takes over, by ascending size; since version 2.
+    /// Sizes at which the next of those lines takes over, ascending; since version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub breakpoints: Vec<Breakpoint>,
-    /// Cost of a call however small.
+    /// Cost of a call, however small.
     pub alpha_seconds: Seconds,
     /// Lower end of its 95 % interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,8 +118,8 @@ pub struct CurveFit {
     /// Upper end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha_seconds_high: Option<Seconds>,
-    /// 1 / beta: bytes per second of a call however large (`bytes_total` over time, not bus bandwidth); absent where more
-    /// bytes did not take longer.
+    /// 1 / beta: bytes per second of an arbitrarily large call (`bytes_total` over time, not bus bandwidth); absent if more bytes did not
+    /// take longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<Rate>,
     /// Lower end of its 95 % interval.
@@ -129,24 +128,23 @@ pub struct CurveFit {
     /// Upper end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second_high: Option<Rate>,
-    /// What the intervals come from.
+    /// Source of the intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intervals_from: Option<IntervalsFrom>,
-    /// Errors at sizes that were left out, every second one in turn; absent below five sizes.
+    /// Errors at left-out sizes, every second one in turn; absent below five sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out_sizes: Option<Errors>,
-    /// The same by regime.
+    /// As above, by regime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_out_regimes: Vec<RegimeErrors>,
-    /// Largest error, as a fraction, at the two smallest and the two largest sizes when those were left out; absent
-    /// below six sizes.
+    /// Largest error, as a fraction, at the two smallest and the two largest sizes when left out; absent below six sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extrapolation_error: Option<f64>,
-    /// True where the mean held-out error is over 10 %: not to be planned on.
+    /// True if the mean held-out error exceeds 10 %: do not plan with it.
     pub untrusted: bool,
 }
 
-/// A size at which one line takes over from another: a library's switch of algorithm or protocol, seen from far away.
+/// A size at which one line takes over from another: an approximation of a library's switch of algorithm or protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Breakpoint {
     /// The size.
@@ -166,56 +164,56 @@ pub struct PointFit {
     pub bytes_total: Bytes,
     /// Time of a call as measured, over all replicates.
     pub measured_seconds: Seconds,
-    /// Time on the curve; absent for an outlier that the curve passes by.
+    /// Time on the curve; absent for an outlier excluded from the curve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve_seconds: Option<Seconds>,
     /// Measurements behind it.
     pub replicates: u32,
-    /// Of them, those slower than `measured_seconds` by more than 10 %: disturbed, and without a say in it.
+    /// Those slower than `measured_seconds` by more than 10 %: disturbed and ignored.
     #[serde(default, skip_serializing_if = "is_none")]
     pub replicates_disturbed: u32,
-    /// Error of the prediction of this size from the others when it was left out, as a fraction: above zero where it was too
-    /// slow; absent at the ends, and below five sizes.
+    /// Error of the prediction of this size from the others when left out, as a fraction: positive if too slow; absent at the ends, and
+    /// below five sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out_error: Option<f64>,
-    /// Slower than a larger size by more than 10 %: disturbed, kept here and left out of the curve.
+    /// Slower than a larger size by more than 10 %: disturbed, kept here but excluded from the curve.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outlier: bool,
 }
 
-/// What the intervals of alpha and beta were resampled from.
+/// Source of the intervals of alpha and beta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalsFrom {
     /// The replicates of each size.
     Replicates,
-    /// How far the sizes lie from the lines, for want of replicates.
+    /// Residuals of the sizes, in the absence of replicates.
     Residuals,
 }
 
 /// Errors of one regime.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegimeErrors {
-    /// Which sizes.
+    /// The sizes.
     pub regime: Regime,
-    /// How wrong.
+    /// The errors.
     pub errors: Errors,
 }
 
-/// Errors on points that the fit did not see, over all curves.
+/// Errors on points left out of the fit, over all curves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOut {
     /// At sizes, every second one in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sizes: Option<Errors>,
-    /// The same by regime.
+    /// As above, by regime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regimes: Vec<RegimeErrors>,
     /// At inner group sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_sizes: Option<Errors>,
-    /// How wide the intervals of predictions are, by the ground that they stand on; a ground of which too little was left out is not
-    /// there, and has the margin of published machines.
+    /// Width of the intervals of predictions, by their ground; a ground with too few left-out points is absent and has the margin of
+    /// published machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub margins: Vec<Margin>,
 }
@@ -236,7 +234,7 @@ impl Fit {
     /// Reads `fit.json`.
     ///
     /// # Errors
-    /// A usage error that names the file and what is wrong with it.
+    /// A usage error that names the file and the problem.
     pub fn read(path: &Path) -> Result<Fit> {
         let text = commgauge_base::host::read_to_string(path)
             .map_err(|cause| Error::usage(format!("{}: cannot read the fit: {cause}", path.shown())))?;
@@ -264,21 +262,21 @@ impl Fit {
                     "is a fit of version {version}; this commgauge reads up to version {VERSION}"
                 )));
             }
-            _ => return Err(wrong(format!("is not a commgauge fit: it does not say `\"format\": \"{FORMAT}\"`"))),
+            _ => return Err(wrong(format!("is not a commgauge fit: it lacks `\"format\": \"{FORMAT}\"`"))),
         }
         serde_json::from_str(text).map_err(|cause| wrong(format!("broken: {cause}")))
     }
 }
 
-// How far off predictions may be, by the ground that they stand on.
+// The error of predictions, by their ground.
 //
-// Every kind of prediction has a difficulty in log time, which the measured sizes themselves say: how far apart the candidates between
-// two sizes are, how much the slopes at an end differ, how far ring and tree are apart. What was left out of a fit gives errors
-// as shares of their difficulty, and the share that 95 of 100 stay below is the margin of the kind: conformal prediction, one kind at a
-// time (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, sections 2.2 and 4.5). Where a fit left out
-// too little of a kind, the margin is that of the machines in `tests/data/nccl`.
+// Every kind of prediction has a difficulty in log time, which follows from the measured sizes: how far apart the candidates between two
+// sizes are, how much the slopes at an end differ, how far ring and tree are apart. Points left out of a fit give errors as shares of their
+// difficulty, and the share that 95 of 100 stay below is the margin of the kind: conformal prediction, one kind at a time (Vovk, Gammerman
+// and Shafer, "Algorithmic Learning in a Random World", 2005, sections 2.2 and 4.5). If a fit left out too few points of a kind, the margin
+// of the machines in `tests/data/nccl` applies.
 
-/// What a prediction stands on.
+/// The ground of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
@@ -329,14 +327,14 @@ impl Ground {
     }
 }
 
-/// What 95 of 100 errors of a ground stay below, as a share of their difficulty.
+/// The share of their difficulty that 95 of 100 errors of a ground stay below.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Margin {
-    /// Which predictions.
+    /// The ground.
     pub ground: Ground,
     /// Error in log time over difficulty.
     pub factor: f64,
-    /// Left-out predictions behind it.
+    /// Number of left-out predictions.
     pub points: u64,
 }
 
@@ -348,25 +346,25 @@ pub(super) struct Score {
 }
 
 impl Score {
-    /// Of a predicted and a measured time.
+    /// From a predicted and a measured time.
     pub fn of(ground: Ground, predicted: f64, measured: f64, difficulty: f64) -> Score {
         Score { ground, share: (predicted / measured).ln().abs() / difficulty }
     }
 }
 
-/// Fewer left-out predictions than these say little of the 95th percentile.
+/// Minimum left-out predictions for a 95th percentile.
 const FEWEST: usize = 40;
 
-/// A library reaches its bandwidth above this size. A curve that ends below has nothing like the sizes above it to leave out.
+/// Size above which a library reaches its bandwidth. A curve that ends below it has no comparable sizes to leave out.
 const SATURATED_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// Sizes at an end that are left out, the outermost first.
 const LEFT_OUT_AT_AN_END: usize = 5;
 
-/// Fewest sizes that a curve with left-out ends must keep.
+/// Minimum sizes that a curve with left-out ends must keep.
 const FEWEST_KEPT: usize = 4;
 
-/// The margins of all grounds of which enough was left out.
+/// The margins of all grounds with enough left-out points.
 pub(super) fn margins(scores: &[Score]) -> Vec<Margin> {
     let of = |ground: Ground| {
         let shares = sorted(scores.iter().filter(|score| score.ground == ground).map(|score| score.share));
@@ -378,15 +376,15 @@ pub(super) fn margins(scores: &[Score]) -> Vec<Margin> {
     Ground::ALL.into_iter().filter_map(of).collect()
 }
 
-/// The margin of a ground: that of the fit, or that of published machines. `last_bytes` is the largest size of the curve.
+/// The margin of a ground: from the fit, or from published machines. `last_bytes` is the largest size of the curve.
 pub(super) fn factor(margins: &[Margin], ground: Ground, last_bytes: f64) -> f64 {
     let own = margins.iter().find(|margin| margin.ground == ground);
     let own = own.filter(|_| ground != Ground::AboveRange || last_bytes >= SATURATED_BYTES);
     own.map_or(ground.published(), |margin| margin.factor)
 }
 
-/// The widest margin of a ground. Above the measured sizes a rate changes by as much as a cache is faster than the memory behind it, about four
-/// times; that is all that can come of sending a large call as several of the largest measured one.
+/// The widest margin of a ground. Above the measured sizes a rate changes by as much as a cache is faster than the memory behind it, about
+/// four times; a large call sent as several of the largest measured one cannot change by more.
 pub(super) fn most(ground: Ground) -> f64 {
     match ground {
         Ground::AboveRange => 4_f64.ln(),
@@ -422,14 +420,14 @@ pub(super) fn score_inside(curve: &Interpolant, point: Point) -> Score {
     Score::of(Ground::inside(bytes), curve.seconds(bytes), seconds, curve.difficulty(bytes))
 }
 
-/// The score of a size of a group size between others.
+/// The score of a group size between others.
 pub(super) fn score_of_group(predicted: GroupDifficulty, measured: f64) -> Score {
     Score::of(Ground::GroupSizes, predicted.seconds, measured, predicted.difficulty)
 }
 
-// A fitted curve with what its errors are computed from.
+// A fitted curve with the data behind its errors.
 
-/// A size that was left out.
+/// A left-out size.
 #[derive(Clone, Copy)]
 pub(super) struct LeftOut {
     pub bytes: f64,

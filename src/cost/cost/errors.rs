@@ -5,17 +5,17 @@ use commgauge_base::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was predicted of something and what was measured of it, in the same unit.
+/// A predicted and a measured value, in the same unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PredictionPair {
-    /// Without knowing the measurement.
+    /// Without knowledge of the measurement.
     pub predicted: f64,
     /// Above zero.
     pub measured: f64,
 }
 
 impl PredictionPair {
-    /// The relative error, as a fraction: above zero where the prediction is too large.
+    /// The relative error, as a fraction: positive if the prediction is too large.
     pub fn error(self) -> f64 {
         self.predicted / self.measured - 1.0
     }
@@ -26,16 +26,16 @@ impl PredictionPair {
 pub struct Errors {
     /// Predictions compared.
     pub points: u64,
-    /// Median of the errors' amounts.
+    /// Median of the absolute errors.
     pub median: f64,
-    /// Mean of the errors' amounts.
+    /// Mean of the absolute errors.
     pub mean: f64,
-    /// 95th percentile of the errors' amounts; absent below 20 points.
+    /// 95th percentile of the absolute errors; absent below 20 points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p95: Option<f64>,
-    /// Largest amount.
+    /// Largest absolute error.
     pub maximum: f64,
-    /// Mean error with its sign: above zero where predictions are too slow.
+    /// Mean signed error: positive if predictions are too slow.
     pub bias: f64,
 }
 
@@ -61,7 +61,7 @@ impl Errors {
     }
 }
 
-/// Sizes that behave alike: latency decides, neither, bandwidth decides.
+/// Sizes that behave alike: bound by latency, by neither, by bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Regime {
@@ -85,7 +85,6 @@ impl Regime {
         }
     }
 
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Regime::Small => "below 64 KiB",

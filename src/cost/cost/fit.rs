@@ -43,7 +43,7 @@ impl Default for FitOptions {
 /// Fits all curves.
 ///
 /// # Errors
-/// A usage error where nothing was measured.
+/// A usage error if nothing was measured.
 pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
     let mut warnings = measurements.warnings.clone();
     let mut lone: Vec<LoneMember> = Vec::new();
@@ -62,7 +62,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         })
         .collect();
     if curves.is_empty() && lone.is_empty() {
-        let why = warnings.last().map_or_else(|| "the records hold no times".to_owned(), String::clone);
+        let why = warnings.last().map_or_else(|| "the records contain no times".to_owned(), String::clone);
         return Err(Error::usage(format!("there is nothing to fit: {why}")));
     }
     let pairs: Vec<LeftOut> = curves.iter().flat_map(|fitted| fitted.left_out.iter().copied()).collect();
@@ -155,7 +155,7 @@ fn point_fits(measured: &Measured, points: &[Point], cleaned: &Cleaned, left_out
         .collect()
 }
 
-/// Predicts every inner size from the others, leaving every second one out, in two turns.
+/// Predicts every inner size from the others, leaving out every second one, in two passes.
 fn left_out_sizes(points: &[Point]) -> Vec<LeftOut> {
     if points.len() < MIN_SIZES_FOR_HOLDOUT {
         return Vec::new();
@@ -212,19 +212,19 @@ fn curve_warning(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -
     let name = format!("{}{types} on {} ranks, locality {}", family.collective, key.ranks, family.place);
     let Some(fitted) = fitted else {
         return Some(format!(
-            "{name}: {} measured, a curve needs two: it answers for that size alone",
+            "{name}: {} measured, a curve needs two: it only answers for that size",
             counted(measured)
         ));
     };
     let errors = fitted.document.held_out_sizes;
     match (errors, fitted.document.untrusted, fitted.document.bytes_per_second) {
         (Some(errors), true, _) => Some(format!(
-            "{name}: held-out error {:.1} % on average, over 10 %; not to be planned on",
+            "{name}: held-out error {:.1} % on average, over 10 %; do not plan with it",
             100.0 * errors.mean
         )),
         (_, _, None) => Some(format!("{name}: more bytes do not take longer, so its bandwidth is unknown")),
         (None, ..) => {
-            Some(format!("{name}: {} sizes, too few to leave any out and estimate the error", measured.len()))
+            Some(format!("{name}: {} sizes, too few to estimate the error by leaving some out", measured.len()))
         }
         _ => None,
     }
@@ -247,7 +247,7 @@ const MIN_POINTS: usize = 4;
 pub(super) struct Intervals {
     pub alpha_seconds: Interval,
     pub beta_seconds_per_byte: Interval,
-    /// Intervals of the breakpoints; `None` where too few refits have as many.
+    /// Intervals of the breakpoints; `None` if too few refits have as many.
     pub breakpoints: Vec<Option<Interval>>,
     pub from: IntervalsFrom,
 }
@@ -266,7 +266,7 @@ pub(super) fn intervals(
     let replicated = measured.values().filter(|values| values.len() >= MIN_REPLICATES).count();
     let from = if 2 * replicated >= measured.len() { IntervalsFrom::Replicates } else { IntervalsFrom::Residuals };
     let residuals: Vec<f64> = cleaned.points.iter().map(|at| (at.seconds / fitted.seconds(at.bytes)).ln()).collect();
-    // Residuals of a fit are smaller than the errors, by the degrees of freedom of the lines.
+    // Residuals of a fit are smaller than errors, by the degrees of freedom of the lines.
     let freedom = cleaned.points.len().saturating_sub(2 * fitted.lines().len()).max(1);
     let widened = (cleaned.points.len() as f64 / freedom as f64).sqrt();
     let (mut alphas, mut betas) = (Vec::new(), Vec::new());
@@ -306,17 +306,17 @@ pub(super) fn intervals(
 
 // Curves that differ only in the size of the group: the scaling form that suits them best, and its errors.
 
-/// A time at a group size that was left out.
+/// A time at a left-out group size.
 #[derive(Clone, Copy)]
 pub(super) struct LeftOutGroup {
     pub seconds: PredictionPair,
     pub score: Score,
 }
 
-/// The times at the group sizes that were left out.
+/// The times at the left-out group sizes.
 type Pairs = Vec<LeftOutGroup>;
 
-/// A call that was measured without a curve, and the family it is of.
+/// A measured call without a curve, and its family.
 pub(super) struct LoneMember<'a> {
     pub family: &'a FamilyKey,
     pub call: LoneCall,
@@ -334,15 +334,14 @@ pub(super) fn families(curves: Vec<Fitted>, lone: Vec<LoneMember>) -> Vec<(Famil
     by_family.into_iter().map(|(key, members)| family(key, members)).collect()
 }
 
-/// What was measured of a family.
+/// Measurements of a family.
 #[derive(Default)]
 struct Members {
     curves: Vec<Fitted>,
     lone: Vec<LoneCall>,
 }
 
-/// The form with the smallest mean error at the inner group sizes, each left out once; a ring where nothing can be left
-/// out.
+/// The form with the smallest mean error at the inner group sizes, each left out once; a ring if none can be left out.
 fn family(key: FamilyKey, members: Members) -> (FamilyFit, Pairs) {
     let Members { curves, lone } = members;
     let tried = Scaling::ALL.into_iter().filter_map(|scaling| {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Measurements {
     pub curves: BTreeMap<CurveKey, Measured>,
-    /// Ratios of calls next to calls of other axes.
+    /// Slowdowns of calls concurrent with calls of other axes.
     pub(super) beside: Ratios,
     /// Replays of whole steps.
     pub(super) replayed: BTreeMap<Axis, Replayed>,
@@ -35,7 +35,7 @@ impl Measurements {
     /// Collects the measurements of records, each with its file name.
     ///
     /// # Errors
-    /// A mismatch where the records come from different machines, or some are synthetic and some are not.
+    /// A mismatch if the records come from different machines, or only some are synthetic.
     pub fn of<'a>(records: impl IntoIterator<Item = (&'a str, &'a Record)>) -> Result<Measurements> {
         let mut all = Measurements::default();
         let mut machines: BTreeMap<String, String> = BTreeMap::new();
@@ -47,7 +47,7 @@ impl Measurements {
             }
             if !all.sources.is_empty() && all.synthetic != backend.synthetic {
                 return Err(Error::mismatch(format!(
-                    "{file}: some of the records are synthetic and some were measured; fit them one by one"
+                    "{file}: some records are synthetic and some are measured; fit them separately"
                 )));
             }
             all.synthetic = backend.synthetic;
@@ -64,12 +64,12 @@ impl Measurements {
             let named: Vec<String> =
                 machines.into_iter().map(|(machine, file)| format!("{machine} ({file})")).collect();
             return Err(Error::mismatch(format!(
-                "the records come from different machines or libraries: {}; one fit is for one of them",
+                "the records come from different machines or libraries: {}; a fit needs one of them",
                 named.join("; ")
             )));
         }
         all.curves = place::drop_constant_labels(std::mem::take(&mut all.curves));
-        all.warnings.extend(skipped.into_iter().map(|(reason, lines)| format!("left aside, {reason}: {lines}")));
+        all.warnings.extend(skipped.into_iter().map(|(reason, lines)| format!("excluded, {reason}: {lines}")));
         Ok(all)
     }
 
@@ -85,14 +85,14 @@ impl Measurements {
         for line in &record.cases {
             let Some(facts) = record.plan.cases.get(line.case as usize) else { continue };
             let reason = reason_to_skip(facts, &record.plan.cases)
-                .or((is_all_wrong || corrupt.contains(&line.case)).then_some("data arrived wrong"));
+                .or((is_all_wrong || corrupt.contains(&line.case)).then_some("wrong data"));
             match (reason, seconds(facts, line)) {
                 (None, Some(seconds)) => {
                     let measured = self.curves.entry(key(facts)).or_default();
                     measured.entry(facts.bytes_total.0).or_default().push(seconds);
                 }
                 (Some(reason), _) => *skipped.entry(reason.to_owned()).or_default() += 1,
-                (None, None) => *skipped.entry("no sample above zero".to_owned()).or_default() += 1,
+                (None, None) => *skipped.entry("no positive sample".to_owned()).or_default() += 1,
             }
         }
     }
@@ -106,7 +106,7 @@ impl Measurements {
     }
 }
 
-/// What must be the same in all records of a fit.
+/// Facts that must be the same in all records of a fit.
 fn machine(library: &str, case: &CaseFacts) -> String {
     let labels = ["system", "device"].into_iter().filter_map(|name| case.labels.get(name).map(String::as_str));
     labels.chain([library]).collect::<Vec<_>>().join(", ")
@@ -118,8 +118,8 @@ fn reason_to_skip(facts: &CaseFacts, all: &[CaseFacts]) -> Option<&'static str> 
     let with_all = facts.solo_of.and_then(|all_at_once| all.get(all_at_once as usize));
     let same_place = with_all.is_some_and(|with_all| Place::of(&with_all.locality) == Place::of(&facts.locality));
     match facts {
-        _ if same_place => Some("one group alone where each host has but one"),
-        _ if facts.bytes_total.0 == 0 => Some("no bytes are moved"),
+        _ if same_place => Some("a lone group with one rank per host"),
+        _ if facts.bytes_total.0 == 0 => Some("no bytes moved"),
         _ if facts.group_size < 2 => Some("a group of one rank"),
         _ if uneven => Some("blocks of different length"),
         _ => None,
@@ -137,7 +137,7 @@ fn key(facts: &CaseFacts) -> CurveKey {
     CurveKey { family, ranks: facts.group_size }
 }
 
-// Calls that were measured at too few sizes for a curve: the time of each, and an interval from its replicates.
+// Calls measured at too few sizes for a curve: the time of each, and an interval from its replicates.
 
 /// 97.5 % quantiles of Student's t for 1, 2 ... degrees of freedom (any table; 1.96 beyond).
 const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
@@ -159,8 +159,8 @@ pub(super) fn calls(ranks: u32, measured: &Measured) -> Vec<LoneCall> {
     measured.iter().filter_map(one).collect()
 }
 
-/// The factor to either side that holds 95 of 100 further replicates, times being lognormal: t sqrt(1 + 1/n) standard
-/// deviations. None for fewer than two.
+/// The factor to either side that holds 95 of 100 further replicates, if times are lognormal: t sqrt(1 + 1/n) standard deviations. `None`
+/// for fewer than two.
 fn spread(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let freedom = values.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
@@ -171,8 +171,8 @@ fn spread(values: &[f64]) -> Option<f64> {
     Some((student * (squares / freedom as f64 * (1.0 + 1.0 / count)).sqrt()).exp())
 }
 
-// Where a curve is least certain: for every interval between two measured sizes the expected error of the interpolation, and
-// the size in its middle. What is measured, and when to stop, is decided by the caller.
+// Where a curve is least certain: for every interval between two measured sizes the expected error of the interpolation, and the size in
+// its middle. The caller decides what to measure and when to stop.
 //
 // A communication library takes, for every size, the cheapest of several straight lines. Between two measured sizes
 // there are four candidates: the chord, the extended line of the left side, the extended line of the right side, and
@@ -206,8 +206,8 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// The size in the middle on a logarithmic scale, rounded to three significant bits (4, 5, 6 or 7 times a power of two:
-    /// such sizes divide among ranks); `None` where no such size lies between the ends.
+    /// The size in the middle on a logarithmic scale, rounded to three significant bits (4, 5, 6 or 7 times a power of two: such sizes
+    /// divide among ranks); `None` if no such size is between the ends.
     pub fn middle(&self) -> Option<u64> {
         let exact = (self.low as f64 * self.high as f64).sqrt();
         // The smallest sizes have fewer than three bits.
@@ -247,15 +247,15 @@ pub fn gaps(points: &[Point]) -> Vec<Gap> {
     points.windows(2).map(gap).collect()
 }
 
-/// Interpolated seconds for a size between the points; `None` outside, and without two points.
+/// Interpolated seconds for a size between the points; `None` outside, and with fewer than two points.
 pub fn interpolated(points: &[Point], bytes: f64) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
     let inside = points.len() >= 2 && (first.bytes..=last.bytes).contains(&bytes);
     inside.then(|| Interpolant::new(&Cleaned::of(points).points).seconds(bytes))
 }
 
-/// The largest distance in log time between any two candidates in the interval of the cleaned curve in which `bytes`
-/// lie, and the interval's height in log time. Outliers do not bound intervals: they are treated as not measured.
+/// The largest distance in log time between any two candidates in the interval of the cleaned curve around `bytes`, and the interval's
+/// height in log time. Outliers do not bound intervals: they are treated as not measured.
 fn disagreement(cleaned: &[Point], curve: &Interpolant, bytes: f64) -> (f64, f64) {
     let index = cleaned.partition_point(|point| point.bytes <= bytes).saturating_sub(1);
     let (Some(&left), Some(&right)) = (cleaned.get(index), cleaned.get(index + 1)) else { return (0.0, 0.0) };
@@ -281,7 +281,7 @@ mod measured_tests {
     fn records_that_do_not_belong_together_are_refused() {
         let measured = sample(|_| {});
         for (other, reason) in [
-            (sample(|record| record.header.backend.synthetic = true), "some of the records are synthetic"),
+            (sample(|record| record.header.backend.synthetic = true), "some records are synthetic"),
             (
                 sample(|record| record.header.backend.library = "NCCL 2.27".to_owned()),
                 "different machines or libraries",
@@ -303,7 +303,7 @@ mod measured_tests {
     fn lines_without_a_time_are_skipped_and_counted() {
         let measurements = Measurements::of([("sample", &sample(|_| {}))]).unwrap();
         let warnings = measurements.warnings.join("\n");
-        for reason in ["data arrived wrong: ", "no bytes are moved: "] {
+        for reason in ["wrong data: ", "no bytes moved: "] {
             assert!(warnings.contains(reason), "{warnings}");
         }
         let times: Vec<f64> =
@@ -404,7 +404,7 @@ mod tests {
     fn a_curve_is_certain_only_after_a_size_was_predicted_well() {
         let points = measured(&[1 << 10, 1 << 12, 1 << 14], |bytes| 1e-5 + bytes * 1e-9);
         let next = |last_error, until| next_point(&points, last_error, until, Gap::middle).map(|(_, bytes)| bytes);
-        assert_eq!(next(None, 0.1), Some(1 << 13), "nothing was predicted yet");
+        assert_eq!(next(None, 0.1), Some(1 << 13), "nothing predicted yet");
         assert_eq!(next(Some(0.2), 0.1), Some(1 << 13), "the last prediction was wrong");
         assert_eq!(next(Some(0.05), 0.1), None);
         assert_eq!(next(Some(0.0), 1e-6), Some(1 << 13), "the interval is less certain than requested");

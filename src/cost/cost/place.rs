@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-/// How groups lie on the hosts, whatever their size; all zeros where that is not known.
+/// Placement of groups on the hosts, whatever their size; all zeros if unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// Hosts that a group touches.
     pub nodes_spanned: u32,
-    /// Most groups with a rank on the same host, all at work at the same time.
+    /// Maximum concurrent groups with a rank on the same host.
     pub concurrent_groups_per_node: u32,
     /// Distance between neighbouring ranks of a group, 0 where it is not constant.
     pub stride: u32,
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// Whether a query matches this place: the same number of hosts, and the other values where they were given.
+    /// Whether a query matches this place: the same number of hosts, and equal other values if given.
     pub fn matches_query(&self, query: &PlaceQuery) -> bool {
         let same = |wanted: Option<u32>, own: u32| wanted.is_none_or(|wanted| wanted == own);
         query.nodes_spanned == self.nodes_spanned
@@ -125,7 +125,7 @@ impl PlaceQuery {
     }
 }
 
-// What tells the curves of a fit from one another.
+// Distinguishes the curves of a fit.
 
 /// Values by column name; ordered, so that keys are canonical.
 pub type Labels = BTreeMap<String, String>;
@@ -135,15 +135,13 @@ pub type Labels = BTreeMap<String, String>;
 pub struct FamilyKey {
     /// The call.
     pub collective: Collective,
-    /// Type of the elements; absent where the call only moves bytes, of whatever type.
+    /// Type of the elements; absent if the call only moves bytes, of whatever type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element_type: Option<ElementType>,
-    /// What was timed.
     pub cadence: Cadence,
-    /// How the groups lie on the hosts.
+    /// Placement of the groups on the hosts.
     pub place: Place,
-    /// What else tells it from other curves of the same call (`algorithm`, `statistic`, `placement` ...), where the records
-    /// hold several of a kind.
+    /// Further labels that distinguish curves of the same call (`algorithm`, `statistic`, `placement` ...), if the records contain several.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Labels,
 }
@@ -151,7 +149,7 @@ pub struct FamilyKey {
 /// One curve: time against bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CurveKey {
-    /// Everything but the group size.
+    /// Everything except the group size.
     pub family: FamilyKey,
     /// Ranks of a group.
     pub ranks: u32,
@@ -163,10 +161,10 @@ pub type Measured = BTreeMap<u64, Vec<f64>>;
 // Labels that distinguish measurements of the same call beyond its type, place and cadence: algorithm, protocol, statistic,
 // placement of the buffers. Measurements with different labels never share a curve.
 
-/// Whether the result replaces the input.
+/// Label of the buffer placement.
 const PLACEMENT: &str = "placement";
 
-/// How elements are combined.
+/// Label of the reduce operation.
 const REDUCE_OP: &str = "reduce_op";
 
 /// Defaults of a query without these labels: out-of-place buffers and sums, as in nccl-tests.

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 impl<'a> Predictor<'a> {
-    /// A predictor of a fit. Curves that an edited file has made unusable (fewer than two points, no line) are left out.
+    /// A predictor for a fit. Curves that an edited file has made unusable (fewer than two points, no line) are skipped.
     pub fn new(fit: &'a Fit) -> Predictor<'a> {
         let families = fit.families.iter().map(|family| {
             let usable = family.curves.iter().filter_map(|curve| Some((curve.ranks, curve_of(curve)?)));
@@ -28,14 +28,13 @@ impl<'a> Predictor<'a> {
         Predictor { families: families.collect(), contention: &fit.contention, labels: Labels::new() }
     }
 
-    /// The same, restricted to curves with these labels.
+    /// As above, restricted to curves with these labels.
     #[must_use]
     pub fn choosing(self, labels: Labels) -> Predictor<'a> {
         Predictor { labels, ..self }
     }
 
-    /// Predicts the time of one call. For a place that was not measured, the nearest place on as many hosts is scaled by the
-    /// fitted contention.
+    /// Predicts the time of one call. For an unmeasured place, the nearest place on as many hosts is scaled by the fitted contention.
     pub fn predict(&self, query: &Query) -> Prediction {
         let answer = match self.chosen(query) {
             Ok(Chosen::Measured(family)) => match family.predict(query) {
@@ -57,7 +56,7 @@ impl<'a> Predictor<'a> {
                 let query = Query { collective, ranks, bytes_total, element_type: None, locality: None, cadence: None };
                 family.predict(&query)
             }
-            None => Err(format!("the fit has {} families; there is no number {family}", self.families.len())),
+            None => Err(format!("the fit has {} families, but no number {family}", self.families.len())),
         };
         answer.unwrap_or_else(Prediction::refused)
     }
@@ -119,7 +118,7 @@ impl Family<'_> {
         }
     }
 
-    /// The very call, measured, where no curve could be fitted.
+    /// The measured call itself, if no curve could be fitted.
     fn lone(&self, ranks: u32, bytes_total: Bytes) -> Option<&LoneCall> {
         self.fit.lone.iter().find(|call| call.ranks == ranks && call.bytes_total == bytes_total)
     }
@@ -139,10 +138,10 @@ impl Family<'_> {
                 let all: Vec<String> = self.fit.lone.iter().map(one).collect();
                 format!("only single sizes were measured: {}", all.join(", "))
             }
-            0 => "the fit holds no usable curve of it".to_owned(),
-            1 => format!("only groups of {measured} ranks were measured; other sizes need two that were"),
+            0 => "the fit has no usable curve for it".to_owned(),
+            1 => format!("only groups of {measured} ranks were measured; other group sizes need two measured ones"),
             _ => format!(
-                "groups of {} ranks are more than {} times outside those that were measured: {measured}",
+                "groups of {} ranks are more than {} times outside the measured ones: {measured}",
                 query.ranks,
                 sharing::MAX_EXTRAPOLATION
             ),
@@ -159,7 +158,7 @@ impl Family<'_> {
             Links::Slower(reason) => (true, Some(reason)),
             Links::Alike => (false, None),
         };
-        // What was left out were group sizes inside, at sizes inside: the rest adds what is not known of it.
+        // Left-out group sizes were inner ones, at inner sizes: add the rest of the uncertainty.
         let of_sizes = [a, b].into_iter().zip(ranges).filter(|(_, range)| *range != Range::Inside);
         let of_sizes = of_sizes.map(|(index, _)| self.size_margin(index, bytes)).collect::<Option<Vec<f64>>>();
         let outside = if inside { 0.0 } else { found.forms };
@@ -180,7 +179,7 @@ impl Family<'_> {
         self.fit.curves.iter().find(|curve| curve.ranks == ranks)
     }
 
-    /// Whether the error of a curve is known: of one with few sizes nothing was left out.
+    /// Whether the error of a curve is known: with few sizes nothing was left out.
     fn left_out_anything(&self, index: usize) -> bool {
         self.curve_fit(self.ranks[index]).is_some_and(|fit| fit.held_out_sizes.is_some())
     }
@@ -205,15 +204,14 @@ impl Family<'_> {
 
 fn checked_range(curve: &Curve, query: &Query) -> Result<Range, String> {
     match curve.range(query.bytes_total.0 as f64) {
-        Range::TooFar => Err(format!(
-            "{} is more than {MAX_EXTRAPOLATION} times the largest size that was measured",
-            query.bytes_total
-        )),
+        Range::TooFar => {
+            Err(format!("{} is more than {MAX_EXTRAPOLATION} times the largest measured size", query.bytes_total))
+        }
         range => Ok(range),
     }
 }
 
-/// A prediction, `margin` being half the width of its interval in log time.
+/// A prediction; `margin` is half the width of its interval in log time.
 fn answer(seconds: f64, margin: Option<f64>, status: Status, untrusted: bool) -> Prediction {
     let by = |sign: f64| margin.map(|margin| Seconds(seconds * (sign * margin).exp()));
     Prediction { seconds: Some(Seconds(seconds)), low: by(-1.0), high: by(1.0), status, reason: None, untrusted }
@@ -226,12 +224,12 @@ fn answer(seconds: f64, margin: Option<f64>, status: Status, untrusted: bool) ->
 enum Chosen<'p, 'a> {
     /// Measured in the requested place, or in the only one.
     Measured(&'p Family<'a>),
-    /// Measured in other places than the requested one.
+    /// Measured in other places.
     Elsewhere(Vec<&'p Family<'a>>),
 }
 
 impl<'a> Predictor<'a> {
-    /// The one family that matches a query, those of other places, or why there is none.
+    /// The one family that matches a query, those of other places, or why none matches.
     fn chosen(&self, query: &Query) -> Result<Chosen<'_, 'a>, String> {
         let mut left = self.of_call(query)?;
         if let Some(requested) = &query.locality {
@@ -288,7 +286,7 @@ impl<'a> Predictor<'a> {
 
     /// The prediction of the nearest place on as many hosts, scaled by the contention.
     fn scaled(&self, families: &[&Family<'a>], query: &Query) -> Result<Prediction, String> {
-        let not_here = || format!("not measured in that locality; there is {}", list_of_families(families));
+        let not_here = || format!("not measured in that locality; measured: {}", list_of_families(families));
         let Some(requested) = &query.locality else { return Err(not_here()) };
         let Some(groups) = requested.concurrent_groups_per_node() else { return Err(not_here()) };
         let mut near: Vec<&Family> = families
@@ -319,10 +317,7 @@ impl<'a> Predictor<'a> {
         });
         let answer = near.iter().find_map(|family| family.scaled(self.contention, query, groups));
         answer.ok_or_else(|| {
-            format!(
-                "{}; the records do not show how much slower it is with {groups} groups at once on a host",
-                not_here()
-            )
+            format!("{}; the records do not show its slowdown with {groups} concurrent groups on a host", not_here())
         })
     }
 }
@@ -367,13 +362,13 @@ fn prefer(left: &mut Vec<&Family>, keep: impl Fn(&Family) -> bool) {
 /// Keeps the families that meet a condition; if none does, the error lists the existing ones.
 fn narrow(left: &mut Vec<&Family>, keep: impl Fn(&Family) -> bool, what: impl Fn() -> String) -> Result<(), String> {
     if !left.iter().any(|family| keep(family)) {
-        return Err(format!("not measured {}; there is {}", what(), list_of_families(left)));
+        return Err(format!("not measured {}; measured: {}", what(), list_of_families(left)));
     }
     left.retain(|family| keep(family));
     Ok(())
 }
 
-/// The error of a query that matches several curves: what it should have specified.
+/// The error of a query that matches several curves: what it should specify.
 fn ambiguous(families: &[&Family]) -> String {
     let values = |value: &dyn Fn(&Family) -> String| {
         let all: std::collections::BTreeSet<String> = families.iter().map(|family| value(family)).collect();
@@ -384,9 +379,9 @@ fn ambiguous(families: &[&Family]) -> String {
     let places = values(&|family| family.fit.key.place.to_string());
     let others = values(&|family| format!("{} {:?}", family.fit.key.cadence, family.fit.key.labels));
     match (types.len(), places.len(), others.len()) {
-        (_, 1, 1) => format!("several curves answer to this; say which dtype: {}", types.join(" or ")),
-        (1, _, 1) => format!("several curves answer to this; say which locality: {}", places.join(" or ")),
-        _ => format!("several curves answer to this; say which: {}", list_of_families(families)),
+        (_, 1, 1) => format!("several curves match; specify the dtype: {}", types.join(" or ")),
+        (1, _, 1) => format!("several curves match; specify the locality: {}", places.join(" or ")),
+        _ => format!("several curves match; specify: {}", list_of_families(families)),
     }
 }
 
@@ -403,7 +398,7 @@ fn list_of_families(families: &[&Family]) -> String {
     if more > 0 { format!("{shown}; and {more} more") } else { shown }
 }
 
-// What is asked of a fit, and its answer: a time, its interval and its basis.
+// A query to a fit, and its answer: a time, its interval and its basis.
 
 /// A call whose time is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -414,21 +409,21 @@ pub struct Query {
     pub ranks: u32,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
-    /// Type of the elements; not needed where only one was measured, or where the call only moves bytes.
+    /// Type of the elements; optional if only one was measured, or if the call only moves bytes.
     pub element_type: Option<ElementType>,
-    /// Locality of the group; not needed where only one place was measured.
+    /// Locality of the group; optional if only one place was measured.
     pub locality: Option<PlaceQuery>,
-    /// Cadence; defaults to streaming where both were measured.
+    /// Cadence; defaults to streaming if both were measured.
     pub cadence: Option<Cadence>,
 }
 
-/// On what ground a prediction stands.
+/// Basis of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// This very call was measured, and too few sizes for a curve.
+    /// This very call was measured, at too few sizes for a curve.
     Measured,
-    /// The group size was measured, and sizes on both sides.
+    /// The group size was measured, with sizes on both sides.
     Interpolated,
     /// Outside the measured sizes or group sizes.
     Extrapolated,
@@ -439,7 +434,6 @@ pub enum Status {
 }
 
 impl Status {
-    /// The name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Status::Measured => "measured",
@@ -456,16 +450,15 @@ impl Status {
 pub struct Prediction {
     /// Time of the call; null where refused.
     pub seconds: Option<Seconds>,
-    /// Lower end of the interval that holds 95 of 100 such calls, by the held-out errors of this kind; null where none could be
-    /// left out.
+    /// Lower end of the interval that holds 95 of 100 such calls, by the held-out errors of this kind; null if none could be left out.
     pub low: Option<Seconds>,
     /// Upper end of that interval; null with `low`.
     pub high: Option<Seconds>,
     /// Basis of the prediction.
     pub status: Status,
-    /// Why it was refused or is not to be trusted, or which place it was scaled from.
+    /// Why it was refused or is untrusted, or which place it was scaled from.
     pub reason: Option<String>,
-    /// True where the held-out error of its curve is over 10 %, or larger groups are on slower links.
+    /// True if the held-out error of its curve exceeds 10 %, or larger groups use slower links.
     pub untrusted: bool,
 }
 
@@ -476,30 +469,29 @@ impl Prediction {
     }
 }
 
-// Whether group sizes between two measured ones follow from them, or lie on other links.
+// Whether group sizes between two measured ones follow from them, or use other links.
 //
-// Within a switch a larger group reaches the bandwidth of a smaller one, or more: on machines with NVSwitch groups of two have 0.59 to
-// 0.96 of the bus bandwidth of groups of eight (`tests/data/nccl`). Where bandwidth falls as groups grow, the larger ones cross a
-// slower link, such as that between the sockets of a PCIe machine, and at which size they begin to cross it the measurements do not
-// say.
+// Within a switch a larger group reaches the bandwidth of a smaller one, or more: on machines with NVSwitch groups of two have 0.59 to 0.96
+// of the bus bandwidth of groups of eight (`tests/data/nccl`). If bandwidth falls as groups grow, the larger ones cross a slower link, such
+// as the one between the sockets of a PCIe machine, and the measurements do not show from which size on.
 
 /// Fall of bus bandwidth from which on a larger group must be on slower links.
 const FALLS: f64 = 1.25;
 
-/// Fall from which on a time between the two would be a guess.
+/// Fall of bus bandwidth from which a time between the two would be a guess.
 const TOO_FAR: f64 = 2.0;
 
-/// Below this share of bandwidth in the largest calls their latency decides, and bandwidth is not known.
+/// Below this share of bandwidth in the largest calls latency dominates, and bandwidth is unknown.
 const BANDWIDTH_DECIDES: f64 = 0.5;
 
-/// What two measured group sizes say of those that were not measured.
+/// What two measured group sizes show about unmeasured ones.
 #[derive(Clone, Debug, PartialEq)]
 enum Links {
-    /// Nothing against a common scale.
+    /// No evidence against a common scale.
     Alike,
     /// The larger group has less bandwidth.
     Slower(String),
-    /// So much less that nothing between them follows.
+    /// So much less that nothing between them can be predicted.
     Other(String),
 }
 
@@ -510,13 +502,12 @@ impl Family<'_> {
         let (a, b) = (self.ranks[smaller], self.ranks[larger]);
         let between = a < ranks && ranks < b;
         let reason = format!(
-            "bus bandwidth falls to 1/{fall:.1} from {a} to {b} ranks, so that larger groups are on slower links and it is not known \
-             from which size on: measure groups of {ranks}"
+            "bus bandwidth falls to 1/{fall:.1} from {a} to {b} ranks, so larger groups use slower links, from an unknown size on: measure groups of {ranks}"
         );
         if fall > TOO_FAR && between { Links::Other(reason) } else { Links::Slower(reason) }
     }
 
-    /// Bus bandwidth of the largest calls of the smaller group over that of the larger one; `None` where their latency decides.
+    /// Bus bandwidth of the largest calls of the smaller group over that of the larger one; `None` if latency dominates.
     fn fall(&self, smaller: usize, larger: usize) -> Option<f64> {
         let seconds_per_bus_byte = |index: usize| {
             let curve = &self.curves[index];
@@ -610,11 +601,11 @@ mod tests {
             (Query { collective: Collective::Broadcast, ..query(8, 4096) }, "broadcast was not measured"),
             (query(1, 4096), "at least 2 ranks"),
             (query(8, 0), "1 byte"),
-            (query(32, 4096), "more than 2 times outside those that were measured: 2, 8"),
-            (query(8, 1 << 40), "more than 64 times the largest size"),
+            (query(32, 4096), "more than 2 times outside the measured ones: 2, 8"),
+            (query(8, 1 << 40), "more than 64 times the largest measured size"),
             (
                 Query { element_type: Some(ElementType::Int8), ..query(8, 4096) },
-                "not measured of int8; there is bfloat16",
+                "not measured with int8; measured: bfloat16",
             ),
             (Query { locality: Some("2n".parse().unwrap()), ..query(8, 4096) }, "locality 1n/1g/s1"),
             (Query { cadence: Some(Cadence::Isolated), ..query(8, 4096) }, "not measured as isolated"),
@@ -667,7 +658,7 @@ mod tests {
         let fit = fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }).unwrap();
         let predictor = Predictor::new(&fit);
         let query_at = |locality: &str| Query { locality: Some(locality.parse().unwrap()), ..query(8, 1 << 20) };
-        assert!(predictor.predict(&query(8, 1 << 20)).reason.unwrap().contains("several curves answer"));
+        assert!(predictor.predict(&query(8, 1 << 20)).reason.unwrap().contains("several curves match"));
         let near = predictor.predict(&query_at("1n")).seconds.unwrap().0;
         let far = predictor.predict(&query_at("2n/8g")).seconds.unwrap().0;
         assert!((near / far - 3.0).abs() < 1e-9, "{near}, {far}");
@@ -708,7 +699,7 @@ mod tests {
             }
         }
         let fit = fit(&jumpy, FitOptions { resamples: 0, ..FitOptions::default() }).unwrap();
-        assert!(fit.families[0].curves[0].untrusted && fit.warnings[0].contains("not to be planned on"));
+        assert!(fit.families[0].curves[0].untrusted && fit.warnings[0].contains("do not plan with it"));
         assert!(Predictor::new(&fit).predict(&query(8, 5000)).untrusted);
     }
 }

@@ -7,8 +7,8 @@
 //! T_x(S) = T_1(S) ((1 - s) x^a + s x^b)          s = beta S / (alpha + beta S), the share of bandwidth in T_1
 //! ```
 //!
-//! b is 0 where every group has links of its own and 1 where all share one rate, which each then has 1/x of. In between,
-//! a single group does not saturate the shared link. This module knows no records and no curves.
+//! b is 0 if every group has its own links and 1 if all share one rate, of which each gets 1/x. In between, a single group does not
+//! saturate the shared link. This module is independent of records and curves.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ const MIN_EXPONENT: f64 = -1.0;
 
 const MAX_EXPONENT: f64 = 3.0;
 
-/// A part is determined only where it makes up this share of some time.
+/// A part is determined only if it makes up this share of some time.
 const MIN_SHARE: f64 = 0.5;
 
 /// The time with more groups relative to the time with the fewest.
@@ -29,7 +29,7 @@ const MIN_SHARE: f64 = 0.5;
 pub(super) struct Observation {
     /// Factor on the number of groups.
     pub more: f64,
-    /// Share of bandwidth in the time with the fewest.
+    /// Share of bandwidth in the time with the fewest groups.
     pub share: f64,
     /// Logarithm of the ratio of the times.
     pub log_slower: f64,
@@ -53,7 +53,7 @@ impl Sharing {
         let (mut a, mut b) = start(observations)?;
         for _ in 0..40 {
             let equations = NormalEquations::new(observations, a, b);
-            // Where they cannot be distinguished both take the same step.
+            // If they cannot be distinguished both take the same step.
             let step = if both { equations.two_steps() } else { [equations.one_step(); 2].into() };
             (a, b) = ((a + step.0).clamp(MIN_EXPONENT, MAX_EXPONENT), (b + step.1).clamp(MIN_EXPONENT, MAX_EXPONENT));
             if step.0.abs() + step.1.abs() < 1e-9 {
@@ -63,8 +63,7 @@ impl Sharing {
         Some(Sharing { latency: latency.then_some(a), bandwidth: bandwidth.then_some(b) })
     }
 
-    /// Slowdown factor with `more` times as many groups, where bandwidth makes up `share` of its time. `None`
-    /// where that part is not known.
+    /// Slowdown factor with `more` times as many groups, where bandwidth makes up `share` of its time. `None` if that part is unknown.
     pub fn slower(&self, more: f64, share: f64) -> Option<f64> {
         let (a, b) = match (self.latency, self.bandwidth) {
             (Some(a), Some(b)) => (a, b),
@@ -123,7 +122,7 @@ impl NormalEquations {
     /// The step of each exponent.
     fn two_steps(&self) -> (f64, f64) {
         let NormalEquations { aa, ab, bb, a_error, b_error } = *self;
-        // Slight damping (Levenberg), for exponents that the observations hardly separate.
+        // Slight damping (Levenberg), for exponents that the observations barely separate.
         let damping = 1e-6 * (aa + bb);
         let (aa, bb) = (aa + damping, bb + damping);
         let determinant = aa * bb - ab * ab;
@@ -135,19 +134,18 @@ impl NormalEquations {
     }
 }
 
-// Predicts group sizes that were not measured from those that were.
+// Predicts unmeasured group sizes from measured ones.
 //
-// In a ring over n ranks every step moves one chunk of S / n bytes: T = c + steps(n) (alpha + beta S / n), steps being
-// n - 1 for all_gather and reduce_scatter and 2 (n - 1) for all_reduce (Thakur, Rabenseifner and Gropp, "Optimization of
-// Collective Communication Operations in MPICH", 2005). A pairwise all_to_all has n - 1 such exchanges. For one
-// chunk the time is therefore a straight line in n, and so is the size at which a protocol is switched, since
-// switching looks at the chunk. A tree has log2 n levels that each move the whole buffer: for one S a straight line in
-// log2 n.
+// In a ring over n ranks every step moves one chunk of S / n bytes: T = c + steps(n) (alpha + beta S / n), steps being n - 1 for all_gather
+// and reduce_scatter and 2 (n - 1) for all_reduce (Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in
+// MPICH", 2005). A pairwise all_to_all has n - 1 such exchanges. For one chunk the time is therefore a straight line in n, and so is the
+// size of a protocol switch, which depends on the chunk. A tree has log2 n levels that each move the whole buffer: for one S a straight
+// line in log2 n.
 
 /// Factor beyond the measured group sizes up to which predictions are made, in either direction.
 pub const MAX_EXTRAPOLATION: u32 = 2;
 
-/// What stays the same when the group grows.
+/// What stays constant when the group grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scaling {
@@ -194,18 +192,17 @@ pub fn seconds(
     line.max(0.5 * at_a.min(at_b))
 }
 
-/// A time of a group size that was not measured, and how hard it is to predict.
+/// A time at an unmeasured group size, and its difficulty.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupDifficulty {
-    /// Of a call.
     pub seconds: f64,
-    /// How far ring and tree are apart, in log time.
+    /// Distance between ring and tree, in log time.
     pub forms: f64,
-    /// In log time; errors are compared by their share of it.
+    /// In log time; errors are compared as shares of it.
     pub difficulty: f64,
 }
 
-/// [`seconds`], and how hard they are to predict: where it matters which form applies, it is hard to say.
+/// [`seconds`], and their difficulty: if the form matters, the prediction is hard.
 pub fn with_difficulty(
     scaling: Scaling,
     measured: [u32; 2],
@@ -236,7 +233,7 @@ mod tests {
         let large_only = Sharing::of(&observations(0.2, 0.8, &[0.9, 0.99], &[2.0, 4.0])).unwrap();
         assert_eq!(large_only.latency, None);
         assert!((large_only.bandwidth.unwrap() - 0.8).abs() < 0.05, "{large_only:?}");
-        assert_eq!(large_only.slower(2.0, 0.1), None, "a small call is another matter");
+        assert_eq!(large_only.slower(2.0, 0.1), None, "a small call differs");
         assert!(large_only.slower(2.0, 0.9).is_some());
     }
 

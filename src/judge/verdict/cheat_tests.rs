@@ -1,5 +1,5 @@
-//! Ways to cheat or to err, of which none passes: other machines, other libraries, less than was to be covered, and records that
-//! say less or something else than what was measured.
+//! Cheats and mistakes, none of which passes: other machines or libraries, less coverage than required, and records that do not match the
+//! measurement.
 
 use super::testing::{lines, loaded};
 use super::verdict_tests::{HARMS, Harm, good};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
 
-/// Two hosts with two devices each, of which both sizes of [`lines`] are expected.
+/// Two hosts with two devices each; both sizes of [`lines`] are expected.
 fn machine() -> Machine {
     parse(SCOPE)
 }
@@ -80,7 +80,7 @@ const OTHER_RUNS: [Harm; 6] = [
     ("a library of no version", 7, |lines| header(lines).backend.library = "NCCL unknown".to_owned()),
     ("no transport", 7, |lines| header(lines).backend.transport = None),
     ("a size left out of the suite", 3, |lines| leave_out_second_row(lines)),
-    ("other ranks than are expected", 3, |lines| {
+    ("other ranks than expected", 3, |lines| {
         plan(lines).cases.iter_mut().for_each(|case| (case.group_size, case.bus_factor) = (2, Some(1.0)));
     }),
     ("one replicate", 3, |lines| {
@@ -173,9 +173,9 @@ fn versions_of_mpi_libraries_are_judged_as_those_of_nccl_are() {
 #[test]
 fn a_machine_file_that_leaves_open_what_it_judges_or_what_must_be_covered_passes_nothing() {
     for (scope, expected) in [
-        ("", "does not say which runs it judges"),
-        ("[applies_to]\nbackend = 'nccl'\n", "does not say what a run must cover"),
-        ("[coverage]\nexpectations = 1\n", "does not say which runs it judges"),
+        ("", "does not define which runs it judges"),
+        ("[applies_to]\nbackend = 'nccl'\n", "does not define what a run must cover"),
+        ("[coverage]\nexpectations = 1\n", "does not define which runs it judges"),
         ("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\nnodes = [1]\n", "groups over 1 node"),
         ("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\nbytes = ['8B']\n", "nothing judged of 8 B"),
         ("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\ncollectives = ['all_gather']\n", "all_gather"),
@@ -231,7 +231,7 @@ fn rows_of_other_suites_and_ranks_are_no_replicates_of_each_other_even_where_tha
         let records = [with("a", 1000.0, |_| {}), with("b", 20.0, change), with("c", 20.0, change)];
         let verdict = gate(&records, Some(&machine), &rule).unwrap();
         assert_eq!((verdict.exit_code, verdict.rows.len()), (1, 2), "{what}: {:?}", verdict.rows);
-        // A row that only a later record has is judged, too.
+        // A row that only a later record has is judged too.
         let verdict = gate(&[with("b", 20.0, change), with("a", 1000.0, |_| {})], Some(&machine), &rule).unwrap();
         assert_eq!(verdict.exit_code, 1, "{what}: {:?}", verdict.rows);
     }

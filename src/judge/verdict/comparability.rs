@@ -1,4 +1,4 @@
-//! Differences between two runs that a comparison would mistake for a change of speed.
+//! Differences between two runs that a comparison would mistake for a change in speed.
 
 use super::document::Run;
 use commgauge_base::error::{Error, Result};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// What may differ between two runs, if the user says so.
+/// What may differ between two runs, if the user allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Allowed {
     /// Names of the hosts.
@@ -19,15 +19,15 @@ pub enum Allowed {
     Hardware,
     /// Program, library, transports and kernel.
     Versions,
-    /// Variables that steer the library: NCCL_*, OMPI_MCA_*, UCX_* and such. Algorithms are chosen there.
+    /// Variables that configure the library: NCCL_*, OMPI_MCA_*, UCX_* and so on. They select algorithms.
     Environment,
     /// Number of ranks, and which rank runs on which node, on which cores.
     RankMap,
-    /// Suite, model and layout, by the hash of their files. Rows that only one run has stay out.
+    /// Suite, model and layout, by the hash of their files. Rows that only one run has are skipped.
     Suite,
-    /// How samples are taken: precision, checks, buffers, data seed.
+    /// Sampling: precision, checks, buffers, data seed.
     Settings,
-    /// What was forced upon the calls: algorithm, protocol, kind of buffers, thread blocks; further columns of imported tables.
+    /// Forced settings of the calls: algorithm, protocol, kind of buffers, thread blocks; further columns of imported tables.
     Labels,
 }
 
@@ -36,14 +36,11 @@ pub enum Allowed {
 pub struct Difference {
     pub kind: Allowed,
     pub fact: String,
-    /// Its value in the first run.
     pub base: String,
-    /// Its value in the second.
     pub new: String,
 }
 
 impl Allowed {
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Allowed::Hosts => "hosts",
@@ -61,12 +58,12 @@ impl Allowed {
 /// The facts of a run: a value for each kind and name.
 pub(super) type Facts = BTreeMap<(Allowed, String), String>;
 
-/// Everything in which two runs differ, by kind.
+/// All differences between two runs, by kind.
 pub fn differences(base: &LoadedRecord, new: &LoadedRecord) -> Vec<Difference> {
     differences_between(&facts(base), &facts(new))
 }
 
-/// The same for facts that were collected before.
+/// As above for collected facts.
 pub(super) fn differences_between(old_facts: &Facts, new_facts: &Facts) -> Vec<Difference> {
     let names: BTreeSet<&(Allowed, String)> = old_facts.keys().chain(new_facts.keys()).collect();
     let value =
@@ -83,7 +80,7 @@ pub(super) fn differences_between(old_facts: &Facts, new_facts: &Facts) -> Vec<D
         .collect()
 }
 
-/// A usage error where two runs differ in a kind of fact that is not allowed.
+/// A usage error if two runs differ in a kind of fact that is not allowed.
 pub(super) fn ensure_alike(base: &LoadedRecord, new: &LoadedRecord, allowed: &[Allowed]) -> Result<()> {
     let unlike: Vec<Difference> =
         differences(base, new).into_iter().filter(|difference| !allowed.contains(&difference.kind)).collect();
@@ -100,7 +97,7 @@ pub(super) fn ensure_alike(base: &LoadedRecord, new: &LoadedRecord, allowed: &[A
         })
         .collect();
     Err(Error::usage(format!(
-        "{} and {} are not alike, so a difference in speed would say nothing:\n{}\nIf that is intended, use --allow {}",
+        "{} and {} differ, so a difference in speed would say nothing:\n{}\nIf this is intended, use --allow {}",
         base.path.shown(),
         new.path.shown(),
         lines.join("\n"),
@@ -148,7 +145,7 @@ pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
     facts
 }
 
-/// The values of each label over the rows; `none` among them where some rows go without it.
+/// The values of each label over the rows; includes `none` if some rows lack it.
 fn labels(loaded: &LoadedRecord) -> BTreeMap<&str, String> {
     let cases = &loaded.record.plan.cases;
     let mut values: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
@@ -169,7 +166,7 @@ pub(super) fn hosts(header: &Header) -> String {
     distinct(&header.ranks, |rank| rank.host.clone())
 }
 
-/// The different values of a fact of the ranks, in order, in short.
+/// The different values of a fact of the ranks, in order, abbreviated.
 fn distinct(ranks: &[RankFacts], fact: impl Fn(&RankFacts) -> String) -> String {
     let values: BTreeSet<String> = ranks.iter().map(fact).collect();
     shortened(&values.into_iter().collect::<Vec<_>>(), ", ")
@@ -184,19 +181,19 @@ fn shortened(values: &[String], between: &str) -> String {
     }
 }
 
-/// Node and cores of each rank, in short.
+/// Node and cores of each rank, abbreviated.
 fn rank_map(header: &Header) -> String {
     let entries: Vec<String> =
         header.ranks.iter().map(|rank| format!("{}+{}:{}[{}]", rank.rank, rank.ranks, rank.node, rank.cores)).collect();
     shortened(&entries, " ")
 }
 
-/// Labels that name versions (`nccl_version`) are versions; the others were forced upon the calls, or come from a table.
+/// Labels that name versions (`nccl_version`) are versions; the others are forced settings, or come from a table.
 fn kind_of_label(name: &str) -> Allowed {
     if name.ends_with("version") { Allowed::Versions } else { Allowed::Labels }
 }
 
-/// The names of rows without the labels that may differ, where that leaves them distinct.
+/// The names of rows without the labels that may differ, if they stay distinct.
 pub(super) fn identities<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, allowed: &[Allowed]) -> Vec<String> {
     let names: Vec<String> = cases.clone().map(|facts| identity(facts, allowed)).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -226,7 +223,7 @@ fn identity(facts: &CaseFacts, allowed: &[Allowed]) -> String {
     parts.join("/")
 }
 
-/// The names of the rows without their labels, which are facts of their own, hashed; cadence, sizes and layouts are parts of names.
+/// The names of the rows without their labels, which are separate facts, hashed; cadence, sizes and layouts are parts of names.
 fn rows(loaded: &LoadedRecord) -> String {
     let cases = &loaded.record.plan.cases;
     let names = identities(cases.iter(), &[Allowed::Versions, Allowed::Labels]);
@@ -252,9 +249,9 @@ pub fn ensure_comparable(records: &[&LoadedRecord], allowed: &[Allowed]) -> Resu
     Ok(())
 }
 
-// Replicates that hold the very same times: one log imported under two names, or lines that were copied. They say no more than one.
+// Replicates with identical times: one log imported under two names, or copied lines. They count as one.
 
-/// In fewer rows two measurements may agree to the last digit by chance, as other tools print few.
+/// In fewer rows two measurements may agree to the last digit by chance, as other tools print few digits.
 pub(super) const FEWEST_ROWS: u32 = 4;
 
 /// The times of a replicate, whatever the order of its rows.
@@ -264,7 +261,8 @@ struct Times {
     sum_of_hashes: u64,
 }
 
-/// A sentence for the first two replicates of the records that are copies of each other. A simulation without noise repeats itself.
+/// A sentence for the first two replicates of the records that are copies of each other. A simulation without noise repeats itself, so it
+/// is exempt.
 pub(super) fn copies<'a>(records: impl IntoIterator<Item = &'a LoadedRecord>) -> Option<String> {
     let mut seen: HashMap<Times, String> = HashMap::new();
     for LoadedRecord { path, record } in records.into_iter().filter(|loaded| !loaded.record.header.backend.synthetic) {
@@ -295,7 +293,7 @@ pub(super) fn copies<'a>(records: impl IntoIterator<Item = &'a LoadedRecord>) ->
             let place = format!("replicate {replicate} of {}", path.shown());
             if let Some(twin) = seen.get(&times) {
                 return Some(format!(
-                    "{twin} and {place} hold the same times in all {} rows: a copy is no replicate",
+                    "{twin} and {place} have the same times in all {} rows: a copy is not a replicate",
                     times.rows
                 ));
             }
@@ -305,20 +303,17 @@ pub(super) fn copies<'a>(records: impl IntoIterator<Item = &'a LoadedRecord>) ->
     None
 }
 
-// A record with the file that it was read from.
+// A record and its source file.
 
-/// A record and the file that it was read from.
+/// A record and its source file.
 #[derive(Clone, Debug)]
 pub struct LoadedRecord {
     /// The file, for messages.
     pub path: PathBuf,
-    /// Its contents.
     pub record: Record,
 }
 
 impl LoadedRecord {
-    /// Reads a record.
-    ///
     /// # Errors
     /// As [`Record::read`].
     pub fn read(path: &Path) -> Result<LoadedRecord> {
@@ -360,7 +355,7 @@ mod tests {
         let text = copies(&[record("a", &rows(0.0, 4)), record("b", &rows(0.0, 4))]).expect("a copy");
         assert_eq!(
             text,
-            "replicate 0 of a.jsonl and replicate 0 of b.jsonl hold the same times in all 4 rows: a copy is no replicate"
+            "replicate 0 of a.jsonl and replicate 0 of b.jsonl have the same times in all 4 rows: a copy is not a replicate"
         );
         let mut twice = rows(0.0, 4);
         twice.iter_mut().for_each(|row| row[3] = row[1]);

@@ -24,12 +24,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Compares runs with a baseline. Several records on one side count as replicates of each other.
 ///
 /// # Errors
-/// A usage error where the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
+/// A usage error if the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
 pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) -> Result<Verdict> {
     ensure_comparable(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
     let Gathered { cases: mut old_cases, troubles: old_troubles, .. } = evidence(base, &rule.allowed);
     let Gathered { cases: mut new_cases, runs, troubles: new_troubles, .. } = evidence(new, &rule.allowed);
-    // Times are compared, and the verdict says who checked the data.
+    // Compares times; the verdict names who checked the data.
     old_cases.iter_mut().chain(&mut new_cases).for_each(Evidence::accept_unchecked);
     let most = |cases: &[Evidence]| cases.iter().map(|case| case.seconds.len()).max().unwrap_or(0);
     let (base_most, new_most) = (most(&old_cases), most(&new_cases));
@@ -124,13 +124,13 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     })
 }
 
-/// The row of the base on the same hosts; where the base has one row alone, that one, whatever its hosts.
+/// The row of the base on the same hosts; if the base has a single row, that row, whatever its hosts.
 fn same_hosts<'a>(of_base: &[&'a Evidence<'a>], new: &Evidence) -> Option<&'a Evidence<'a>> {
     let same = || of_base.iter().find(|base| base.hosts == new.hosts);
     if let [only] = of_base { Some(only) } else { same().copied() }
 }
 
-/// What a row has on either side.
+/// The times of a row on either side.
 fn sides(ComparedRow { new, base }: &ComparedRow) -> Sides {
     let logarithms = |case: &Evidence| case.seconds.iter().flatten().map(|time| time.ln()).collect();
     Sides { base: base.map(logarithms).unwrap_or_default(), new: logarithms(new), run: None }
@@ -140,7 +140,7 @@ fn row(compared: &ComparedRow, p: Option<RowProbabilities>, rule: &CompareRule, 
     let case = compared.new;
     let mut row = undecided_row(case);
     let Some(old) = compared.base else {
-        row.reasons.push("the base has no such row".to_owned());
+        row.reasons.push("the base lacks this row".to_owned());
         return row;
     };
     let (before, after) = (old.measured(), case.measured());
@@ -171,8 +171,8 @@ fn row(compared: &ComparedRow, p: Option<RowProbabilities>, rule: &CompareRule, 
     row
 }
 
-/// Fail where the slowdown is relevant and significant over all rows; pass where its upper bound is below the relevant
-/// slowdown; inconclusive otherwise.
+/// Fails if the slowdown is relevant and significant over all rows; passes if its upper bound is below the relevant slowdown; inconclusive
+/// otherwise.
 fn decide(
     slowdown: Option<Span>,
     p: Option<RowProbabilities>,
@@ -181,7 +181,7 @@ fn decide(
     counts: ReplicateCounts,
 ) -> Decision {
     let Some(Span { middle, interval }) = slowdown else {
-        row.reasons.insert(0, "one of the runs has no replicate of it".to_owned());
+        row.reasons.insert(0, "one of the runs has no replicate of this row".to_owned());
         return Decision::Inconclusive;
     };
     let (high, relevant) = (interval.map(|interval| interval.high), rule.relevant_slowdown);
@@ -202,23 +202,24 @@ fn decide(
     let more = (wanted.ceil().max((count + 1).max(fewest) as f64) - count as f64).max(1.0);
     let is_feasible = count as f64 + more <= MAX_REPLICATES as f64;
     let advice = match is_feasible {
-        true => format!("about {more} more replicates of each would decide"),
-        false => format!("not even {MAX_REPLICATES} replicates of each would decide, with runs as unlike as these"),
+        true => format!("about {more} more replicates on each side would decide"),
+        false => {
+            format!("not even {MAX_REPLICATES} replicates on each side would decide, with runs that differ this much")
+        }
     };
     row.replicates_more = is_feasible.then_some(more as u32);
-    let may =
-        high.map_or_else(|| "nothing is bounded".to_owned(), |high| format!("it may be slower by {}", percent(high)));
-    row.reasons.insert(0, format!("{may}, and {} would matter; {advice}", percent(relevant)));
+    let may = high.map_or_else(|| "no bound known".to_owned(), |high| format!("it may be slower by {}", percent(high)));
+    row.reasons.insert(0, format!("{may}, and {} is relevant; {advice}", percent(relevant)));
     Decision::Inconclusive
 }
 
-/// Why the comparison as a whole is inconclusive. `untested` are the replicates where a permutation test could not show anything.
+/// Why the comparison as a whole is inconclusive. `untested` are the numbers of replicates for which a permutation test cannot show
+/// anything.
 fn inconclusive_reasons(untested: Option<&CountRanges>, rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
     let mut found = Vec::new();
     if let Some(counts) = untested.filter(|counts| counts.most().base.min(counts.most().new) > 0) {
         found.push(format!(
-            "with {counts} no probability below {} can be reached, so nothing can be shown to be slower; \
-             {} of each are needed",
+            "with {counts} no probability below {} can be reached, so no slowdown can be shown; {} on each side are needed",
             three_digits(counts.most().attainable()),
             fewest_for(rule.false_alarm_level)
         ));
@@ -229,7 +230,7 @@ fn inconclusive_reasons(untested: Option<&CountRanges>, rows: &[Row], rule: &Com
     found.into_iter().map(|text| Trouble { exit_code: 3, text }).collect()
 }
 
-/// Curves that got worse are a failure of their own: many rows together can show a change that no single row shows.
+/// Curves that became slower are a separate failure: many rows together can show a change that no single row shows.
 fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
     let count = |part| curves.iter().filter(|curve| curve.worse && curve.part == part).count();
     let (latency, bandwidth) = (count(CurvePart::Latency), count(CurvePart::Bandwidth));
@@ -246,45 +247,42 @@ fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
 
 fn describe_rule(rule: &CompareRule, counts: &CountRanges, permuted: &Corrected) -> Vec<String> {
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
-    let how = if permuted.exact { "all there are" } else { "drawn" };
+    let how = if permuted.exact { "all of them" } else { "drawn" };
     let (rows, exchanges) = (permuted.tested, if permuted.tested == 0 { 0 } else { permuted.exchanges });
     let mut sentences = vec![
         format!(
-            "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows and curves, would come about by \
-             chance in at most {level} of cases: the chance of any false alarm over all rows; it passes where the upper \
-             confidence bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
+            "a row fails if its slowdown is at least {relevant} and, corrected for {rows} rows and curves, occurs by chance in at most {level} of cases: the probability of any false alarm over all rows; it passes if the upper confidence bound of its slowdown is below {relevant}, and is inconclusive otherwise"
         ),
         format!(
-            "p comes from an exact rank-sum test of the medians of {counts}, at best {:.5}; corrected p is from exchanging whole \
-             replicates in {exchanges} ways ({how}) and taking the largest change of all rows, at best {:.5}",
+            "p comes from an exact rank-sum test of the medians of {counts}, at best {:.5}; corrected p comes from exchanging whole replicates in {exchanges} ways ({how}) and taking the largest change of all rows, at best {:.5}",
             counts.most().attainable(),
             permuted.families as f64 / exchanges.max(1) as f64
         ),
-        "replicates of one run share its hour and its hosts; runs at different times say more (--more-base, --more-new)"
+        "replicates of one run share its time and its hosts; runs at different times show more (--more-base, --more-new)"
             .to_owned(),
     ];
     if permuted.families > 1 || permuted.tested < permuted.probabilities.len() {
         sentences.push(format!(
-            "rows are exchanged with those that have as many replicates, and each of several new runs also by itself: {}, by whose \
-             number corrected p is multiplied; groups with too few replicates for that cannot be shown to be slower",
+            "rows are exchanged with rows that have as many replicates, and each of several new runs also separately: {}; corrected p is multiplied by their number; groups with too few replicates cannot show a slowdown",
             counted(permuted.families, "group")
         ));
     }
     sentences
 }
 
-/// What holds however it was decided.
+/// Statements that hold for every rule.
 fn what_else(base: &[LoadedRecord], new: &[LoadedRecord], lost: usize) -> Vec<String> {
     let firsts = base.first().zip(new.first());
     let by = |loaded: &LoadedRecord| loaded.record.header.backend.measured_by;
     let is_foreign = firsts.is_some_and(|(base, new)| by(base).or(by(new)).is_some());
-    let mut sentences = vec![match is_foreign {
-        true => "missing, synthetic and unreliable rows never pass; what another tool did not check is compared all the same",
+    let mut sentences =
+        vec![match is_foreign {
+        true => "missing, synthetic and unreliable rows never pass; data unchecked by another tool is still compared",
         false => "missing, unverified, synthetic and unreliable rows never pass",
     }
     .to_owned()];
     if lost > 0 {
-        sentences.push(format!("{lost} rows of the base are not in the new run and stay out"));
+        sentences.push(format!("{lost} rows of the base are missing in the new run and are skipped"));
     }
     for difference in firsts.map(|(base, new)| differences(base, new)).unwrap_or_default() {
         let (kind, fact) = (difference.kind.name(), difference.fact);

@@ -1,11 +1,10 @@
-//! What a comparison is decided by.
+//! The rule of a comparison.
 
 use super::comparability::Allowed;
 
 /// Thresholds of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareRule {
-    /// Upper bound on the probability of any false alarm over all rows.
     pub false_alarm_level: f64,
     /// The smallest relevant slowdown, as a share.
     pub relevant_slowdown: f64,

@@ -1,4 +1,4 @@
-//! Guarantees of a comparison: few false alarms over all rows, slowdowns are found, and unlike runs are refused.
+//! Guarantees of a comparison: few false alarms over all rows, slowdowns are found, and runs that differ are refused.
 
 use super::testing::{lines, loaded};
 use super::*;
@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 const RULE: CompareRule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
 
-/// How run-to-run noise is spread.
+/// Distribution of run-to-run noise.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Normal,
@@ -18,7 +18,7 @@ enum Shape {
     LeftSkewed,
 }
 
-/// A time in microseconds with noise of that standard deviation, as a share.
+/// A time in microseconds with noise of this standard deviation, as a share.
 fn noisy(middle: f64, sigma: f64, shape: Shape, random: &mut Xoshiro256PlusPlus) -> f64 {
     let uniform: f64 = random.random_range(f64::EPSILON..1.0);
     let deviate = match shape {
@@ -126,9 +126,9 @@ fn rows_that_lack_something_on_either_side_never_pass() {
 fn too_few_replicates_find_nothing_and_say_how_many_would() {
     let noise = (0.01, Shape::Normal);
     let verdict = compared(&run("a", 1, 2, None, noise, 1), &run("b", 1, 2, Some((0, 2.0)), noise, 2));
-    assert_eq!(verdict.exit_code, 3, "a slow-down by half cannot be shown with 2 and 2");
+    assert_eq!(verdict.exit_code, 3, "a slowdown by half cannot be shown with 2 and 2");
     assert!(verdict.troubles[0].text.contains("no probability below 0.167 can be reached"), "{:?}", verdict.troubles);
-    assert!(verdict.troubles[0].text.contains("3 of each are needed"), "{:?}", verdict.troubles);
+    assert!(verdict.troubles[0].text.contains("3 on each side are needed"), "{:?}", verdict.troubles);
     assert_eq!(verdict.rows[0].replicates_more, Some(1));
     let three = compared(&run("a", 1, 3, None, noise, 1), &run("b", 1, 3, Some((0, 2.0)), noise, 2));
     assert_eq!(three.exit_code, 1);
@@ -192,7 +192,7 @@ fn a_slow_down_too_small_for_any_row_alone_is_seen_on_the_curve() {
     assert!(verdict.curves.iter().all(|curve| curve.worse), "{:?}", verdict.curves);
 }
 
-/// The documented numbers in optimised builds; fewer otherwise, so that the tests stay quick.
+/// The documented numbers in optimised builds; fewer otherwise, so that the tests stay fast.
 const TRIALS: u64 = if cfg!(debug_assertions) { 12 } else { 2000 };
 const ROWS: usize = if cfg!(debug_assertions) { 40 } else { 200 };
 
@@ -253,7 +253,7 @@ fn deleting_any_line_of_either_record_never_passes() {
     }
 }
 
-/// A run with a time budget: its rows have as many replicates as there was time for.
+/// A run with a time budget: the number of replicates of its rows depends on the time.
 fn uneven(id: &str, rows: &[Vec<f64>]) -> LoadedRecord {
     let mut lines = lines(id, rows);
     for line in &mut lines {
@@ -276,7 +276,7 @@ fn every_row_is_compared_with_the_replicates_that_it_has_and_no_side_is_taken_fo
     for first in 0..36 {
         for second in 0..36 {
             let counts = [[first / 6 + 1, first % 6 + 1], [second / 6 + 1, second % 6 + 1]];
-            // The first row became slower, the second faster, the third did neither.
+            // The first row became slower, the second faster, the third neither.
             let base: Vec<Vec<f64>> =
                 [(100.0, 0), (400.0, 1), (700.0, 1)].map(|(middle, row)| steady(middle, counts[row][0], 0)).into();
             let new: Vec<Vec<f64>> =
@@ -332,7 +332,7 @@ fn alarms_of_uneven_runs_without_a_change_are_no_more_frequent_than_stated() {
 
 #[test]
 fn curves_take_the_rows_that_have_as_many_replicates() {
-    // Eleven sizes: those of `fewer` have three replicates, the others seven.
+    // Eleven sizes: the sizes in `fewer` have three replicates, the others seven.
     let cut = |mut record: LoadedRecord, fewer: &[u32]| {
         record.record.header.settings.within_seconds = Some(commgauge_base::units::Seconds(3.0));
         record.record.cases.retain(|line| !fewer.contains(&line.case) || line.replicate < 3);

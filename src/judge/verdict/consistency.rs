@@ -1,8 +1,8 @@
 //! Self-consistency of a record, without any reference: a call that is slower than an equivalent combination of other calls,
 //! a larger call that takes less time than a smaller one, a dip of the bandwidth at one size.
 //!
-//! The rules are those of Träff, Gropp and Thakur, "Self-Consistent MPI Performance Guidelines" (IEEE TPDS 21(5), 2010),
-//! and hold for every library: whatever breaks one could be fixed in the library, or by choosing another algorithm.
+//! The rules are those of Träff, Gropp and Thakur, "Self-Consistent MPI Performance Guidelines" (IEEE TPDS 21(5), 2010), and hold for every
+//! library: a violation can be fixed in the library, or by choosing another algorithm.
 
 use super::comparability::{LoadedRecord, ensure_comparable};
 use super::document::{Coverage, FalseAlarms, Finding, percent};
@@ -106,11 +106,11 @@ fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut
     })
 }
 
-/// Checks records for self-consistency. Several records of the same hosts count as replicates of each other, and each is checked by itself
-/// too.
+/// Checks records for self-consistency. Several records of the same hosts count as replicates of each other, and each is also checked
+/// separately.
 ///
 /// # Errors
-/// As [`super::compare`]: records that are not comparable, or one that is given twice.
+/// As [`super::compare`]: records that are not comparable, or given twice.
 pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), allowed)?;
     let Gathered { cases, mut troubles, .. } = evidence(records, allowed);
@@ -121,7 +121,7 @@ pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[s
         let certain = alone.findings.iter().filter(|finding| finding.certain).count();
         if certain > 0 {
             let text = format!(
-                "{} alone breaks rules of self-consistency and chance is ruled out: {}",
+                "{} alone breaks rules of self-consistency, with chance excluded: {}",
                 loaded.path.shown(),
                 counted(certain, "finding")
             );
@@ -155,7 +155,7 @@ pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[s
     })
 }
 
-/// Checks the calls of each set of hosts, which are not those of another.
+/// Checks the calls of each set of hosts separately.
 fn of_each_cluster(cases: &[Evidence], rule: ConsistencyRule) -> Consistency {
     let mut of_hosts: BTreeMap<&str, Vec<Timed>> = BTreeMap::new();
     for case in cases.iter().filter(|case| !case.corrupt) {
@@ -173,7 +173,7 @@ fn of_each_cluster(cases: &[Evidence], rule: ConsistencyRule) -> Consistency {
     all
 }
 
-/// The times with a number that the replicates of one moment share: calls of other runs are not compared.
+/// The times with a number shared by the replicates of one period: calls of other runs are not compared.
 fn numbered(case: &Evidence) -> BTreeMap<usize, f64> {
     const MOST_REPLICATES: usize = 1 << 20;
     let mut of_run: BTreeMap<usize, usize> = BTreeMap::new();
@@ -186,36 +186,31 @@ fn numbered(case: &Evidence) -> BTreeMap<usize, f64> {
     numbers.zip(&case.seconds).filter_map(|(number, seconds)| Some((number, (*seconds)?))).collect()
 }
 
-/// Troubles of the verdict as a whole, from its findings.
+/// Warnings about the verdict as a whole, from its findings.
 fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> Vec<Trouble> {
     let certain = found.findings.iter().filter(|finding| finding.certain).count();
     let mut troubles = Vec::new();
     let mut add = |exit_code, text: String| troubles.push(Trouble { exit_code, text });
     if certain > 0 {
-        add(1, format!("rules of self-consistency are broken and chance is ruled out: {certain} findings"));
+        add(1, format!("rules of self-consistency are broken, with chance excluded: {certain} findings"));
     }
     if certain < found.findings.len() {
         let perhaps = found.findings.len() - certain;
-        add(
-            3,
-            format!(
-                "rules seem to be broken, but that may be chance: {perhaps} findings; more replicates would decide"
-            ),
-        );
+        add(3, format!("rules may be broken, or by chance: {perhaps} findings; more replicates would decide"));
     }
     if found.comparisons == 0 {
-        add(3, "no rule can be looked at: the record has no two calls that are comparable".to_owned());
+        add(3, "no rule can be checked: the record has no two comparable calls".to_owned());
     }
     let synthetic = cases.iter().any(|case| case.shortfalls.iter().any(|shortfall| shortfall.starts_with("synthetic")));
     if synthetic {
-        add(3, "synthetic: the simulation is compared with the rules, not a machine".to_owned());
+        add(3, "synthetic: this checks the simulation, not a machine".to_owned());
     }
     let replicates = cases.first().map_or(0, |case| case.seconds.len());
     let attainable = RankSums::attainable(replicates, replicates) * found.comparisons as f64;
     if !found.findings.is_empty() && certain == 0 && attainable > rule.false_alarm_level {
         add(
             3,
-            format!("with {replicates} replicates and {} rules looked at nothing can be certain", found.comparisons),
+            format!("with {replicates} replicates and {} checked rules no finding can be certain", found.comparisons),
         );
     }
     troubles
@@ -224,15 +219,12 @@ fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -
 fn describe_rule(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
     vec![
         format!(
-            "compared with itself at {} places: k times the bytes take at most k times the time, more bytes take no less, no \
-             call takes longer than others that together do the same, and no size has less bandwidth than both its \
-             neighbours; {} beyond a rule is tolerated",
+            "compared with itself in {} places: k times the bytes take at most k times the time, more bytes take no less time, no call takes longer than others that together do the same, and no size has less bandwidth than both its neighbours; {} beyond a rule is tolerated",
             found.comparisons,
             percent(rule.tolerance)
         ),
         format!(
-            "a finding is certain where an exact rank-sum test of the medians of the replicates, corrected for all places, \
-             leaves chance at most {}",
+            "a finding is certain if an exact rank-sum test of the medians of the replicates, corrected for all places, leaves a probability of at most {} for chance",
             percent(rule.false_alarm_level)
         ),
     ]
@@ -276,7 +268,7 @@ fn curve(facts: &CaseFacts) -> (Collective, ElementType, Option<ReduceOp>, Optio
     (facts.collective, facts.element_type, facts.reduce_op, facts.root)
 }
 
-/// Every comparison that the cases allow, in their order.
+/// All comparisons between the cases, in order.
 fn checks<'a>(cases: &[Timed<'a>]) -> Vec<Check<'a>> {
     let usable: Vec<&Timed> = cases.iter().filter(|case| is_usable(case)).collect();
     let mut alike: Vec<Vec<&Timed>> = Vec::new();
@@ -350,7 +342,7 @@ fn made_of_others<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
     found
 }
 
-/// A comparison over the replicates that all calls have; none without a common replicate.
+/// A comparison over the replicates that all calls have; `None` without a common replicate.
 fn check<'a>(
     guideline: Guideline,
     slow: &Timed<'a>,
@@ -366,7 +358,7 @@ fn check<'a>(
     (!times.is_empty()).then_some(Check { guideline, slow: slow.facts, against, times })
 }
 
-/// A finding for people: what is slow, by how much, and what it is compared with.
+/// A finding in words: the slow call, by how much, and its reference.
 fn sentence(check: &Check, times_allowed: f64) -> String {
     let name = &check.slow.name;
     let more = format!("{} %", three_digits((times_allowed - 1.0) * 100.0));
@@ -384,7 +376,7 @@ fn sentence(check: &Check, times_allowed: f64) -> String {
         }
         Guideline::Dip => {
             format!(
-                "{name} dips: {more} more time for each byte than the slower of its neighbours {} and {}",
+                "{name} dips: {more} more time per byte than the slower of its neighbours {} and {}",
                 other(0),
                 other(1)
             )
@@ -394,7 +386,7 @@ fn sentence(check: &Check, times_allowed: f64) -> String {
 
 // The cases that a rule compares, each with its times.
 
-/// A case and the median time, in seconds, of each of its replicates that counts.
+/// A case and the median time, in seconds, of each of its valid replicates.
 #[derive(Clone, Debug)]
 pub struct Timed<'a> {
     pub facts: &'a CaseFacts,
@@ -407,28 +399,27 @@ struct Check<'a> {
     guideline: Guideline,
     slow: &'a CaseFacts,
     against: Vec<&'a CaseFacts>,
-    /// Replicate by replicate.
     times: Vec<CheckedTimes>,
 }
 
 /// One replicate of a comparison, in seconds.
 struct CheckedTimes {
-    /// Of the slow call.
+    /// The slow call.
     slow: f64,
-    /// The longest that the rule allows it.
+    /// The maximum that the rule allows.
     allowed: f64,
 }
 
 #[cfg(test)]
 mod tests {
-    // Which calls contradict each other, and how they are reported.
+    // Tests of which calls contradict each other, and how they are reported.
     use super::super::testing::{lines, loaded};
     use super::*;
     use crate::verdict::Guideline;
     use commgauge_base::collective::Collective;
     use commgauge_model::record::Line;
 
-    /// All_reduces of 1, 2, 4 ... MiB with these times in microseconds, so many replicates that differ by 0.1 %.
+    /// All_reduces of 1, 2, 4 ... MiB with these times in microseconds and this many replicates that differ by 0.1 %.
     fn curve(times: &[f64], replicates: usize) -> Vec<Line> {
         let scatter = |time: f64| (0..replicates).map(|index| time * (1.0 + 0.001 * index as f64)).collect();
         lines("20261121T093000Z-7f3a", &times.iter().map(|time| scatter(*time)).collect::<Vec<_>>())
@@ -540,6 +531,6 @@ mod tests {
                 };
             }
         }
-        assert_eq!(verdict_of(corrupt).exit_code, 4, "no rule is looked at where data arrived wrong");
+        assert_eq!(verdict_of(corrupt).exit_code, 4, "no rule is checked on wrong data");
     }
 }

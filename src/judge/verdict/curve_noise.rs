@@ -1,11 +1,11 @@
 //! Judges changes between runs that have too few replicates for a permutation test, by the noise of the curves themselves.
 //!
-//! Neighbouring sizes and the two placements of a call change alike, so what they differ by is noise: its scale is estimated for
-//! each curve, robustly. How far noise reaches is read off the rows that fall behind their neighbours to the *fast* side: if
-//! nothing became slower, base and new can be exchanged, and the slow side reaches as far. Beyond the outermost tenth the tail is
-//! taken to fall as exp(-x^0.4), slower than that of any bell curve, and the uncertainty of its few excesses is carried along.
+//! Neighbouring sizes and the two placements of a call change alike, so their differences are noise: its scale is estimated for each curve,
+//! robustly. The reach of noise follows from the rows that deviate from their neighbours to the *fast* side: if nothing became slower, base
+//! and new can be exchanged, and the slow side reaches as far. Beyond the outermost tenth the tail is assumed to fall as exp(-x^0.4),
+//! slower than the tail of any bell curve, and the uncertainty of its few excesses is included.
 //!
-//! What moves all rows of a run alike (its hour, its hosts) is not in this noise; only replicates show it.
+//! This noise does not contain what moves all rows of a run alike (its time, its hosts); only replicates show that.
 
 use super::Decision;
 use super::compare_rule::CompareRule;
@@ -19,10 +19,10 @@ use commgauge_cost::cost::curve::{Envelope, Line, Point};
 use commgauge_model::record::line::CaseFacts;
 use std::collections::BTreeMap;
 
-/// With fewer rows nothing can be said of how far noise reaches.
+/// With fewer rows the reach of noise is unknown.
 const MIN_ROWS: usize = 20;
 
-/// The outermost share of rows whose excesses give the tail.
+/// The outermost share of rows, whose excesses give the tail.
 const TAIL_SHARE: f64 = 0.1;
 
 const MIN_EXCESSES: usize = 5;
@@ -30,29 +30,28 @@ const MIN_EXCESSES: usize = 5;
 /// The power of x in the exponent of the tail.
 const TAIL_POWER: f64 = 0.4;
 
-/// The scale of a curve counts as much as that of all curves where it has this many differences.
+/// From this many differences on, the scale of a curve weighs as much as the scale of all curves.
 const HALF_TRUSTED: f64 = 10.0;
 
-/// A median of absolute differences to a standard deviation, for normal noise.
+/// Converts a median of absolute differences to a standard deviation, for normal noise.
 const TO_DEVIATION: f64 = 0.6745;
 
-/// Rows without any noise (a simulation, a coarse clock) are given this much, as a share.
+/// Minimum noise, as a share, for rows without any (a simulation, a coarse clock).
 const MIN_NOISE: f64 = 0.0005;
 
 /// A row on its curve.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NoisePoint {
-    /// The call with all that makes it one curve, but for size and placement.
+    /// The call with everything that makes it one curve, except size and placement.
     pub curve: String,
     /// One of the two series of the curve.
     pub placement: Placement,
-    /// Where on the curve.
     pub bytes: u64,
     /// Logarithm of the new time over that of the base.
     pub change: f64,
 }
 
-/// What the noise of its curve says of a row.
+/// The judgement of a row by the noise of its curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
     /// The change and its bounds at the confidence of one row, as logarithms.
@@ -64,7 +63,7 @@ pub(super) struct Judged {
     pub p_faster: f64,
 }
 
-/// Judges every row at a level; none where there are too few rows.
+/// Judges every row at a level; `None` with too few rows.
 pub(super) fn judge(points: &[NoisePoint], level: f64) -> Option<Vec<Judged>> {
     if points.len() < MIN_ROWS {
         return None;
@@ -91,7 +90,7 @@ pub(super) fn judge(points: &[NoisePoint], level: f64) -> Option<Vec<Judged>> {
         }
     }
     let tail = Tail::of(&residuals)?;
-    // Of one row alone, at the same level.
+    // For one row alone, at the same level.
     let reach = tail.quantile(level);
     let judged = points.iter().zip(&scales).map(|(point, scale)| {
         let (change, half) = (point.change, reach * scale);
@@ -106,7 +105,7 @@ pub(super) fn judge(points: &[NoisePoint], level: f64) -> Option<Vec<Judged>> {
     Some(judged.collect())
 }
 
-/// How much the changes of neighbouring sizes, and of the two placements of one size, differ.
+/// Differences between the changes of neighbouring sizes, and of the two placements of one size.
 fn scatter(points: &[NoisePoint], rows: &[usize]) -> Vec<f64> {
     let mut of_size: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     let mut found = Vec::new();
@@ -143,7 +142,7 @@ fn usual(points: &[NoisePoint], rows: &[usize], row: usize) -> Option<f64> {
     median(&sorted(near.into_iter().map(|other| points[other].change)))
 }
 
-/// How far noise reaches, in scales.
+/// The reach of noise, in scales.
 #[derive(Clone, Debug)]
 struct Tail {
     rows: f64,
@@ -165,8 +164,8 @@ impl Tail {
         Some(Tail { rows: residuals.len() as f64, fast, excesses: excesses as f64, begins, mean_excess })
     }
 
-    /// An upper bound of the probability that the noise of any row reaches so far: the expected number of rows that do. Excesses
-    /// of an exponential tail whose mean is known from as many others follow a Pareto distribution.
+    /// An upper bound of the probability that the noise of any row reaches this far: the expected number of rows that do. Excesses of an
+    /// exponential tail whose mean is known from as many others follow a Pareto distribution.
     fn p_of_any(&self, far: f64) -> f64 {
         let excess = far.max(0.0).powf(TAIL_POWER) - self.begins;
         if excess <= 0.0 || self.mean_excess <= 0.0 {
@@ -175,7 +174,7 @@ impl Tail {
         (self.excesses * (1.0 + excess / (self.excesses * self.mean_excess)).powf(-self.excesses)).min(1.0)
     }
 
-    /// What the noise of one row exceeds to one side with this probability.
+    /// The value that the noise of one row exceeds to one side with this probability.
     fn quantile(&self, level: f64) -> f64 {
         let rank = (level * self.rows) as usize;
         self.fast.get(rank).or(self.fast.last()).copied().unwrap_or(f64::INFINITY)
@@ -184,8 +183,8 @@ impl Tail {
 
 // Which part of a curve changed: latency, bandwidth, or both.
 //
-// Alpha and beta of a curve are fitted for each replicate, starting from the lines of all replicates together, and go into
-// the same test as the rows. A replicate needs all sizes, so a curve takes the rows that have equal numbers of replicates.
+// Alpha and beta of a curve are fitted for each replicate, starting from the lines of all replicates together, and go into the same test as
+// the rows. A replicate needs all sizes, so a curve uses the rows with equal numbers of replicates.
 
 /// Minimum number of sizes of a curve.
 const MIN_SIZES: usize = 3;
@@ -193,7 +192,7 @@ const MIN_SIZES: usize = 3;
 /// More sizes do not improve alpha and beta; a longer curve is thinned to every second, third ... size.
 const MAX_SIZES: usize = 64;
 
-/// Alpha (or beta) is tested only where it makes up at least this share of the time at the outermost size.
+/// Alpha (or beta) is tested only if it makes up at least this share of the time at the outermost size.
 const SEEN: f64 = 0.5;
 
 /// One part of a curve (alpha or beta) in every replicate.
@@ -207,7 +206,7 @@ pub(super) struct Series {
 /// One size of a curve.
 struct TimesOfSize {
     bytes: u64,
-    /// Of each replicate that was measured.
+    /// For each measured replicate.
     base: Vec<f64>,
     new: Vec<f64>,
 }
@@ -267,7 +266,7 @@ fn of_curve(name: &str, counts: ReplicateCounts, mut points: Vec<TimesOfSize>) -
     latency.into_iter().chain(bandwidth).collect()
 }
 
-/// The common name of the cases of a curve, with `*` in place of the bytes.
+/// The common name of the cases of a curve, with `*` instead of the bytes.
 fn curve_name(facts: &CaseFacts) -> String {
     let bytes = facts.bytes_total.0.to_string();
     let parts: Vec<&str> = facts.name.split('/').map(|part| if part == bytes { "*" } else { part }).collect();
@@ -298,10 +297,9 @@ impl Series {
     }
 }
 
-// Rows that are compared by the noise of their curves, where there are too few replicates for more.
+// Rows compared by the noise of their curves, with too few replicates for a better test.
 
-/// What the noise says of each row; none of a row that has no curve or was not measured on both sides, and none at all where there
-/// are too few rows.
+/// The judgement of each row; `None` for a row without a curve or not measured on both sides, and for all rows if there are too few.
 pub(super) fn judged(rows: &[ComparedRow], level: f64) -> Option<Vec<Option<Judged>>> {
     let points: Vec<Option<NoisePoint>> = rows.iter().map(|row| point(row.new, row.base?)).collect();
     let mut judged = judge(&points.iter().flatten().cloned().collect::<Vec<_>>(), level)?.into_iter();
@@ -331,17 +329,17 @@ fn curve_of(facts: &CaseFacts) -> String {
     format!("{} {} {}", facts.collective, facts.element_type, parts.collect::<Vec<_>>().join("/"))
 }
 
-/// A row, decided.
+/// A decided row.
 pub(super) fn row(compared: &ComparedRow, judged: Option<Judged>, rule: &CompareRule) -> Row {
     let case = compared.new;
     let mut row = undecided_row(case);
     let Some(old) = compared.base else {
-        row.reasons.push("the base has no such row".to_owned());
+        row.reasons.push("the base lacks this row".to_owned());
         return row;
     };
     row.reasons.extend(old.shortfalls.iter().map(|shortfall| format!("in the base: {shortfall}")));
     let (decision, reason) = judged.map_or_else(
-        || (Decision::Inconclusive, "it is on no curve whose noise bounds chance".to_owned()),
+        || (Decision::Inconclusive, "it is on no curve with known noise".to_owned()),
         |judged| decide(judged, rule),
     );
     if !reason.is_empty() {
@@ -377,27 +375,24 @@ fn decide(judged: Judged, rule: &CompareRule) -> (Decision, String) {
     let bound = percent(judged.high.exp_m1());
     let needed = fewest_for(rule.false_alarm_level);
     let more = format!(
-        "it may be slower by {bound}, and {} would matter; {needed} runs of each would tell",
+        "it may be slower by {bound}, and {} is relevant; {needed} runs on each side would decide",
         percent(relevant)
     );
     (Decision::Inconclusive, more)
 }
 
-/// How it was decided, as sentences.
+/// The rule, as sentences.
 pub(super) fn describe_rule(rule: &CompareRule, counts: &CountRanges, rows: usize) -> Vec<String> {
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
     vec![
         format!(
-            "{counts} are too few for a test of each row, so a row is judged by the noise of its own curve: how \
-             much the changes of neighbouring sizes and of the two placements differ, over {rows} rows"
+            "{counts} are too few for a test of each row, so the noise of its own curve judges a row: the differences between the changes of neighbouring sizes and of the two placements, over {rows} rows"
         ),
         format!(
-            "a row fails where its slow-down is at least {relevant} and noise would reach as far in any row in at most {level} of \
-             comparisons; it passes where the upper bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
+            "a row fails if its slowdown is at least {relevant} and noise reaches as far in any row in at most {level} of comparisons; it passes if the upper bound of its slowdown is below {relevant}, and is inconclusive otherwise"
         ),
         format!(
-            "what moves a whole run (its hour, its hosts) is not in that noise: {} runs of each at different times say more \
-             (--more-base, --more-new)",
+            "this noise does not contain what moves a whole run (its time, its hosts): {} runs on each side at different times show more (--more-base, --more-new)",
             fewest_for(rule.false_alarm_level)
         ),
     ]

@@ -1,6 +1,6 @@
 //! The verdict as a document. The published JSON Schema (`commgauge show schema verdict`) is made from these types.
 //!
-//! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
+//! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is absent.
 
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
@@ -26,44 +26,44 @@ pub struct Verdict {
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// What was asked.
+    /// The question.
     pub question: Question,
-    /// The whole, by its exit code.
+    /// The decision as a whole.
     pub decision: Decision,
     /// Exit code of the program.
     pub exit_code: i32,
-    /// How it was decided, as sentences.
+    /// The rule, as sentences.
     pub rule: Vec<String>,
     /// The records.
     pub runs: Vec<Run>,
     /// The machine file whose expectations were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// What was judged and what not.
+    /// What was judged and what was not.
     pub coverage: Coverage,
-    /// How often the rule errs, at most.
+    /// Maximum error rate of the rule.
     #[serde(default)]
     pub false_alarms: FalseAlarms,
-    /// Warnings about the records as a whole, with the exit code that each asks for.
+    /// Warnings about the records as a whole, each with its exit code.
     pub troubles: Vec<Trouble>,
     /// Every row, in the order of the plan.
     pub rows: Vec<Row>,
     /// Rules of self-consistency that calls break.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// Latency and bandwidth of whole curves against the base.
+    /// Changes of latency and bandwidth of whole curves against the base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<CurveChange>,
-    /// Expectations to fill in, for the rows that have none.
+    /// Expectations to fill in, for rows without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }
 
-/// What was asked.
+/// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// Does the machine reach what is expected of it?
+    /// Does the machine meet its expectations?
     Gate,
     /// Is it worse than before?
     Compare,
@@ -72,7 +72,6 @@ pub enum Question {
 }
 
 impl Question {
-    /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Question::Gate => "gate",
@@ -91,25 +90,24 @@ pub struct Run {
     pub path: String,
     /// Name of the run.
     pub run_id: String,
-    /// When it began.
+    /// Start time.
     pub started_at: String,
     /// Name of the suite.
     pub suite: String,
     /// Name of the backend.
     #[serde(default)]
     pub backend: String,
-    /// Library and version.
     pub library: String,
     /// Number of ranks.
     pub world_size: u32,
-    /// True where no data moved and no real time passed.
+    /// True if no data moved and no real time passed.
     pub synthetic: bool,
-    /// Who measured, where it was another tool, and what therefore is not ours.
+    /// The measuring tool, if not commgauge, and its limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_by: Option<String>,
 }
 
-/// What was judged and what not.
+/// What was judged and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Rows of the plan.
@@ -120,48 +118,48 @@ pub struct Coverage {
     pub rows_passed: u32,
     /// Judged rows that failed.
     pub rows_failed: u32,
-    /// Judged rows that are neither.
+    /// Judged rows that neither passed nor failed.
     pub rows_inconclusive: u32,
-    /// Rows that nothing is expected of.
+    /// Rows without an expectation.
     pub rows_not_judged: u32,
     /// Replicates of judged rows that were requested.
     pub replicates_planned: u64,
-    /// Replicates of judged rows with at least one sample that counts.
+    /// Replicates of judged rows with at least one valid sample.
     pub replicates_measured: u64,
     /// Expectations of the machine file.
     pub expectations: u32,
-    /// Those of them by which a row was judged.
+    /// Expectations that judged a row.
     #[serde(default)]
     pub expectations_judged: u32,
-    /// Those of them that no row is about.
+    /// Expectations without a matching row.
     pub expectations_without_row: u32,
-    /// Nodes that the runs span, of the machine where it is known: a rack whose ranks NVLink joins is one. 0 where that was not asked.
+    /// Nodes that the runs span, by the machine's definition if known: a rack whose ranks NVLink joins is one node. 0 if not requested.
     #[serde(default)]
     pub nodes: u32,
-    /// Judged rows of calls that cross from node to node.
+    /// Judged rows of calls that cross nodes.
     #[serde(default)]
     pub rows_judged_between_nodes: u32,
 }
 
-/// How often a rule errs, at most, on a machine that is as it should be.
+/// Maximum error rate of a rule on a machine that works as expected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FalseAlarms {
-    /// The chance of a false alarm.
+    /// The probability of a false alarm.
     pub level: f64,
-    /// True where that is the chance of any over all rows, false where it is that of each row.
+    /// True if `level` is the probability of any false alarm over all rows, false if it applies to each row.
     pub over_all_rows: bool,
     /// Rows that were judged.
     pub rows: u32,
-    /// False alarms to be expected of such a verdict, at most.
+    /// Maximum expected number of false alarms.
     pub expected_at_most: f64,
 }
 
-/// Something about the records as a whole.
+/// A warning about the records as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trouble {
-    /// The exit code that it asks for; 0 is a warning that changes nothing.
+    /// Its exit code; 0 for a warning that changes nothing.
     pub exit_code: i32,
-    /// What it is, as a sentence.
+    /// The warning, as a sentence.
     pub text: String,
 }
 
@@ -173,29 +171,29 @@ pub struct Row {
     /// Its subject.
     #[serde(flatten)]
     pub subject: RowSubject,
-    /// The hosts, where records of several sets of hosts are judged together: each set has rows of its own.
+    /// The hosts, if records of several sets of hosts are judged together: each set has its own rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<String>,
-    /// What was decided; absent where nothing is expected of the row.
+    /// The decision; absent without an expectation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// Why, as sentences.
+    /// The reasons, as sentences.
     pub reasons: Vec<String>,
-    /// Replicates with at least one sample that counts.
+    /// Replicates with at least one valid sample.
     pub replicates: u32,
-    /// How many more replicates would decide it, where that can be estimated.
+    /// How many more replicates would decide, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicates_more: Option<u32>,
-    /// Against what is expected.
+    /// The row against its expectation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_limit: Option<AgainstLimit>,
-    /// Against the base.
+    /// The row against the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_base: Option<AgainstBase>,
 }
 
 impl Row {
-    /// The name with the hosts, which tells it from all other rows.
+    /// The name with the hosts, which is unique.
     pub fn full_name(&self) -> Cow<'_, str> {
         match &self.hosts {
             None => Cow::Borrowed(&self.name),
@@ -204,24 +202,24 @@ impl Row {
     }
 }
 
-/// What a limit is about.
+/// Subject of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// The more the better.
+    /// More is better.
     BusBandwidthBytesPerSecond,
-    /// The less the better.
+    /// Less is better.
     LatencySeconds,
-    /// Of the slowest rank of a copy, in each direction. The more the better.
+    /// Of the slowest rank of a copy, in each direction. More is better.
     CopyBytesPerSecond,
-    /// Of the slowest rank of a matrix product. The more the better.
+    /// Of the slowest rank of a matrix product. More is better.
     FlopsPerSecond,
 }
 
-/// A row against what is expected of it.
+/// A row against its expectation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainstLimit {
-    /// What the numbers below are.
+    /// Meaning of the numbers below.
     pub metric: Metric,
     /// Floor of the rate, or ceiling of the latency.
     pub limit: f64,
@@ -234,21 +232,21 @@ pub struct AgainstLimit {
     /// Upper confidence bound of the median; absent with too few replicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_bound: Option<f64>,
-    /// Where the limit is written.
+    /// Location of the limit.
     pub place: String,
     /// Who published or measured it.
     pub source: String,
     /// When.
     pub date: String,
-    /// Algorithm that it was reached with.
+    /// Algorithm with which it was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
-    /// Library and version that it was reached with.
+    /// Library and version with which it was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// A row against the same row of the base. A slow-down of 0.05 is 5 % more time.
+/// A row against the same row of the base. A slowdown of 0.05 is 5 % more time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainstBase {
     /// Replicates of the base.
@@ -256,10 +254,10 @@ pub struct AgainstBase {
     /// Median time of the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_seconds_base: Option<f64>,
-    /// Median time of the new.
+    /// Median time of the new run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_seconds_new: Option<f64>,
-    /// Share by which the new is slower, the middle of all pairs of replicates.
+    /// Share by which the new run is slower, the middle over all pairs of replicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<f64>,
     /// Its lower confidence bound; absent with too few replicates.
@@ -268,17 +266,17 @@ pub struct AgainstBase {
     /// Its upper confidence bound; absent with too few replicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown_upper_bound: Option<f64>,
-    /// Exact rank-sum probability of this row alone, if nothing had changed, of being slower to this degree.
+    /// Exact rank-sum probability, for this row alone, of being this much slower if nothing changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_row: Option<f64>,
-    /// The same corrected for the number of rows.
+    /// As above, corrected for the number of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_corrected: Option<f64>,
-    /// True where the row is faster by more than matters, by the same test.
+    /// True if the row is faster by a relevant amount, by the same test.
     pub faster: bool,
 }
 
-// The outcomes of a row and of a verdict, and the exit code for several troubles at once.
+// The outcomes of a row and of a verdict, and the exit code for several problems at once.
 
 /// The answer to a question, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -286,16 +284,15 @@ pub struct AgainstBase {
 pub enum Decision {
     /// The data show that it is good.
     Pass,
-    /// The data do not show it, one way or the other.
+    /// The data show neither.
     Inconclusive,
     /// The data show that it is bad.
     Fail,
-    /// The data cannot be judged: wrong, cut off, or the run failed.
+    /// The data cannot be judged: wrong, truncated, or the run failed.
     Error,
 }
 
 impl Decision {
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Decision::Pass => "pass",
@@ -315,8 +312,8 @@ impl Decision {
     }
 }
 
-/// The most severe exit code, in this order: wrong data, hang, environment, coverage, failed gate, inconclusive, passed. An
-/// unknown code ranks above a failed gate, so that it is never hidden.
+/// The most severe exit code, in this order: wrong data, hang, environment, coverage, failed gate, inconclusive, passed. An unknown code
+/// ranks above a failed gate, so it is never hidden.
 pub fn most_severe(codes: impl IntoIterator<Item = i32>) -> i32 {
     const ORDER: [i32; 7] = [4, 5, 6, 7, 1, 3, 0];
     let place = |code: &i32| ORDER.iter().position(|known| known == code).unwrap_or(3);
@@ -333,7 +330,7 @@ pub(super) fn percent(share: f64) -> String {
 
 // Calls of a record that break a rule of self-consistency.
 
-/// Which rule a finding is about.
+/// A rule of self-consistency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Guideline {
@@ -348,7 +345,6 @@ pub enum Guideline {
 }
 
 impl Guideline {
-    /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Guideline::SplitIsFaster => "split_is_faster",
@@ -368,14 +364,13 @@ pub struct Finding {
     pub cases: Vec<String>,
     /// Median time over the longest that the rule allows: 1.2 is 20 % more.
     pub times_allowed: f64,
-    /// Its lower confidence bound; absent with too few replicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_allowed_lower_bound: Option<f64>,
-    /// Exact rank-sum probability of as much by chance, corrected for the number of rules that were looked at.
+    /// Exact rank-sum probability of as much by chance, corrected for the number of checked rules.
     pub p_corrected: f64,
-    /// True where chance is ruled out.
+    /// True if chance is excluded.
     pub certain: bool,
-    /// The same as a sentence.
+    /// The finding as a sentence.
     pub text: String,
 }
 
@@ -385,14 +380,13 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CurvePart {
-    /// Alpha: what a call costs however small it is, in seconds.
+    /// Alpha: the cost of a call, however small, in seconds.
     Latency,
-    /// Beta: what a further byte costs however large the call is, in seconds.
+    /// Beta: the cost of a further byte, however large the call, in seconds.
     Bandwidth,
 }
 
 impl CurvePart {
-    /// The name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             CurvePart::Latency => "latency",
@@ -401,20 +395,19 @@ impl CurvePart {
     }
 }
 
-/// A part of a curve's cost, before and after. A slow-down of 0.05 is 5 % more alpha, or 5 % more beta.
+/// A part of a curve's cost, before and after. A slowdown of 0.05 is 5 % more alpha, or 5 % more beta.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CurveChange {
-    /// The calls, as the names of their cases have in common.
+    /// The calls, by the common part of their case names.
     pub name: String,
     /// Cases on the curve.
     pub cases: u32,
-    /// Which part.
     pub part: CurvePart,
-    /// Median of the base: alpha in seconds, beta in seconds for a byte.
+    /// Median of the base: alpha in seconds, beta in seconds per byte.
     pub base: f64,
-    /// Median of the new.
+    /// Median of the new run.
     pub new: f64,
-    /// Share by which the new costs more, the middle of all pairs of replicates.
+    /// Share by which the new run costs more, the middle over all pairs of replicates.
     pub slowdown: f64,
     /// Its lower confidence bound; absent with too few replicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -424,11 +417,11 @@ pub struct CurveChange {
     pub slowdown_upper_bound: Option<f64>,
     /// Probability of as much by chance, corrected for all rows and curves.
     pub p_corrected: f64,
-    /// True where it got worse by what matters, and chance is ruled out.
+    /// True if it became worse by a relevant amount, with chance excluded.
     pub worse: bool,
 }
 
-// The subject of a row: a call of all groups of an axis, or what each rank does by itself.
+// The subject of a row: a call of all groups of an axis, or work that each rank does alone.
 
 /// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -449,7 +442,6 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The name of the row.
     pub fn name(self) -> Cow<'a, str> {
         match self {
             Subject::Call(facts) => Cow::Borrowed(&facts.name),
@@ -458,7 +450,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What its rate is called, and what is moved or computed by which it counts; nothing where no byte counts, as in a barrier.
+    /// The name of its rate, and the quantity per call from which it follows; `None` without bytes, as in a barrier.
     pub(super) fn rate(self) -> Option<RateOf> {
         let (metric, amount) = match self {
             Subject::Call(facts) => {
@@ -471,7 +463,7 @@ impl<'a> Subject<'a> {
         (amount > 0.0).then_some(RateOf { metric, amount })
     }
 
-    /// The same for a document.
+    /// For a document.
     pub fn of_row(self) -> RowSubject {
         match self {
             Subject::Call(facts) => RowSubject::Call(Box::new(RowCall {
@@ -491,17 +483,17 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// How a time becomes a rate.
+/// Conversion of a time to a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RateOf {
     pub metric: Metric,
-    /// Bytes or operations, over which the time is taken.
+    /// Bytes or operations per time.
     pub amount: f64,
 }
 
-// The subject of a row of a verdict or a history, as documents say it: a call, a copy or a matrix product.
+// The subject of a row of a verdict or a history in documents: a call, a copy or a matrix product.
 
-/// The subject of a row: a call, whose facts are in the row itself, or what each rank does by itself.
+/// The subject of a row: a call, whose facts are in the row itself, or work that each rank does alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RowSubject {
@@ -519,10 +511,9 @@ pub enum RowSubject {
     },
 }
 
-/// A call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RowCall {
-    /// Axis whose groups carry it out.
+    /// Axis whose groups execute it.
     pub axis: Axis,
     /// Ranks in each group.
     pub group_size: u32,
@@ -538,7 +529,7 @@ pub struct RowCall {
     pub bytes_total: Bytes,
     /// Whether the result replaces the input.
     pub placement: Placement,
-    /// What is timed.
+    /// Cadence.
     pub cadence: Cadence,
 }
 
@@ -550,7 +541,7 @@ impl RowSubject {
         }
     }
 
-    /// The collective, the kind of copy, or that it is a product.
+    /// The collective, the kind of copy, or the word for a product.
     pub fn what(&self) -> &'static str {
         match self {
             RowSubject::Call(call) => call.collective.name(),
@@ -559,7 +550,7 @@ impl RowSubject {
         }
     }
 
-    /// The axis, or its substitute where each rank is by itself.
+    /// The axis, or its substitute for work that each rank does alone.
     pub fn axis(&self) -> String {
         self.call().map_or_else(|| "rank".to_owned(), |call| call.axis.to_string())
     }
@@ -583,7 +574,7 @@ impl RowSubject {
     }
 }
 
-// The keys of `[[expect_copy]]` and `[[expect_product]]` that say what such an expectation is about, as a machine file has them.
+// The keys of `[[expect_copy]]` and `[[expect_product]]` that identify such an expectation in a machine file.
 
 pub(super) fn head_of_copy(copy: &CopyFacts) -> String {
     let CopyFacts { kind, host_memory, peer_distance, bytes, alone } = copy;
@@ -593,7 +584,7 @@ pub(super) fn head_of_copy(copy: &CopyFacts) -> String {
     format!("[[expect_copy]]\nkind = \"{}\"\nbytes = \"{}B\"\n{memory}{peer}each = \"{each}\"\n", kind.name(), bytes.0)
 }
 
-/// Of a matrix product.
+/// For a matrix product.
 pub(super) fn head_of_product([m, n, k]: [u64; 3], element_type: &str) -> String {
     format!("[[expect_product]]\nm = {m}\nn = {n}\nk = {k}\nelement_type = \"{element_type}\"\n")
 }

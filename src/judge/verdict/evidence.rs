@@ -1,6 +1,6 @@
 //! The times of each planned case, replicate by replicate, and the reasons why it must not pass.
 //!
-//! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
+//! Decides nothing: collects every reason against passing as a sentence.
 
 use super::comparability::{LoadedRecord, hosts, identities};
 use super::document::Subject;
@@ -26,51 +26,48 @@ const MAX_EXCLUDED_SHARE: f64 = 0.1;
 
 /// A planned case, a copy or a product with all its replicates.
 pub(super) struct Evidence<'a> {
-    /// What was planned.
+    /// The planned work.
     pub subject: Subject<'a>,
     /// The hosts of its runs.
     pub hosts: Arc<str>,
-    /// The runs of each requested replicate, by their places in [`Gathered::runs`]: its record, and of another tool its log, which is
-    /// the same for our own.
+    /// The runs of each requested replicate, as indices into [`Gathered::runs`]: its record or, for another tool, its log.
     pub runs: Vec<[usize; 2]>,
-    /// Median time of one transfer in each requested replicate, in seconds; none without a valid sample.
+    /// Median time of one transfer in each requested replicate, in seconds; `None` without a valid sample.
     pub seconds: Vec<Option<f64>>,
-    /// The same, but with the usual time of the case for replicates that fell into a transient slowdown.
+    /// As `medians`, but with the usual time of the case for replicates in a transient slowdown.
     pub steady_seconds: Vec<Option<f64>>,
-    /// True where a replicate was measured while the machine was slow; it is among the shortfalls.
+    /// Whether a replicate was measured while the machine was slow; listed in the shortfalls.
     pub in_slow_period: bool,
-    /// Reasons why it must not pass, without duplicates.
+    /// Reasons against passing, without duplicates.
     pub shortfalls: Vec<String>,
-    /// True where a replicate was not measured, unless all replicates were skipped. One of which no sample counts was measured, and says
-    /// nothing.
+    /// Whether a replicate was not measured, unless all replicates were skipped. One without valid samples counts as measured.
     pub unmeasured: bool,
     /// True where a replicate was skipped.
     pub skipped: bool,
     /// True where wrong data was received.
     pub corrupt: bool,
-    /// The tool that measured without a check of the data, if any; it is among the shortfalls.
+    /// The tool that measured without checking the data, if any; listed in the shortfalls.
     pub unchecked_by: Option<ForeignTool>,
-    /// Algorithms that the library said that it chose.
+    /// Algorithms that the library reported.
     pub chosen: BTreeSet<String>,
 }
 
-/// A run of a row by itself, without transient slowdowns.
+/// A row's results in one run, without transient slowdowns.
 pub(super) struct OneRun {
-    /// Its place in [`Gathered::runs`].
+    /// Its index in [`Gathered::runs`].
     pub run: usize,
     /// Ascending times of its replicates.
     pub seconds: Vec<f64>,
     pub others: Vec<f64>,
 }
 
-/// A record, or a log of another tool in one.
+/// A record, or a log of another tool within one.
 pub(super) struct Run {
     pub name: String,
-    /// The record of a log.
     pub record: Option<usize>,
 }
 
-/// A case of the new run, and the same one of the base, if that has it.
+/// A case of the new run, and the same case of the base, if any.
 #[derive(Clone, Copy)]
 pub(super) struct ComparedRow<'a> {
     pub new: &'a Evidence<'a>,
@@ -78,7 +75,7 @@ pub(super) struct ComparedRow<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// What was planned, of which nothing is known yet.
+    /// Planned work without measurements yet.
     fn of(subject: Subject<'a>, hosts: Arc<str>) -> Evidence<'a> {
         Evidence {
             subject,
@@ -96,13 +93,12 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Ascending times of the replicates that were measured.
+    /// Ascending times of the measured replicates.
     pub fn measured(&self) -> Vec<f64> {
         sorted(self.seconds.iter().flatten().copied())
     }
 
-    /// Each run by itself; empty where there is one run. Replicates of a run share its hour and its hosts, so it is runs that are good
-    /// or bad.
+    /// Each run separately; empty with a single run. Replicates of a run share its time and hosts, so runs are good or bad as a whole.
     pub fn by_run(&self) -> Vec<OneRun> {
         let measured = || self.runs.iter().zip(&self.steady_seconds).filter_map(|(runs, time)| Some((runs, (*time)?)));
         let all: BTreeSet<usize> = measured().flat_map(|(runs, _)| *runs).collect();
@@ -113,17 +109,17 @@ impl<'a> Evidence<'a> {
         each.filter(|run| !run.others.is_empty()).collect()
     }
 
-    /// Ascending times with a transient slowdown removed; none where there was none.
+    /// Ascending times with a transient slowdown removed; `None` without one.
     pub fn steady(&self) -> Option<Vec<f64>> {
         (self.steady_seconds != self.seconds).then(|| sorted(self.steady_seconds.iter().flatten().copied()))
     }
 
-    /// Takes it for no shortfall that a replicate was measured while the machine was slow, where that made no difference.
+    /// Drops the shortfall of a slow machine if it made no difference.
     pub fn accept_slow_period(&mut self) {
         self.shortfalls.retain(|shortfall| shortfall != IN_SLOW_PERIOD);
     }
 
-    /// Takes it for no shortfall that another tool did not check the data, where only times are compared.
+    /// Drops the shortfall of unchecked data, where only times are compared.
     pub fn accept_unchecked(&mut self) {
         if let Some(tool) = self.unchecked_by {
             self.shortfalls.retain(|shortfall| *shortfall != tool.unchecked());
@@ -137,8 +133,8 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// What must agree for measurements of two records to be replicates of each other, whatever else may differ between the runs. The name of a
-/// copy or of a product says all of it.
+/// What must agree for measurements of two records to be replicates of each other, whatever else may differ between the runs. For a copy or
+/// a product the name suffices.
 #[derive(PartialEq, Eq, Hash)]
 struct SameWork<'a> {
     name: String,
@@ -168,26 +164,26 @@ impl<'a> SameWork<'a> {
     }
 }
 
-/// What records show.
+/// Content of records.
 pub(super) struct Gathered<'a> {
-    /// The cases of all records. What is the same call on the same hosts in several of them has the replicates of all.
+    /// The cases of all records. The same call on the same hosts in several records has the replicates of all.
     pub cases: Vec<Evidence<'a>>,
     /// The records, and the logs of other tools in them.
     pub runs: Vec<Run>,
-    /// The troubles of the records as a whole, but for slow periods.
+    /// The warnings about the records as a whole, except slow periods.
     pub troubles: Vec<Trouble>,
-    /// That the machine was slow for a while, of each record in which it was.
+    /// Slow periods of the machine, one text for each record with one.
     pub slow_periods: Vec<Trouble>,
 }
 
-/// The same with slow periods among the troubles.
+/// With slow periods among the warnings.
 pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
     let mut gathered = gather(records, allowed);
     gathered.troubles.append(&mut gathered.slow_periods);
     gathered
 }
 
-/// What records show; `allowed` are the differences between them that are accepted.
+/// The content of records; `allowed` are the accepted differences between them.
 pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
     let mut cases: Vec<Evidence> = Vec::new();
     let mut index_of: HashMap<SameWork, usize> = HashMap::new();
@@ -198,7 +194,7 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
         runs.push(Run { name: path.shown().to_string(), record: None });
         let transient_slowdown = transient_slowdown(record);
         let planned = calls(record, allowed).into_iter().chain(own_work(record));
-        // What one plan has twice is two rows.
+        // Duplicates within one plan are two rows.
         let mut of_this_record = HashSet::new();
         for (name, planned) in planned {
             let work = SameWork::new(name, hosts.clone(), planned.subject);
@@ -211,7 +207,7 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
             of_this_record.insert(at);
             add_record(&mut cases[at], record, &planned, transient_slowdown.as_ref());
             for log in 1..=cases[at].seconds.len() - cases[at].runs.len() {
-                // Another tool's replicates are runs of their own, each from its log.
+                // Another tool's replicates are separate runs, one per log.
                 let run = if record.header.backend.measured_by.is_some() { of_record + log } else { of_record };
                 if run == runs.len() {
                     runs.push(Run { name: format!("run {log} of {}", path.shown()), record: Some(of_record) });
@@ -238,20 +234,20 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
 
 /// The transient slowdown of a record, if there was one.
 pub(super) fn transient_slowdown(record: &Record) -> Option<TransientSlowdown> {
-    // Other tools do not say when they measured what.
+    // Other tools do not record when they measured what.
     if record.header.backend.measured_by.is_some() {
         return None;
     }
     TransientSlowdown::of(record, |line| seconds_of(line, record.plan.cases.get(line.case as usize)?).0)
 }
 
-/// Adds what a record has of a row.
+/// Adds a record's measurements of a row.
 fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown: Option<&TransientSlowdown>) {
     let settings = &record.header.settings;
     let slow = planned.place.zip(slowdown);
     let measurements = &planned.measurements;
     case.chosen.extend(measurements.iter().filter_map(|measured| Some(measured.chosen?.algorithm.clone())));
-    // With a shared time budget only the replicates that it sufficed for are expected, and of logs only those that they hold.
+    // With a shared time budget only the replicates that fit into it are expected, and for logs only those that they contain.
     let is_counted = settings.within_seconds.is_some() || record.header.backend.measured_by.is_some();
     let replicates = match is_counted {
         true if !measurements.is_empty() => measurements.iter().map(|measured| measured.replicate).collect(),
@@ -279,7 +275,7 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
     if settings.within_seconds.is_none()
         && measurements.iter().any(|measured| measured.replicate >= settings.replicates)
     {
-        case.add("the record has more replicates than were requested".to_owned());
+        case.add("the record has more replicates than requested".to_owned());
     }
     for warning in &record.header.warnings {
         case.add(format!("unreliable: {warning}"));
@@ -306,7 +302,7 @@ fn add_measurement(case: &mut Evidence, record: &Record, measured: &Measurement)
             if !verified && !nothing_to_check {
                 case.unchecked_by = record.header.backend.measured_by;
                 let text = case.unchecked_by.map(ForeignTool::unchecked);
-                case.add(text.unwrap_or_else(|| "not verified: data were not checked".to_owned()));
+                case.add(text.unwrap_or_else(|| "not verified: data was not checked".to_owned()));
             }
         }
         Outcome::Skipped { reason } => {
@@ -333,12 +329,12 @@ fn add_measurement(case: &mut Evidence, record: &Record, measured: &Measurement)
         case.add(format!("unreliable: {excluded} of {samples} samples of a replicate were excluded"));
     }
     if seconds.is_none() {
-        case.add("a replicate has no sample that counts".to_owned());
+        case.add("a replicate has no valid sample".to_owned());
     }
     seconds
 }
 
-/// The names by which rows of two runs are matched: of calls without what may differ.
+/// The names by which rows of two runs are matched: for calls without what may differ.
 pub(super) fn names_to_match(cases: &[Evidence], allowed: &[Allowed]) -> Vec<String> {
     let mut of_calls = identities(cases.iter().filter_map(|case| case.subject.call()), allowed).into_iter();
     let name = |case: &Evidence| match case.subject.call() {
@@ -348,13 +344,12 @@ pub(super) fn names_to_match(cases: &[Evidence], allowed: &[Allowed]) -> Vec<Str
     cases.iter().map(name).collect()
 }
 
-// What a record has of each thing that was planned: calls, copies and matrix products, replicate by replicate.
+// A record's measurements of planned work (calls, copies and matrix products), replicate by replicate.
 
-/// What a record has of something that was planned.
+/// A record's measurements of planned work.
 pub(super) struct Planned<'a> {
     pub subject: Subject<'a>,
     pub measurements: Vec<Measurement<'a>>,
-    /// Place of a case in the plan.
     pub place: Option<u32>,
 }
 
@@ -363,11 +358,11 @@ pub(super) struct Measurement<'a> {
     pub replicate: u32,
     pub outcome: &'a Outcome,
     pub warnings: &'a [String],
-    /// The median of the samples that count.
+    /// The median of the valid samples.
     pub seconds: Option<f64>,
     pub samples: usize,
     pub excluded: usize,
-    /// What the library said that it chose.
+    /// The choice that the library reported.
     pub chosen: Option<&'a LibraryChoice>,
 }
 
@@ -379,7 +374,7 @@ impl<'a> Measurement<'a> {
         Measurement { replicate, outcome, warnings, seconds, samples, excluded, chosen }
     }
 
-    /// Of what each rank does by itself: of each sample the time of the slowest.
+    /// For work that each rank does alone: the time of the slowest rank for each sample.
     fn of_own_work(replicate: u32, outcome: &'a Outcome, nanoseconds: &[u64]) -> Measurement<'a> {
         let times = sorted(nanoseconds.iter().map(|time| Seconds::from_nanoseconds(*time).0));
         let is_measured = matches!(outcome, Outcome::Measured { .. });
@@ -388,7 +383,7 @@ impl<'a> Measurement<'a> {
     }
 }
 
-/// The planned cases of a record, each with the name by which others are its replicates.
+/// The planned cases of a record, each with the name that identifies its replicates.
 pub(super) fn calls<'a>(record: &'a Record, allowed: &[Allowed]) -> Vec<(String, Planned<'a>)> {
     let planned = &record.plan.cases;
     let mut measurements: Vec<Vec<Measurement>> = planned.iter().map(|_| Vec::new()).collect();
@@ -437,10 +432,10 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     (median(&times).filter(|middle| *middle > 0.0), left_out)
 }
 
-// Transient slowdowns: a period of a run in which the machine was slow, such as from heat, a power limit or another job.
-// Measurements in it do not show what the machine can do. A machine that is slow throughout is not detected here.
+// Transient slowdowns: a period of a run in which the machine was slow, such as from heat, a power limit or another job. Measurements in it
+// do not show what the machine can do. A machine that is always slow is not detected here.
 
-/// Significance level of a stretch of slow measurements.
+/// Significance level of a run of slow measurements.
 const LEVEL: f64 = 0.001;
 
 /// Minimum number of replicates of a case.
@@ -464,7 +459,7 @@ pub struct TransientSlowdown {
 }
 
 impl TransientSlowdown {
-    /// The transient slowdown of a record, if any. `seconds` gives the time of a line, or `None` where it is not valid.
+    /// The transient slowdown of a record, if any. `seconds` gives the time of a line, or `None` if it is not valid.
     pub fn of(record: &Record, seconds: impl Fn(&CaseLine) -> Option<f64>) -> Option<TransientSlowdown> {
         let measured: Vec<(&CaseLine, f64)> =
             record.cases.iter().filter_map(|line| Some((line, seconds(line).filter(|time| *time > 0.0)?))).collect();
@@ -503,7 +498,7 @@ impl TransientSlowdown {
     }
 }
 
-/// A line of a record, and how much longer it took than is usual for its case, as a share.
+/// A line of a record, and its excess over the usual time of its case, as a share.
 struct TimedLine<'a> {
     line: &'a CaseLine,
     slowdown: f64,
@@ -519,8 +514,7 @@ fn sentence(record: &Record, within: &[TimedLine], slow: f64) -> String {
     };
     format!(
         "the machine was slow for a while, from {} to {} of {}{}: {} of {} measurements took {} % longer than at other times \
-         (median). Look for what came and went then: heat, a power limit, another job. Measure again; these say nothing about \
-         what the machine can do",
+         (median). Look for a temporary cause: heat, a power limit, another job. Measure again; these times do not show what the machine can do",
         place(within.first()),
         place(within.last()),
         record.header.settings.replicates,
@@ -579,7 +573,7 @@ mod tests {
             ("two replicates", record(10, 2, 3..9, 2.0)),
             ("one row", record(1, 5, 1..3, 2.0)),
             ("always", record(10, 5, 0..50, 2.0)),
-            ("by less than matters", record(10, 5, 12..24, 1.03)),
+            ("by an irrelevant amount", record(10, 5, 12..24, 1.03)),
             ("a few lines", record(10, 5, 12..14, 2.0)),
         ] {
             assert_eq!(found(&record), None, "{name}");
@@ -630,7 +624,7 @@ mod tests {
         // Row r moves 2^(20+r) bytes in (r + 1) 100 us: from 15 to 31 GB/s of bus bandwidth.
         assert_eq!(decisions(0..0, "12GB/s"), all(Decision::Pass));
         assert_eq!(decisions(20..32, "12GB/s"), all(Decision::Inconclusive), "3 of 40 replicates");
-        // So many that the median lies in the slow period.
+        // So many that the median is in the slow period.
         assert_eq!(decisions(20..128, "12GB/s"), all(Decision::Inconclusive), "27 of 40 replicates");
         assert_eq!(decisions(20..128, "4GB/s"), all(Decision::Pass), "the slow ones meet the limit too");
         let slow_period = |verdict: &super::super::Verdict| {
@@ -638,7 +632,7 @@ mod tests {
         };
         let met = slow_period(&verdict(20..32, "4GB/s"));
         assert!(
-            met.exit_code == 0 && met.text.ends_with("; the judged rows of that while meet their thresholds even so"),
+            met.exit_code == 0 && met.text.ends_with("; the judged rows of that period meet their thresholds anyway"),
             "{met:?}"
         );
         for slow in [0..0, 20..32, 20..128] {
@@ -648,7 +642,7 @@ mod tests {
         assert_eq!(verdict.exit_code, 3);
         assert_eq!(slow_period(&verdict).exit_code, 3);
         let nothing = gate_of(20..32, None);
-        assert_eq!(slow_period(&nothing).exit_code, 3, "nothing is judged, so nothing is met");
+        assert_eq!(slow_period(&nothing).exit_code, 3, "nothing is judged, so nothing passes");
         assert!(verdict.rows[0].reasons.iter().any(|reason| reason.contains("fell into a slow period")));
     }
 }

@@ -1,4 +1,4 @@
-//! Which expectations of a machine file apply to a case, and whether its replicates meet the limit.
+//! The expectations of a machine file that apply to a case, and whether its replicates meet the limit.
 
 use super::document::{AgainstLimit, Metric, Subject};
 use crate::verdict::Decision;
@@ -13,8 +13,8 @@ use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// How the calls of a row were handed over, by the labels of variants: what was forced upon them, or done otherwise than one plain call
-/// after another. nccl-tests has names of its own for calls in a group and in a graph.
+/// How the calls of a row were submitted, from the labels of variants: settings other than plain calls one after another. nccl-tests has
+/// its own names for calls in a group and in a graph.
 pub(super) fn variant(facts: &CaseFacts) -> BTreeMap<String, String> {
     let ours = |name: &str| match name {
         "agg_iters" => Some("aggregate"),
@@ -24,19 +24,19 @@ pub(super) fn variant(facts: &CaseFacts) -> BTreeMap<String, String> {
     facts.labels.iter().filter_map(|(name, value)| Some((ours(name)?.to_owned(), value.clone()))).collect()
 }
 
-/// The same for people.
+/// In words.
 pub(super) fn variant_words(variant: &BTreeMap<String, String>) -> String {
     variant.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The same as a line of an expectation; empty for plain calls.
+/// As a line of an expectation; empty for plain calls.
 pub(super) fn variant_line(variant: &BTreeMap<String, String>) -> String {
     let pairs: Vec<String> = variant.iter().map(|(name, value)| format!("{name} = {}", toml_string(value))).collect();
     if pairs.is_empty() { String::new() } else { format!("variant = {{ {} }}\n", pairs.join(", ")) }
 }
 
-/// The expectations of a machine, indexed so that those for a case are found without a linear search. Those of what each rank does by
-/// itself are counted on after those of calls.
+/// The expectations of a machine, indexed so that those for a case are found without a linear search. Expectations of copies and products
+/// are numbered after those of calls.
 pub(super) struct Expected<'a> {
     all: &'a [Expectation],
     own_work: &'a [OwnWorkExpectation],
@@ -46,12 +46,12 @@ pub(super) struct Expected<'a> {
     of_range: HashMap<Place, Vec<usize>>,
 }
 
-/// What expectations are looked up by.
+/// Lookup key of expectations.
 type Place = (Collective, ExpectedGroup, Cadence);
 
 impl<'a> Expected<'a> {
-    /// What the machine expects. Figures that one process reached with a thread for each device say nothing of ranks that are processes,
-    /// as ours are, and no log of another tool says which its ranks were: nothing is compared with them.
+    /// The expectations of the machine. Figures from one process with a thread per device do not apply to ranks that are processes, as in
+    /// commgauge, and logs of other tools do not show which kind their ranks were: nothing is compared with these.
     pub fn new(machine: Option<&'a Machine>) -> Expected<'a> {
         let all = machine.map_or(&[][..], |machine| &machine.expectations);
         let own_work = machine.map_or(&[][..], |machine| &machine.own_work);
@@ -114,7 +114,7 @@ impl<'a> Expected<'a> {
         self.all.get(index)
     }
 
-    /// What an expectation asks for.
+    /// The requirement of an expectation.
     pub fn required(&self, index: usize) -> Required<'a> {
         match self.all.get(index) {
             Some(expected) => Required::of_call(expected),
@@ -123,14 +123,14 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// A planned call as machine files describe it.
+/// A planned call as described in machine files.
 pub(super) fn expected_call(facts: &CaseFacts) -> ExpectedCall {
     let CaseFacts { collective, cadence, placement, element_type, bytes_total: bytes, .. } = *facts;
     let group = facts.locality.group(facts.group_size);
     ExpectedCall { collective, group, cadence, placement, element_type, bytes }
 }
 
-/// Whether an expectation is about such a copy.
+/// Whether an expectation is about this copy.
 fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
     let ExpectedWork::Copy { kind, bytes, host_memory, peer_distance, alone } = expected else { return false };
     *kind == copy.kind
@@ -140,14 +140,14 @@ fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
         && alone.is_none_or(|alone| alone == copy.alone)
 }
 
-/// Whether an expectation is about such a product.
+/// Whether an expectation is about this product.
 fn is_about_product(expected: &ExpectedWork, product: &ProductFacts) -> bool {
     let ExpectedWork::Product { m, n, k, element_type } = expected else { return false };
     [*m, *n, *k] == [product.m, product.n, product.k]
         && element_type.is_none_or(|element| element == product.element_type)
 }
 
-/// What must be met, and who says so.
+/// The requirement, and its source.
 pub(super) struct Required<'a> {
     metric: Metric,
     limit: f64,
@@ -197,20 +197,19 @@ impl<'a> Required<'a> {
 /// The result of checking a row against one expectation.
 pub(super) struct LimitCheck {
     pub decision: Decision,
-    /// True where each replicate by itself meets the limit.
+    /// True if each replicate separately meets the limit.
     pub all_meet_the_limit: bool,
-    /// True where their median does.
+    /// True if their median meets it.
     pub median_meets_the_limit: bool,
-    /// Replicates that do not.
+    /// Replicates beyond it.
     pub beyond: usize,
     pub reason: String,
     pub replicates_more: Option<u32>,
     pub against: AgainstLimit,
 }
 
-/// Compares the replicates' times of one transfer with a limit: a pass only where the lower confidence bound of the median
-/// clears it, a fail where the upper bound is beyond it on the bad side. The bounds are order statistics, each with
-/// confidence `level`.
+/// Compares the replicates' times of one transfer with a limit: a pass only if the lower confidence bound of the median clears it, a fail
+/// if the upper bound is beyond it on the bad side. The bounds are order statistics, each with confidence `level`.
 pub(super) fn check_limit(required: &Required, subject: Subject, seconds: &[f64], level: f64) -> LimitCheck {
     let limit = required.limit;
     let more_is_better = required.metric != Metric::LatencySeconds;
@@ -251,34 +250,34 @@ fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -
     let fewest = fewest_for_bound(level);
     let advice = match more {
         Some(more) => format!("about {more} more replicates would decide if they fall as these did"),
-        None => "no sensible number of replicates will decide: the median is at the limit".to_owned(),
+        None => "no reasonable number of replicates will decide: the median is at the limit".to_owned(),
     };
     let reason = match count {
-        0 => "nothing was measured that can be compared with the limit".to_owned(),
-        _ if count < fewest => format!("{count} replicates bound nothing, at least {fewest} are needed; {advice}"),
+        0 => "no measurement is comparable with the limit".to_owned(),
+        _ if count < fewest => format!("{count} replicates give no bound, at least {fewest} are needed; {advice}"),
         _ => format!("{agreeing} of {count} replicates meet the limit; {advice}"),
     };
     (reason, more)
 }
 
-// Whether a call is known to have had the algorithm that an expected value was reached with.
+// Whether a call is known to have used the algorithm of an expected value.
 //
 // NCCL and RCCL choose the algorithm themselves, by version, size and nodes, and figures of two algorithms for one call differ by 20 %
-// (ring and NVLSTree on four nodes). So an algorithm counts only where the record says it: as the choice that the library logged, or
-// as the one that `--algorithm` or `NCCL_ALGO` left it, for all calls or call by call (`allreduce:tree,ring;broadcast:ring`; NCCL user
-// guide, "Environment Variables"). Of other libraries nothing is known.
+// (ring and NVLSTree on four nodes). So an algorithm counts only if the record has it: as the choice that the library logged, or as the
+// only one that `--algorithm` or `NCCL_ALGO` left it, for all calls or call by call (`allreduce:tree,ring;broadcast:ring`; NCCL user guide,
+// "Environment Variables"). For other libraries it is unknown.
 
-/// What a record says of the algorithm of a call.
+/// A record's facts about the algorithm of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Algorithms<'a> {
-    /// Variables of the run, where there is one.
+    /// Variables of the run, if any.
     pub environment: Option<&'a BTreeMap<String, String>>,
-    /// What the library chose in the replicates.
+    /// The library's choices in the replicates.
     pub chosen: &'a BTreeSet<String>,
 }
 
 impl Algorithms<'_> {
-    /// Whether all replicates of a call had the algorithm (its first word, in any case of letters).
+    /// Whether all replicates of a call used the algorithm (its first word, ignoring case).
     pub fn were(&self, algorithm: &str, facts: &CaseFacts) -> bool {
         let wanted = first_word(algorithm);
         if !self.chosen.is_empty() {

@@ -23,14 +23,14 @@ use std::path::Path;
 pub struct GateRule {
     /// Confidence of each bound, one-sided.
     pub confidence: f64,
-    /// Differences between records of the machine that are accepted.
+    /// Accepted differences between records of the machine.
     pub allowed: Vec<Allowed>,
 }
 
 /// Compares records of one machine with the expectations of its file. Several records count as replicates of each other.
 ///
 /// # Errors
-/// A usage error where the records are not comparable, or one run is given twice.
+/// A usage error if the records are not comparable, or one run is given twice.
 pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
     let Gathered { mut cases, runs, mut troubles, mut slow_periods } = gather(records, &rule.allowed);
@@ -80,7 +80,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         let text = match of_variant.filter(|_| machine.is_some()) {
             None => nothing_expected(machine),
             Some(variant) => format!(
-                "{}; its calls were handed over with {}, and expectations without `variant` are for plain calls",
+                "{}; its calls used {}, and expectations without `variant` are for plain calls",
                 nothing_expected(machine),
                 variant_words(&variant)
             ),
@@ -122,7 +122,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     })
 }
 
-/// Gates records of a machine that has no file yet: the verdict is inconclusive and has a template of a machine file.
+/// Gates records of a machine without a file: the verdict is inconclusive and contains a template of a machine file.
 ///
 /// # Errors
 /// As [`gate`].
@@ -134,7 +134,7 @@ pub fn gate_new_machine(records: &[LoadedRecord], name: &str, rule: &GateRule) -
     Ok(verdict)
 }
 
-/// The exit code of a row. Wrong and missing data have exit codes of their own, as troubles of the record.
+/// The exit code of a row. Wrong and missing data have their own exit codes, as warnings about the record.
 pub(super) fn exit_code_of(row: &Row) -> i32 {
     match row.decision {
         Some(Decision::Fail) => 1,
@@ -175,7 +175,7 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
     }
 }
 
-/// Hosts are named where rows have different ones.
+/// Hosts are named if rows have different ones.
 pub(super) fn name_hosts_that_differ(rows: &mut [Row]) {
     if rows.iter().all(|row| row.hosts == rows[0].hosts) {
         rows.iter_mut().for_each(|row| row.hosts = None);
@@ -185,7 +185,7 @@ pub(super) fn name_hosts_that_differ(rows: &mut [Row]) {
 /// A slow period in which every judged row meets its thresholds is a warning.
 fn excuse_slow_period(trouble: &mut Trouble) {
     trouble.exit_code = 0;
-    trouble.text += "; the judged rows of that while meet their thresholds even so";
+    trouble.text += "; the judged rows of that period meet their thresholds anyway";
 }
 
 /// The results of all expectations about a row.
@@ -197,7 +197,7 @@ fn worst_of(checks: Vec<LimitCheck>) -> Option<LimitCheck> {
     checks.into_iter().reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
 }
 
-/// What each of several runs is by itself: one that fails, or whose median misses the limit, does not pass in company either.
+/// Judges each of several runs separately: if one fails, or its median misses the limit, the row does not pass.
 fn by_run(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Vec<(usize, Decision, String)> {
     let judged = case.by_run().into_iter().map(|OneRun { run, seconds, .. }| {
         let checks = limit_checks(case, about, expected, &seconds, level);
@@ -210,11 +210,11 @@ fn by_run(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> 
     judged.collect()
 }
 
-/// Of several expectations about one row the worst result is shown, so that adding one never improves the row.
+/// With several expectations about one row the worst result counts, so that adding one never improves the row.
 fn row(case: &mut Evidence, about: &[usize], expected: &Expected, level: f64) -> Row {
     let checks = |case: &Evidence, seconds: &[f64]| limit_checks(case, about, expected, seconds, level);
     let measured = checks(case, &case.measured());
-    // Slowness only adds to a time: where the slow replicates too meet the limits, they say nothing against the row.
+    // Slowness only adds to a time: if the slow replicates meet the limits too, they do not count against the row.
     if !measured.is_empty() && measured.iter().all(|check| check.all_meet_the_limit) {
         case.accept_slow_period();
     }
@@ -223,7 +223,7 @@ fn row(case: &mut Evidence, about: &[usize], expected: &Expected, level: f64) ->
         let variant = case.subject.call().map(variant).unwrap_or_default();
         if !variant.is_empty() {
             let words = variant_words(&variant);
-            row.reasons.push(format!("handed over with {words}: no expectation is about such calls"));
+            row.reasons.push(format!("submitted with {words}: no expectation covers such calls"));
         }
         return row;
     };
@@ -250,7 +250,7 @@ pub(super) fn cap_decision(decision: Decision, case: &Evidence) -> Decision {
     }
 }
 
-/// Marks all rows as unreliable where a record names another machine file.
+/// Marks all rows as unreliable if a record names another machine file.
 fn flag_other_machine(records: &[LoadedRecord], machine: &Machine, cases: &mut [Evidence]) {
     for loaded in records {
         let Some(named) = &loaded.record.header.backend.machine else { continue };
@@ -264,7 +264,7 @@ fn flag_other_machine(records: &[LoadedRecord], machine: &Machine, cases: &mut [
     }
 }
 
-/// Marks rows of which the slowest rank's time is not known, as OSU tells only the mean without -f.
+/// Marks rows without the time of the slowest rank: OSU prints only the mean without -f.
 fn flag_mean_over_ranks(case: &mut Evidence) {
     let statistic = case.subject.call().and_then(|facts| facts.labels.get("statistic"));
     if statistic.is_some_and(|statistic| statistic == "mean_over_ranks") {
@@ -273,8 +273,8 @@ fn flag_mean_over_ranks(case: &mut Evidence) {
     }
 }
 
-/// Marks rows that were faster than the links of the machine file can carry: then the clock is wrong, or the ranks are closer to each
-/// other than the record says. Switches that sum halve what an all_reduce must move, and nothing else of what crosses the busiest link.
+/// Marks rows that were faster than the links of the machine file allow: then the clock is wrong, or the ranks are closer to each other
+/// than recorded. In-switch reduction halves the traffic of an all_reduce, and no other traffic over the busiest link.
 fn flag_beyond_links(machine: &Machine, expected: &Expected, about: &[Vec<usize>], cases: &mut [Evidence]) {
     for (case, about) in cases.iter_mut().zip(about) {
         if about.is_empty()
@@ -291,29 +291,28 @@ fn flag_beyond_links(machine: &Machine, expected: &Expected, about: &[Vec<usize>
         let reached = median(&case.measured()).map(|seconds| Rate(moved / seconds));
         if let Some(reached) = reached.filter(|reached| reached.0 > most.0 * MOST_BEYOND_LINKS) {
             case.shortfalls.push(format!(
-                "unreliable: {reached} is more than the {most} that the links of {} can carry; either they are faster, or the clock \
-                 is wrong, or the ranks are closer to each other than the record says",
+                "unreliable: {reached} is more than the {most} that the links of {} can carry; either they are faster, or the clock is wrong, or the ranks are closer to each other than recorded",
                 machine.path.shown()
             ));
         }
     }
 }
 
-/// By how much rates of links, which are nominal, may be exceeded.
+/// Tolerance over the nominal rates of links.
 const MOST_BEYOND_LINKS: f64 = 1.05;
 
-/// What to do where nothing is expected of any row.
+/// What to do if no row has an expectation.
 pub const HOW_TO_EXPECT: &str = "`commgauge judge --part thresholds RECORD --template FILE` writes expectations to fill in, `commgauge expect learn` \
                                  takes them from runs on healthy nodes";
 
 fn nothing_expected(machine: Option<&Machine>) -> String {
     match machine {
-        None => format!("no machine file was given, so nothing is expected of any row; {HOW_TO_EXPECT}"),
+        None => format!("no machine file given, so no row has an expectation; {HOW_TO_EXPECT}"),
         Some(machine) if machine.thresholds() == 0 => {
-            format!("{} expects nothing: it has no [[expect]]; {HOW_TO_EXPECT}", machine.path.shown())
+            format!("{} has no [[expect]], so no row has an expectation; {HOW_TO_EXPECT}", machine.path.shown())
         }
         Some(machine) => format!(
-            "{} expects nothing of any row of the record ({} of other rows); {HOW_TO_EXPECT}",
+            "{} has no expectation for any row of the record ({} for other rows); {HOW_TO_EXPECT}",
             machine.path.shown(),
             counted(machine.thresholds(), "expectation")
         ),
@@ -325,26 +324,21 @@ fn describe_rule(rule: &GateRule, rows: u32, runs: usize) -> Vec<String> {
     let digits = commgauge_base::units::three_digits;
     let mut sentences = vec![
         format!(
-            "a row passes where the lower {percent} % confidence bound of the median of its replicates clears the limit, \
-             fails where the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, \
-             and need {} replicates",
+            "a row passes if the lower {percent} % confidence bound of the median of its replicates clears the limit, fails if the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, and need {} replicates",
             fewest_for_bound(rule.confidence)
         ),
         format!(
-            "a row whose true median is just beyond its limit passes with a chance of at most {0} %, and one just within \
-             fails with at most {0} %: over {rows} judged rows, at most {1} wrong answers are to be expected",
+            "a row whose true median is just beyond its limit passes with a probability of at most {0} %, and one just within it fails with at most {0} %: over {rows} judged rows, expect at most {1} wrong answers",
             digits(level * 100.0),
             digits(level * f64::from(rows))
         ),
         "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
-        "replicates measured during a machine-wide slowdown keep a row from passing unless they meet the \
-         limit too, and do not alone make it fail"
+        "replicates measured during a machine-wide slowdown prevent a pass unless they meet the limit too, and do not fail a row by themselves"
             .to_owned(),
     ];
     if runs > 1 {
         sentences.push(
-            "of several runs each is judged by itself too: one that fails, or whose median is beyond the limit, keeps the row from \
-             passing; runs on other hosts have rows of their own"
+            "with several runs each is also judged separately: one that fails, or whose median is beyond the limit, prevents a pass; runs on other hosts have separate rows"
                 .to_owned(),
         );
     }
@@ -353,10 +347,10 @@ fn describe_rule(rule: &GateRule, rows: u32, runs: usize) -> Vec<String> {
 
 // Thresholds and suspects of a run together, as one exit code.
 
-/// What the search for suspects adds to the exit code of a run whose thresholds gave `verdict`.
+/// The contribution of the search for suspects to the exit code of a run whose thresholds gave `verdict`.
 ///
-/// A search that had too little to search in adds nothing. Nor does what one measure alone shows, where every row of that measure clears
-/// its threshold: the slowest pair of each round is fast enough, and nothing is suspected.
+/// A search with too little data adds nothing. Neither does a finding of one measure alone if every row of that measure clears its
+/// threshold: the slowest pair of each round is fast enough, and nothing is suspected.
 pub fn located_code(suspects: &Suspects, verdict: Option<&Verdict>) -> i32 {
     if suspects.exit_code != 3 {
         suspects.exit_code
@@ -367,7 +361,7 @@ pub fn located_code(suspects: &Suspects, verdict: Option<&Verdict>) -> i32 {
     }
 }
 
-/// Whether a search is undecided for what single measures show alone, and the thresholds of the pairs clear all of that.
+/// Whether a search is undecided only because of findings of single measures, all of which the thresholds of the pairs clear.
 pub fn is_cleared(suspects: &Suspects, verdict: Option<&Verdict>) -> bool {
     let clears = |verdict: &Verdict| {
         verdict.exit_code == 0 && suspects.unconfirmed.iter().all(|alone| passes(verdict, alone.measure))
@@ -376,7 +370,7 @@ pub fn is_cleared(suspects: &Suspects, verdict: Option<&Verdict>) -> bool {
     is_only_reason && verdict.is_some_and(clears)
 }
 
-/// Whether every row of a measure of pairs passed, and there is one.
+/// Whether every row of a measure of pairs passed, and there is at least one.
 fn passes(verdict: &Verdict, measure: Measure) -> bool {
     let pairs = || {
         let calls = verdict.rows.iter().filter_map(|row| Some((row.subject.call()?, row.decision)));
@@ -461,7 +455,7 @@ mod tests {
     fn nothing_else_is_cleared() {
         let cases = [
             ("no thresholds", alone(&["both_ways"], &[]), None),
-            ("a gate that is not passed", alone(&["both_ways"], &[]), Some(gated(3, &PASSED))),
+            ("a gate that does not pass", alone(&["both_ways"], &[]), Some(gated(3, &PASSED))),
             ("no rows of pairs", alone(&["both_ways"], &[]), Some(gated(0, &[]))),
             ("a tail, which no threshold is about", alone(&["both_ways", "tail"], &[]), Some(gated(0, &PASSED))),
             ("scatter that hides nodes and links", alone(&["both_ways"], &["node or link"]), Some(gated(0, &PASSED))),

@@ -1,9 +1,9 @@
 //! From healthy runs to a machine file: measured values become expectations.
 //!
-//! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches as far as a run like
-//! these needs to pass as a whole (`learned_reach`), and at least to the lower of their 5 % quantile and of the slowest row's own
-//! median, so that the slowest healthy node passes; it is never below what is required at least. Links are not learned: they are
-//! data-sheet facts, and bound what may be learned.
+//! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance is what a run like these needs to
+//! pass as a whole (`Reach`), and at least reaches the lower of their 5 % quantile and the slowest row's own median, so that the slowest
+//! healthy node passes; it never falls below the required minimum. Links are not learned: they are data-sheet facts, and bound the learned
+//! values.
 
 use super::comparability::LoadedRecord;
 use super::comparability::ensure_comparable;
@@ -20,11 +20,11 @@ use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::work_lines::ProductFacts;
 use std::collections::BTreeMap;
 
-/// Learns expectations from runs of healthy nodes; link rates are those of `links`.
+/// Learns expectations from runs on healthy nodes; link rates are those of `links`.
 ///
 /// # Errors
-/// Where a run is incomplete or received wrong data, or runs are not comparable; where no row is verified, reliable and has
-/// enough replicates; where a value is above the bound of the links.
+/// If a run is incomplete or received wrong data, or runs are not comparable; if no row is verified, reliable and has enough replicates; if
+/// a value is above the bound of the links.
 pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Result<Learned> {
     let mut allowed = rule.allowed.clone();
     allowed.push(Allowed::Hosts);
@@ -54,8 +54,8 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
 /// Refuses records that are synthetic, unreliable, wrong or incomplete.
 fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
     let refused = |code: i32, why: &str| {
-        let text = format!("nothing is learned from {}: {why}", loaded.path.shown());
-        // An inconclusive record is a poor choice of the user, not a failure of the machine.
+        let text = format!("cannot learn from {}: {why}", loaded.path.shown());
+        // An inconclusive record is a bad input, not a failure of the machine.
         Err(Error::from_exit_code(if code == 3 { 2 } else { code }, text))
     };
     let code = super::most_severe(found.iter().map(|trouble| trouble.exit_code));
@@ -65,7 +65,7 @@ fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
     Ok(())
 }
 
-/// True where every replicate was skipped.
+/// True if every replicate was skipped.
 fn is_skipped(case: &Evidence) -> bool {
     case.skipped && !case.unmeasured && case.seconds.iter().all(Option::is_none)
 }
@@ -132,7 +132,7 @@ mod tests {
         let expected = 1.5 * 1048576.0 / 100.4e-6;
         assert!((small.figure() / expected - 1.0).abs() < 1e-3, "{} {expected}", small.figure());
         // One of six may miss with (0.05 / 2 rows) / 6: 4.43 of Student's t with 4.5 degrees of freedom, sqrt(1 + pi / 36), and a scatter
-        // of 3.2 % of the slower nine. The slowest of the 18 is 4.3 % behind.
+        // of 3.2 % of the slower nine. The slowest of the 18 is 4.3 % slower.
         assert!((0.145..0.151).contains(&small.tolerance.unwrap()), "{:?}", small.tolerance);
         assert_eq!(small.note.as_deref(), Some("18 replicates"));
         assert_eq!((small.source.as_str(), large.bytes.0.0), ("learned from the runs a, b, c", 2 << 20));

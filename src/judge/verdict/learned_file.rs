@@ -1,4 +1,4 @@
-//! The machine file of what was learned: links as they were given, the runs that it judges, and an expectation for every kind of row.
+//! The learned machine file: the given links, the runs that it judges, and an expectation for every kind of row.
 
 use super::comparability::LoadedRecord;
 use super::document::{Subject, head_of_copy, head_of_product};
@@ -22,11 +22,11 @@ use std::path::Path;
 pub struct LearnRule {
     /// Name of the machine.
     pub name: String,
-    /// The least tolerance, as a share.
+    /// Minimum tolerance, as a share.
     pub least_tolerance: f64,
-    /// True where switches reduce, so that values above the bound of the links are accepted.
+    /// True if switches reduce, so that values above the bound of the links are accepted.
     pub in_network: bool,
-    /// Differences between the runs that are accepted, in addition to their hosts.
+    /// Accepted differences between the runs, in addition to their hosts.
     pub allowed: Vec<Allowed>,
 }
 
@@ -36,7 +36,7 @@ pub struct Learned {
     /// The text of the machine file.
     pub text: String,
     pub expectations: usize,
-    /// Rows that were left out, and why, as sentences.
+    /// Excluded rows with the reasons, as sentences.
     pub left_out: Vec<String>,
 }
 
@@ -64,8 +64,7 @@ pub(super) fn write(
         let above = values.is_rate && bound.is_some_and(|bound| value > bound.0);
         if let (true, Some(bound), false) = (above, bound, rule.in_network) {
             return Err(Error::usage(format!(
-                "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network where the \
-                 switches themselves reduce or copy",
+                "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network if the switches themselves reduce or copy",
                 describe(kind),
                 Rate(value)
             )));
@@ -92,29 +91,29 @@ pub(super) fn write(
     if expectations == 0 {
         let why = left_out
             .first()
-            .map_or("there is no row of groups of several ranks, no copy and no product", String::as_str);
-        return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
+            .map_or("no row has groups of several ranks, and there is no copy and no product", String::as_str);
+        return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were excluded", left_out.len())));
     }
-    // A later run is to be judged by all that was learned.
+    // Requires a later run to cover all learned expectations.
     let _ = write!(text, "\n[coverage]\nexpectations = {expectations}\n");
     // The text is parsed again, so that a gate never refuses a learned file.
     Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
     Ok(Learned { text, expectations, left_out })
 }
 
-/// Rows that are judged together, of the run that has most.
+/// Rows that are judged together, in the run with the most.
 fn judged_rows(kinds: &BTreeMap<Kind, Values>, runs: usize) -> usize {
     let of_run = |run: usize| kinds.values().filter_map(|values| values.of_run.get(&run)).map(Vec::len).sum();
     (0..runs).map(of_run).max().unwrap_or(0)
 }
 
-/// What the links allow; they carry nothing of what a rank does by itself.
+/// The bound of the links; none for work that a rank does alone.
 fn bound(kind: &Kind, links: &Machine) -> Option<Rate> {
     let Kind::Call(CallKind { collective, group: [_, per_node, nodes, groups], .. }) = kind else { return None };
     links.bus_bandwidth_bound(*collective, *nodes, *per_node, *groups)
 }
 
-/// The table of an expectation, up to its figure.
+/// The table of an expectation, up to its value.
 fn table_head(kind: &Kind) -> String {
     let kind = match kind {
         Kind::Call(kind) => kind,
@@ -139,12 +138,12 @@ fn table_head(kind: &Kind) -> String {
 /// A unit of a quantity, as a multiple of the base unit.
 type Unit = (f64, &'static str);
 
-/// Small messages reach a few kB/s.
+/// Small messages reach only a few kB/s.
 const OF_RATES: [Unit; 4] = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")];
 
 const OF_TIMES: [Unit; 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
 
-/// The largest unit of which the value is at least one, else the smallest.
+/// The largest unit in which the value is at least one, else the smallest.
 fn unit_of(value: f64, units: [Unit; 4]) -> Unit {
     units.into_iter().find(|(scale, _)| value >= *scale).unwrap_or(units[3])
 }
@@ -155,7 +154,7 @@ fn rate_text(bytes_per_second: f64) -> String {
     format!("{:.4}{unit}", bytes_per_second / scale)
 }
 
-/// A figure of a data sheet, without the dust of its conversion.
+/// A data-sheet value, without the rounding noise of its conversion.
 fn figure_text(value: f64, units: [Unit; 4]) -> String {
     let (scale, unit) = unit_of(value, units);
     format!("{}{unit}", (value / scale * 1e9).round() / 1e9)
@@ -193,7 +192,7 @@ fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
     )
 }
 
-/// The table of the runs that the file will judge: such as these. Another tool's records name no backend of ours.
+/// The table of runs that the file judges: runs like these. Another tool's records name no commgauge backend.
 fn judged_runs(records: &[LoadedRecord]) -> String {
     let backends: BTreeSet<&str> = records
         .iter()
@@ -240,7 +239,7 @@ fn source(records: &[LoadedRecord]) -> String {
     format!("learned from the runs {}{more}", ids.join(", "))
 }
 
-/// The date of the newest run; 1970-01-01 where no record has a valid date.
+/// The date of the newest run; 1970-01-01 if no record has a valid date.
 fn newest(records: &[LoadedRecord]) -> String {
     let day = |loaded: &LoadedRecord| {
         let text = loaded.record.header.started_at.get(..10)?.to_owned();
@@ -268,9 +267,9 @@ fn describe(kind: &Kind) -> String {
     }
 }
 
-// A template of expectations for rows that have none, written so that it is invalid until it is filled in.
+// A template of expectations for rows without any, invalid until it is filled in.
 
-/// TOML for a machine file; none where every row has an expectation. Groups of one rank have no expectations.
+/// TOML for a machine file; `None` if every row has an expectation. Groups of one rank have no expectations.
 pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
     let is_alone = |row: &Row| row.subject.call().is_some_and(|call| call.group_size <= 1);
     let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && !is_alone(row));
@@ -298,7 +297,7 @@ pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
     )
 }
 
-/// The keys of the expectation: only names and numbers of the plan, so that no text from outside gets into the file.
+/// The keys of the expectation: only names and numbers of the plan, so that the file contains no foreign text.
 fn template_head(case: &Evidence) -> String {
     match case.subject {
         Subject::Call(facts) => head_of_call(facts),
@@ -343,21 +342,21 @@ fn tail(case: &Evidence) -> String {
     });
     let shown = match here {
         None => "not measured here".to_owned(),
-        Some(here) => format!("{what}; here {here} over {count} replicates, which says nothing about what is good"),
+        Some(here) => format!("{what}; here {here} over {count} replicates, which does not show what is good"),
     };
     let key = if let Subject::Product(_) = case.subject { "tflops" } else { "value" };
     format!("{key} = \"\" # {shown}\ntolerance = 0.05\nsource = \"\"\ndate = \"\"\n")
 }
 
-// Rows that share an expectation, and what is learned of their replicates.
+// Rows that share an expectation, and the value learned from their replicates.
 
 /// Minimum number of replicates for a quantile.
 const MIN_REPLICATES: usize = 5;
 
-/// The share of replicates of a healthy machine that may be below the floor.
+/// Share of a healthy machine's replicates that may be below the floor.
 const QUANTILE: f64 = 0.05;
 
-/// A row that may fall behind by more is no requirement.
+/// A row that may fall behind by more is not a requirement.
 const MOST_TOLERANCE: f64 = 0.5;
 
 /// The rows that share one expectation.
@@ -385,8 +384,8 @@ pub(super) struct CallKind {
     pub bytes: u64,
 }
 
-/// The replicates of a kind: for each run those of each of its rows, as a run may have several of one kind, such as the rounds of pairs. A rate in
-/// bytes or operations per second, or a time in seconds.
+/// The replicates of a kind: by run and row, as a run may have several rows of one kind, such as the rounds of pairs. A rate in bytes or
+/// operations per second, or a time in seconds.
 #[derive(Default)]
 pub(super) struct Values {
     pub is_rate: bool,
@@ -394,25 +393,25 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Replicates, of all rows of all runs.
+    /// Replicates of all rows of all runs.
     pub fn count(&self) -> usize {
         self.of_run.values().flatten().map(Vec::len).sum()
     }
 }
 
-/// What is expected of a kind.
+/// The expectation of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LearnedFigure {
     /// The median, as a rate in bytes or operations per second or a time in seconds.
     pub value: f64,
-    /// The share by which a run may fall behind it.
+    /// The share by which a run may be slower.
     pub tolerance: f64,
 }
 
-/// What is expected of a kind, one of this many rows that are judged together.
+/// The expectation of a kind, one of this many rows that are judged together.
 ///
 /// # Errors
-/// Why nothing can be: too few replicates, or a scatter that would let everything pass.
+/// If there are too few replicates, or the scatter would pass everything.
 pub(super) fn expectation(
     values: &Values,
     rows: usize,
@@ -435,31 +434,31 @@ pub(super) fn expectation(
     let replicates = values.of_run.values().flatten().map(Vec::len).min().unwrap_or(0);
     let reach = reach(&worse_half, JudgedRuns { rows, replicates }).unwrap_or(0.0);
     let spread = behind(quantile).max(behind(slowest_row)).max(reach);
-    // A tenth of a per cent more than the spread, so that rounding takes nothing away.
+    // A tenth of a per cent more than the spread, so that rounding never makes it smaller.
     let tolerance = (spread.max(least_tolerance) * 1000.0).ceil() / 1000.0;
     if tolerance > MOST_TOLERANCE {
         return Err(format!(
-            "scatters so much that a run {:.0} % behind would pass; learn from more runs, or from quieter ones",
+            "scatters so much that a run {:.0} % slower would pass; learn from more runs, or from quieter ones",
             (tolerance * 100.0).min(100.0)
         ));
     }
     Ok(LearnedFigure { value: middle, tolerance })
 }
 
-// How far a healthy run may fall behind the median of those that were learned from, so that a run like them passes as a whole.
+// How far a healthy run may fall behind the learned median, so that a run like those learned from passes as a whole.
 //
-// A row of n replicates passes where the d-th worst of them meets the limit (see [`median_bounds`](commgauge_base::stats::median_bounds)).
-// Of R rows all are to pass with a chance of [`PASSES`]: in each at least d of n may miss the limit with a chance of no more than
-// (1 - PASSES) / R (Bonferroni), from which follows the chance for one replicate. The limit is that quantile of a normal distribution
-// whose scatter is that of the worse half of what was learned, as that is the side on which the limit is. Scatter and median were estimated,
-// from N replicates, and the new run differs from them too: Student's quantile times sqrt(1 + pi / 2N) (as G. J. Hahn, "Factors for
-// calculating two-sided prediction intervals", J. Am. Stat. Assoc. 64, 1969, with the median in place of the mean). With a quarter of N
-// as degrees of freedom simulated runs pass as often as is asked for; with all of the worse half, in 85 of 100 cases.
+// A row of n replicates passes if the d-th worst of them meets the limit (see [`median_bounds`](commgauge_base::stats::median_bounds)). All
+// of R rows should pass with probability [`PASSES`]: in each, at least d of n may miss the limit with a probability of at most (1 - PASSES)
+// / R (Bonferroni), which gives the probability for one replicate. The limit is that quantile of a normal distribution with the scatter of
+// the worse half of the learned values, the side of the limit. Scatter and median were estimated, from N replicates, and the new run
+// differs from them too: Student's quantile times sqrt(1 + pi / 2N) (as G. J. Hahn, "Factors for calculating two-sided prediction
+// intervals", J. Am. Stat. Assoc. 64, 1969, with the median in place of the mean). With a quarter of N as degrees of freedom simulated runs
+// pass as often as is asked for; with all of the worse half, in 85 of 100 cases.
 
-/// The chance with which a run like those that were learned from is to pass as a whole.
+/// The probability with which a run like those learned from passes as a whole.
 pub(super) const PASSES: f64 = 0.95;
 
-/// The confidence of the bounds with which a gate judges unless another is asked for.
+/// The default confidence of a gate's bounds.
 const LEVEL: f64 = 0.95;
 
 /// The runs that will be judged.
@@ -471,8 +470,8 @@ pub(super) struct JudgedRuns {
     pub replicates: usize,
 }
 
-/// The reach, as a share of the median, from the shares by which the worse half of the replicates falls behind it. None where a run has
-/// too few replicates to be judged.
+/// The reach, as a share of the median, from the shares by which the worse half of the replicates falls behind it. `None` if a run has too
+/// few replicates to be judged.
 pub(super) fn reach(behind: &[f64], runs: JudgedRuns) -> Option<f64> {
     let depth = depth_of_bound(runs.replicates, LEVEL)?;
     let missing = (1.0 - PASSES) / runs.rows.max(1) as f64;
@@ -483,8 +482,8 @@ pub(super) fn reach(behind: &[f64], runs: JudgedRuns) -> Option<f64> {
     Some(scatter * student_quantile(of_one, count / 4.0) * median_is_estimated)
 }
 
-/// The chance of one replicate with which at least `depth` of `count` happen with the chance `together`: where the interval of Clopper and
-/// Pearson for this many hits begins.
+/// The probability of one replicate with which at least `depth` of `count` occur with the probability `together`: where the interval of
+/// Clopper and Pearson for this many hits begins.
 fn chance_of_one(count: usize, depth: usize, together: f64) -> f64 {
     proportion_interval(depth as u64, count as u64, 1.0 - 2.0 * together).low
 }
@@ -517,7 +516,7 @@ mod tests {
         assert!(reach(&[0.01; 4], JudgedRuns { rows: 3, replicates: 4 }).is_none());
     }
 
-    /// Rates of one run: what all its rows share, and what each replicate has, both as normal deviations.
+    /// Rates of one run: a deviation shared by all its rows, and one of each replicate, both normal.
     fn run(seed: u64, rows: usize, replicates: usize, shared: f64, own: f64, skewed: bool) -> Vec<Vec<f64>> {
         let deviate = |index: u64| normal([split_mix(seed, 2 * index), split_mix(seed, 2 * index + 1)]);
         let whole = 1.0 + shared * deviate(0);

@@ -1,4 +1,4 @@
-//! From records to verdicts: does a machine meet its expectations, and is it slower than before.
+//! From records to verdicts: does a machine meet its expectations, and is it slower than before?
 //!
 //! Statistics are over the medians of replicates, never over their iterations, which share communicators, placement and the
 //! state of the machine. Missing, unverified, synthetic or unreliable data never pass. Rendering is in `report`.
@@ -235,7 +235,7 @@ mod monotonicity_tests {
 
 #[cfg(test)]
 mod own_work_tests {
-    // Copies and matrix products are judged like calls: by a machine file, against a base, and as what a machine file is learned from.
+    // Copies and matrix products are judged like calls: by a machine file, against a base, and as the source of a learned machine file.
     use super::testing::{copy_lines, lines, loaded, machine, product_lines, with_own_work};
     use super::*;
     use commgauge_model::config::Machine;
@@ -256,7 +256,7 @@ mod own_work_tests {
         with_own_work(lines(id, &[times(100.0)]), own_work)
     }
 
-    /// A machine on which that copy must reach 45 GB/s and that product 90 GFLOP/s, and at least so many thresholds must be judged.
+    /// A machine on which that copy must reach 45 GB/s and that product 90 GFLOP/s, with a minimum number of judged thresholds.
     fn judging(fewest: u32) -> Machine {
         let mut machine = machine("1GB/s");
         let text = "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
@@ -342,14 +342,14 @@ mod own_work_tests {
             let record = loaded("r.jsonl", lines);
             let suspects =
                 super::locate::locate(std::slice::from_ref(&record), &super::locate::LocateOptions::default());
-            let suspects = suspects.expect("there is nothing to search in");
+            let suspects = suspects.expect("there is nothing to search");
             assert!(suspects.suspects.is_empty() && !suspects.examined.can_name_a_node(), "{suspects:?}");
             let verdict = gate(&[record], Some(&judging(1)), &GATE).expect("one record");
             assert_eq!(verdict.exit_code, code, "{:?}", verdict.troubles);
         }
     }
 
-    /// Changes what came of every copy.
+    /// Changes the outcome of every copy.
     fn outcome(lines: &mut [Line], change: fn(&Outcome) -> Outcome) {
         for line in lines {
             if let Line::Copy(copy) = line {
@@ -381,7 +381,7 @@ mod own_work_tests {
         let learned = learn(&runs(), &machine("1GB/s"), &rule).expect("healthy");
         let machine = Machine::parse(&learned.text, Path::new("ours.toml")).expect("it reads");
         assert_eq!((learned.expectations, machine.own_work.len(), machine.thresholds()), (3, 2, 3), "{}", learned.text);
-        // The middle of six replicates, of which each is 0.2 % slower than the one before.
+        // The middle of six replicates, each 0.2 % slower than the one before.
         for (expected, rate) in machine.own_work.iter().zip([50e9, 100e9]) {
             let figure = expected.figure_per_second();
             assert!((figure / (rate / 1.005) - 1.0).abs() < 1e-3, "{figure} {rate}");
@@ -393,7 +393,7 @@ mod own_work_tests {
     #[test]
     fn a_template_has_copies_and_products_and_cannot_be_used_unfilled() {
         let records = [loaded("r.jsonl", run("a", 20.0, 20.0))];
-        let template = gate(&records, None, &GATE).expect("one record").template.expect("nothing is expected");
+        let template = gate(&records, None, &GATE).expect("one record").template.expect("no row has an expectation");
         for words in [
             "[[expect_copy]]\nkind = \"host-to-device\"\nbytes = \"1000000000B\"\nhost_memory = \"pinned\"\neach = \"alone\"\n",
             "[[expect_product]]\nm = 1000\nn = 1000\nk = 1000\nelement_type = \"float32\"\ntflops = \"\" # ",
@@ -436,7 +436,7 @@ mod verdict_tests {
     pub(super) type Harm = (&'static str, i32, fn(&mut Vec<Line>));
 
     pub(super) const HARMS: [Harm; 15] = [
-        ("data arrived wrong in a replicate", 4, |lines| {
+        ("wrong data in a replicate", 4, |lines| {
             let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
             let corrupt = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None };
             cases(lines).next().unwrap().outcome = corrupt;
@@ -453,10 +453,10 @@ mod verdict_tests {
         ("a replicate is unreliable", 3, |lines| {
             cases(lines).next().unwrap().warnings.push("times were still falling".to_owned());
         }),
-        ("a third of a replicate's samples do not count", 3, |lines| {
+        ("a third of a replicate's samples are excluded", 3, |lines| {
             cases(lines).nth(1).unwrap().samples.excluded.push((0, ExclusionReason::MissedStart));
         }),
-        ("no sample of a replicate counts", 3, |lines| {
+        ("no sample of a replicate is valid", 3, |lines| {
             let samples = &mut cases(lines).nth(2).unwrap().samples;
             let all = 0..samples.slowest_nanoseconds.len() as u32;
             samples.excluded = all.map(|index| (index, ExclusionReason::MissedStart)).collect();
@@ -488,7 +488,7 @@ mod verdict_tests {
             let Some(Line::End(end)) = lines.last_mut() else { unreachable!() };
             (end.status, end.exit_code) = (EndStatus::Failed, 5);
         }),
-        ("replicates were requested that are not there", 7, |lines| {
+        ("requested replicates are missing", 7, |lines| {
             let Line::Header(header) = &mut lines[0] else { unreachable!() };
             header.settings.replicates = 7;
         }),
@@ -496,7 +496,7 @@ mod verdict_tests {
 
     #[test]
     fn a_run_over_nodes_never_passes_without_the_network_and_says_how_much_of_it_was_judged() {
-        // Two adapters of 9 GB/s, of which 0.9 are reached and 0.1 of that may be missed: 14.6 GB/s, and the rows have 15.7.
+        // Two adapters of 9 GB/s, 0.9 of which is expected with a tolerance of 0.1: 14.6 GB/s, and the rows have 15.7.
         let links = "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\nlatency = '5us'\n\
                  adapters_per_node = 2\nrate_per_adapter = '9GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n";
         let network = "[[expect_network]]\ncollectives = ['all_reduce']\nbytes = ['1MiB', '1GiB']\nshare = 0.9\ntolerance = 0.1\n\
@@ -506,19 +506,13 @@ mod verdict_tests {
         for (rows, slower, exit_code, between, words) in [
             (network.to_owned(), 1.0, 0, 2, ""),
             (network.to_owned(), 2.0, 1, 2, ""),
-            (
-                product.to_owned(),
-                1.0,
-                3,
-                0,
-                "the file expects nothing between nodes, which [[expect_network]] in it would",
-            ),
+            (product.to_owned(), 1.0, 3, 0, "the file has no expectation between nodes; [[expect_network]] adds one"),
             (
                 network.replace("all_reduce", "all_gather") + product,
                 1.0,
                 3,
                 0,
-                "what it expects there was not measured",
+                "its expectations there were not measured",
             ),
             (network.replace("['1MiB', '1GiB']", "'1KiB'") + product, 1.0, 3, 0, unknown),
         ] {
@@ -563,7 +557,7 @@ mod verdict_tests {
             assert_eq!(verdict.exit_code, code, "{what}: {:?}", verdict.troubles);
             assert!(verdict.decision != Decision::Pass, "{what}");
             let has_reason = verdict.rows.iter().any(|row| !row.reasons.is_empty()) || !verdict.troubles.is_empty();
-            assert!(has_reason, "{what}: no reason is given");
+            assert!(has_reason, "{what}: no reason given");
         }
     }
 
@@ -642,7 +636,7 @@ mod verdict_tests {
         for (machine, words) in [
             (None, "no machine file"),
             (Some(&silent), "it has no [[expect]]"),
-            (Some(&other), "expects nothing of any row of the record (1 expectation of other rows)"),
+            (Some(&other), "has no expectation for any row of the record (1 expectation for other rows)"),
         ] {
             let verdict = gate(&[loaded("r.jsonl", lines("a", &good()))], machine, &RULE).unwrap();
             assert_eq!((verdict.exit_code, verdict.coverage.rows_judged), (3, 0));

@@ -1,4 +1,4 @@
-//! How far runs reach, and what their machine expects of the calls between its nodes.
+//! The number of nodes in runs, and the machine's expectations of calls between its nodes.
 
 use super::document::Subject;
 use super::expected::{Algorithms, Expected, expected_call};
@@ -12,30 +12,30 @@ use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
 use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What NCCL reckons that a channel carries over the network (`P2P_PER_CHANNEL_NET_BW`, NCCL 2.30, src/graph/paths.cc).
+/// NCCL's assumed rate of a channel over the network (`P2P_PER_CHANNEL_NET_BW`, NCCL 2.30, src/graph/paths.cc).
 const RATE_OF_A_CHANNEL: Rate = Rate(14e9);
 
-/// Channels of each pair of ranks over the network, where a user sets their number (NCCL user guide, "Environment Variables").
+/// Channels per pair of ranks over the network, if the user sets their number (NCCL user guide, "Environment Variables").
 const CHANNELS_OF_A_PAIR: &str = "NCCL_NCHANNELS_PER_NET_PEER";
 
-/// Nodes of a run as its machine counts them.
+/// Nodes of a run by the machine's definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Nodes; several hosts that the links within a node join are one.
+    /// Nodes; several hosts joined by the links within a node are one.
     pub nodes: u32,
     pub hosts_per_node: u32,
     pub hosts: u32,
 }
 
 impl Span {
-    /// So many hosts of a machine.
+    /// This many hosts of a machine.
     pub fn new(hosts: u32, hosts_per_node: u32) -> Span {
         let hosts_per_node = hosts_per_node.max(1);
         Span { nodes: hosts.div_ceil(hosts_per_node), hosts_per_node, hosts }
     }
 
-    /// The largest of records; none where no ranks call each other, as in runs of copies alone. Other tools may not name the hosts of their
-    /// ranks, and calls then show how many there are at least.
+    /// The largest span of the records; `None` if no ranks call each other, as in runs with copies only. Other tools may not name the hosts
+    /// of their ranks; calls then give a minimum.
     pub fn of(records: &[LoadedRecord], machine: Option<&Machine>) -> Span {
         let hosts = |loaded: &LoadedRecord| {
             if loaded.record.plan.cases.is_empty() {
@@ -50,15 +50,15 @@ impl Span {
     }
 }
 
-/// The machine with what it expects of the calls of records, whatever the number of their nodes.
+/// The machine with its expectations of the calls of records, for any number of nodes.
 pub(super) fn expecting(machine: &Machine, records: &[LoadedRecord]) -> Machine {
     let calls = records.iter().flat_map(|loaded| &loaded.record.plan.cases).map(expected_call);
     machine.expecting(calls, most_of_a_pair(records.iter().map(|loaded| &loaded.record.header)))
 }
 
-/// What the library carries at least between two ranks, where that may be less than their adapters do: NCCL halves the channels of a pair as
-/// ranks grow, down to one (`ncclTopoComputeP2pChannels`, NCCL 2.30, src/graph/paths.cc), unless their number is set. Where nothing was
-/// measured, the adapters decide.
+/// The minimum rate of the library between two ranks, which may be below that of their adapters: NCCL halves the channels of a pair as
+/// ranks grow, down to one (`ncclTopoComputeP2pChannels`, NCCL 2.30, src/graph/paths.cc), unless their number is set. Without measurements,
+/// the adapters decide.
 pub(super) fn most_of_a_pair<'a>(headers: impl IntoIterator<Item = &'a Header>) -> Option<Rate> {
     let carried = |header: &Header| {
         let channels = header.environment.get(CHANNELS_OF_A_PAIR).and_then(|text| text.trim().parse::<u32>().ok());
@@ -68,20 +68,20 @@ pub(super) fn most_of_a_pair<'a>(headers: impl IntoIterator<Item = &'a Header>) 
     headers.into_iter().filter_map(carried).reduce(f64::min).map(Rate)
 }
 
-// Whether a run is what a machine file judges, and covers what the file asks for. A verdict never goes beyond its evidence:
-// another machine is an error, less than the coverage is inconclusive.
+// Whether a machine file applies to a run, and the run covers what the file requires. A verdict never exceeds its evidence: another machine
+// is an error, less than the coverage is inconclusive.
 
-/// A run on other hardware or software than the file is about.
+/// Exit code of a run on hardware or software that the file does not judge.
 const OTHER_MACHINE: i32 = 7;
 
-/// Not enough was judged.
+/// Exit code of insufficient coverage.
 const INCONCLUSIVE: i32 = 3;
 
-/// A smaller message takes its latency, whatever the rate of the network.
+/// The time of a smaller message is its latency, whatever the rate of the network.
 const LEAST_OF_NETWORK: Bytes = Bytes(1 << 20);
 
-/// The differences of a measured run from the runs that the file judges. A simulated run plays the machine file itself, and
-/// never passes.
+/// The differences of a measured run from the runs that the file judges. A simulated run simulates the machine file itself, and never
+/// passes.
 pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Trouble> {
     let header = &loaded.record.header;
     let Some(judged) = machine.judged_runs.as_ref().filter(|_| !header.backend.synthetic) else { return Vec::new() };
@@ -102,7 +102,7 @@ pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Troubl
     other.chain(unknown(header, judged).into_iter().map(|text| trouble(INCONCLUSIVE, text))).collect()
 }
 
-/// Buffers that stay in the caches, where the file is about those that do not. Other tools do not say which they had.
+/// Buffers that stay in the caches, if the file requires cold ones. Other tools do not report theirs.
 fn warm_buffers(header: &Header, judged: &JudgedRuns) -> Option<String> {
     let is_other = header.settings.warm_buffers && !judged.warm_buffers && header.backend.measured_by.is_none();
     is_other.then(|| {
@@ -112,7 +112,7 @@ fn warm_buffers(header: &Header, judged: &JudgedRuns) -> Option<String> {
     })
 }
 
-/// What the logs of another tool do not say, and the file asks for.
+/// Facts that the file requires and the logs of another tool lack.
 fn unknown(header: &Header, judged: &JudgedRuns) -> Vec<String> {
     let Some(tool) = header.backend.measured_by else { return Vec::new() };
     let missing = |is_missing: bool, what: &str| is_missing.then(|| format!("the log of {} {what}", tool.name()));
@@ -126,12 +126,12 @@ fn unknown(header: &Header, judged: &JudgedRuns) -> Vec<String> {
     found.into_iter().flatten().collect()
 }
 
-/// Whether another tool measured and did not say with which library.
+/// Whether another tool measured without reporting the library.
 fn is_unknown_library(header: &Header) -> bool {
     header.backend.measured_by.is_some() && header.backend.library == "unknown"
 }
 
-/// What carried the calls out, also where another tool measured. OSU on devices does not test host memory.
+/// The communication backend, also for other tools. OSU on devices does not test host memory.
 fn backend_name(loaded: &LoadedRecord) -> &str {
     let header = &loaded.record.header;
     let is_on_devices = || loaded.record.plan.cases.iter().any(|case| case.labels.contains_key("osu_library"));
@@ -152,7 +152,7 @@ fn devices(header: &Header, judged: &JudgedRuns) -> Option<String> {
         return None;
     }
     let accepted = judged.devices.join(" or ");
-    // A slice of a device has the name of the whole, and what is said of it after that.
+    // The name of a device slice begins with the name of the whole device.
     let is_slice = |name: &str| words(name).contains(" mig ") && !words(&accepted).contains(" mig ");
     let is_judged =
         |name: &str| !is_slice(name) && judged.devices.iter().any(|part| words(name).contains(&words(part)));
@@ -167,7 +167,7 @@ fn devices(header: &Header, judged: &JudgedRuns) -> Option<String> {
     })
 }
 
-/// The words of a device name between spaces, so that `B200` is no part of `NVIDIA GB200`.
+/// The words of a device name between spaces, so that `B200` does not match `NVIDIA GB200`.
 fn words(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.fold(" ".to_owned(), |text, word| text + &word.to_ascii_lowercase() + " ")
@@ -235,11 +235,11 @@ fn transport(header: &Header, judged: &JudgedRuns) -> Option<String> {
 
 /// What was judged, or will be.
 pub(super) struct Judged<'a> {
-    /// The expectations of the file, by their index, that a judged row is about.
+    /// The expectations of the file, by index, for judged rows.
     pub expectations: HashSet<usize>,
     /// The judged rows.
     pub cases: Vec<&'a CaseFacts>,
-    /// How far the runs reach.
+    /// The nodes of the runs.
     pub network: Span,
 }
 
@@ -249,7 +249,7 @@ impl Judged<'_> {
         self.cases.iter().copied().filter(|facts| facts.locality.nodes_spanned > self.network.hosts_per_node)
     }
 
-    /// What connects the nodes, or the hosts of one node, where nothing that loads it was judged.
+    /// The connection between the nodes, or between the hosts of one node, if nothing that loads it was judged.
     fn not_judged_between(&self) -> Option<String> {
         let Span { nodes, hosts_per_node, hosts } = self.network;
         let (least, what) = if nodes > 1 { (hosts_per_node, "nodes") } else { (1, "hosts") };
@@ -265,7 +265,7 @@ pub(super) fn shortfalls(machine: &Machine, judged: &Judged) -> Vec<Trouble> {
     texts.map(|text| Trouble { exit_code: INCONCLUSIVE, text: format!("{}: {text}", machine.path.shown()) }).collect()
 }
 
-/// The same as sentences without the file.
+/// As sentences without the file.
 fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
     if machine.thresholds() == 0 {
         return Vec::new();
@@ -273,12 +273,11 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
     let mut found = Vec::new();
     if machine.judged_runs.is_none() {
         let add = "add [applies_to] with backend = \"nccl\" or \"mpi\"";
-        found.push(format!("does not say which runs it judges, so none passes; {add}"));
+        found.push(format!("does not define which runs it judges, so none passes; {add}"));
     }
     match &machine.required_coverage {
         None => found.push(format!(
-            "does not say what a run must cover, so none passes; add [coverage] with expectations, the fewest of its {} that \
-             must be judged",
+            "does not define what a run must cover, so none passes; add [coverage] with expectations, the minimum of its {} that must be judged",
             machine.thresholds()
         )),
         Some(required) => found.extend(uncovered(machine, required, judged)),
@@ -286,8 +285,8 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
     found.extend(judged.not_judged_between().map(|between| {
         let has_none = machine.network.is_empty() && machine.expectations.iter().all(|one| one.group.nodes < 2);
         let why = match has_none {
-            true => "the file expects nothing between nodes, which [[expect_network]] in it would",
-            false => "what it expects there was not measured",
+            true => "the file has no expectation between nodes; [[expect_network]] adds one",
+            false => "its expectations there were not measured",
         };
         format!("no row of {LEAST_OF_NETWORK} or more between {between} was judged, so the network is unknown: {why}")
     }));
@@ -298,7 +297,7 @@ fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) ->
     let count = judged.expectations.len();
     let too_few = (count < required.expectations as usize).then(|| {
         let all = machine.thresholds();
-        format!("{count} of {all} expectations judged; [coverage] asks for {}", required.expectations)
+        format!("{count} of {all} expectations judged; [coverage] requires {}", required.expectations)
     });
     let of_calls = || judged.expectations.iter().filter_map(|index| machine.expectations.get(*index));
     let has_collective = |name| of_calls().any(|expected| expected.collective == name);
@@ -310,53 +309,51 @@ fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) ->
     let spans = spans.map(|nodes| format!("groups over {}", counted(*nodes as usize, "node")));
     let missing: Vec<String> = collectives.chain(sizes).chain(spans).collect();
     let absent =
-        (!missing.is_empty()).then(|| format!("nothing judged of {}; [coverage] asks for it", missing.join(", ")));
+        (!missing.is_empty()).then(|| format!("nothing judged of {}; [coverage] requires it", missing.join(", ")));
     too_few.into_iter().chain(absent).collect()
 }
 
-/// Why no run of ours is judged by some files.
+/// Why some files judge no commgauge run.
 const IMPORTED_ONLY: &str = "only logs of rccl-tests can be judged (`commgauge import`): no backend here runs RCCL";
 
-/// How far a plan can be judged by a machine file, before it is run.
+/// How far a machine file can judge a plan, before it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOutlook {
     /// Expectations of the file.
     pub expectations: usize,
-    /// Those that a planned row is about.
+    /// Expectations with a planned row.
     pub expectations_judged: usize,
-    /// Those that no row is about: what they are about, and their places in the file.
+    /// Expectations without a planned row: their subjects, and their places in the file.
     pub not_measured: Vec<String>,
     /// Nodes of the machine that the plan spans.
     pub nodes: u32,
     /// Rows between nodes that will be judged.
     pub rows_between_nodes: usize,
-    /// Why no run of the plan can pass, as sentences; empty where one can.
+    /// Why no run of the plan can pass, as sentences; empty if one can.
     pub shortfalls: Vec<String>,
 }
 
-/// What a suite plans to measure.
+/// Planned work of a suite.
 #[derive(Clone, Debug, Default)]
 pub struct PlannedWork {
     pub hosts: u32,
-    /// Calls.
     pub cases: Vec<CaseFacts>,
     /// Copies between hosts and GPUs, and between GPUs.
     pub copies: Vec<CopyFacts>,
-    /// Matrix products.
     pub products: Vec<ProductFacts>,
 }
 
-/// On what it depends whether an expectation judges a call that is otherwise like it.
+/// Further conditions for an expectation to judge a matching call.
 fn condition(expected: &Expectation) -> String {
     match &expected.reached.algorithm {
-        _ if expected.reached.one_process => " by threads of one process, which no ranks here are".to_owned(),
-        Some(name) => format!(" where the record shows {name}"),
+        _ if expected.reached.one_process => " by threads of one process, which commgauge does not use".to_owned(),
+        Some(name) => format!(" if the record shows {name}"),
         None => String::new(),
     }
 }
 
-/// Says how many expectations of a machine file what is planned will be judged by. `replicates` is how often each is
-/// measured, and `confidence` that of the bounds of the later gate.
+/// Counts the expectations of a machine file that the planned work covers. `replicates` is the number of replicates, and `confidence` that
+/// of the bounds of the later gate.
 pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, confidence: f64) -> PlanOutlook {
     let machine = &machine.expecting(planned.cases.iter().map(expected_call), None);
     let expected = Expected::new(Some(machine));

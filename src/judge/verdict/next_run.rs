@@ -1,24 +1,24 @@
-//! The command of a further run on the ranks of a record. One function makes all of them, so that none measures by another backend,
-//! launcher or host file than the record did.
+//! The command of a further run on the ranks of a record. One function builds all of them, so that none uses another backend, launcher or
+//! host file than the record.
 
 use commgauge_base::quote::quote;
 use commgauge_model::record::line::{ForeignTool, Header, RankFacts};
 use std::path::Path;
 
-/// Hosts that are named in a command; more are better in a file.
+/// Maximum number of hosts named in a command; more belong in a file.
 const MAX_HOSTS: usize = 16;
-/// How launchers are told a file of hosts, and their ranks.
+/// Launcher flags for a host file, and the ranks.
 const HOST_FILE: [&str; 3] = ["--hostfile", "-f", "-machinefile"];
 const SLURM_HOST_FILE: &str = "SLURM_HOSTFILE=";
-/// Flags of NCCL's ranks without which they do not start, or take another library, and whether a value follows.
+/// Flags that NCCL's ranks need to start or to find the same library, and whether a value follows.
 const NCCL_FLAGS: [(&str, bool); 3] = [("--share-gpu", false), ("--device-map", true), ("--nccl-library", true)];
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextRun {
-    /// Every two ranks, in rounds of disjoint pairs.
+    /// All pairs of ranks, in rounds of disjoint pairs.
     Pairs,
-    /// Every two ranks, one pair after another.
+    /// All pairs of ranks, one pair after another.
     PairsOneAtATime,
     /// The suite whose rows machine files judge.
     Qualify,
@@ -90,13 +90,13 @@ fn hosts(ranks: &[RankFacts]) -> Vec<(String, u32)> {
     hosts
 }
 
-/// What the recorded launch command says.
+/// Content of the recorded launch command.
 #[derive(Default)]
 struct Launch {
     program: Option<String>,
     host_file: Option<String>,
     names_hosts: bool,
-    /// Components of Open MPI that were chosen by hand, such as the network of TCP.
+    /// Components of Open MPI chosen by hand, such as the network of TCP.
     components: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ impl Launch {
             match (word.as_str(), &arguments[index + 1..]) {
                 (flag, [file, ..]) if HOST_FILE.contains(&flag) => launch.host_file = Some(file.clone()),
                 ("--host" | "-host" | "-hosts" | "-w" | "--nodelist", _) => launch.names_hosts = true,
-                // This one `commgauge run` sets by itself.
+                // `commgauge run` sets this one by itself.
                 ("--mca", [name, value, ..]) if name != "mpi_yield_when_idle" => {
                     launch.components.extend([word.clone(), name.clone(), value.clone()]);
                 }

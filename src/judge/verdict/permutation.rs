@@ -1,15 +1,15 @@
 //! Permutation test: probabilities of a change, corrected for the number of rows, by exchanging whole replicates between base
 //! and new.
 //!
-//! If nothing changed, it does not matter which replicates are called base. For every way to call them so the largest
-//! statistic over all rows is taken; a row's corrected probability is the share of ways whose largest is at least the row's
-//! own (the single-step maxT procedure of Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). It bounds the
-//! chance of any false alarm for any number of rows, however they are correlated. Holm's correction, which only uses
-//! the probabilities of single rows, could not find anything with 7 replicates and 200 rows: 200 / C(14,7) is above 5 %.
+//! If nothing changed, it does not matter which replicates are called base. Each assignment yields its largest statistic over all rows; a
+//! row's corrected probability is the share of assignments whose largest is at least the row's own (the single-step maxT procedure of
+//! Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). It bounds the chance of any false alarm for any number of rows,
+//! however they are correlated. Holm's correction, which only uses the probabilities of single rows, could not find anything with 7
+//! replicates and 200 rows: 200 / C(14,7) is above 5 %.
 //!
-//! Only rows with the same numbers of replicates can exchange them together, so each such family is permuted by itself, and
-//! probabilities are multiplied by the number of families (Bonferroni). Families whose probabilities could not reach the level are
-//! not tested and cost nothing, as Tarone proposed (Biometrics 46, 1990); which these are follows from the numbers alone.
+//! Only rows with the same numbers of replicates can exchange them together, so each such family is permuted separately, and probabilities
+//! are multiplied by the number of families (Bonferroni). Families whose probabilities could not reach the level are not tested and cost
+//! nothing, as Tarone proposed (Biometrics 46, 1990); the numbers alone determine these families.
 
 use super::document::{Row, percent};
 use super::evidence::{ComparedRow, Evidence, OneRun, Run};
@@ -24,7 +24,7 @@ use std::fmt;
 /// With more replicates the exact distributions take too long to compute, and add no precision.
 pub(super) const MAX_REPLICATES: usize = 50;
 
-/// Up to this number all permutations are counted; beyond it, this many are drawn with a fixed seed.
+/// Up to this number all permutations are counted; above it, this many are drawn with a fixed seed.
 const MAX_EXACT_PERMUTATIONS: usize = 10_000;
 
 /// Upper bound on the multiplications of a comparison.
@@ -33,19 +33,19 @@ const MAX_WORK: usize = 500_000_000;
 /// Minimum number of permutations that are drawn.
 const MIN_DRAWN_PERMUTATIONS: usize = 999;
 
-/// Rows without any noise (a simulation, a coarse clock) are given this much, as a share.
+/// Minimum noise, as a share, for rows without any (a simulation, a coarse clock).
 const MIN_NOISE: f64 = 0.0005;
 
-/// The logarithms of the times of something that is compared: a row, a part of a curve, or a row in one of the new runs.
+/// The logarithms of the times of a compared subject: a row, a part of a curve, or a row in one of the new runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sides {
     pub base: Vec<f64>,
     pub new: Vec<f64>,
-    /// The run of the new times, where they come from one run among several.
+    /// The run of the new times, if they come from one run among several.
     pub run: Option<usize>,
 }
 
-/// What can exchange replicates together.
+/// Subjects that can exchange replicates together.
 type Family = (Option<usize>, ReplicateCounts);
 
 impl Sides {
@@ -66,13 +66,13 @@ pub(super) struct ReplicateCounts {
 }
 
 impl ReplicateCounts {
-    /// The smallest probability that a test of this many replicates can reach.
+    /// The smallest probability that a test with this many replicates can reach.
     pub fn attainable(self) -> f64 {
         1.0 / ways(self.base + self.new, self.new)
     }
 }
 
-/// The fewest and the most replicates of the rows that both sides have.
+/// The minimum and the maximum number of replicates of the rows that both sides have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountRanges {
     base: [usize; 2],
@@ -104,38 +104,37 @@ impl fmt::Display for CountRanges {
     }
 }
 
-/// The corrected probabilities of one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RowProbabilities {
-    /// Of being slower to this degree by chance.
+    /// Of being this much slower by chance.
     pub slower: f64,
-    /// Of being faster.
+    /// Of being this much faster by chance.
     pub faster: f64,
 }
 
 /// Result of the permutation test.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Corrected {
-    /// For each of the compared; none where it was not tested.
+    /// For each subject; `None` if it was not tested.
     pub probabilities: Vec<Option<RowProbabilities>>,
-    /// How many were tested.
+    /// Number of tested subjects.
     pub tested: usize,
-    /// Families that were tested.
+    /// Number of tested families.
     pub families: usize,
-    /// Permutations that were counted in the family with the fewest, including the actual assignment.
+    /// Counted permutations in the family with the fewest, including the actual assignment.
     pub exchanges: usize,
-    /// True where all possible permutations were counted.
+    /// True if all possible permutations were counted.
     pub exact: bool,
 }
 
-/// The families that are tested at a level: of those that can reach their share of it the ones with most rows, as many as test
-/// the most rows in all. Known before any time is looked at.
+/// The families tested at a level: of those that can reach their share of it the ones with most rows, as many as maximise the number of
+/// tested rows. Chosen before looking at any time.
 fn tested_families(sizes: &BTreeMap<Family, usize>, level: f64) -> Vec<Family> {
     let mut best: (usize, Vec<Family>) = (0, Vec::new());
     for families in 1..=sizes.len() {
         let reaches = |counts: &ReplicateCounts| counts.attainable() * families as f64 <= level * (1.0 + 1e-9);
         let mut able: Vec<(&Family, &usize)> = sizes.iter().filter(|((_, counts), _)| reaches(counts)).collect();
-        // Stable: of equal ones those of all runs come first.
+        // Stable: of equal families those of all runs come first.
         able.sort_by_key(|(_, rows)| std::cmp::Reverse(**rows));
         able.truncate(families);
         let rows = able.iter().map(|(_, rows)| **rows).sum();
@@ -146,7 +145,7 @@ fn tested_families(sizes: &BTreeMap<Family, usize>, level: f64) -> Vec<Family> {
     best.1
 }
 
-/// Whether anything compared can be shown to be slower at a level.
+/// Whether any subject can be shown to be slower at a level.
 pub(super) fn is_testable(compared: &[Sides], level: f64) -> bool {
     !tested_families(&sizes(compared), level).is_empty()
 }
@@ -157,7 +156,7 @@ fn sizes(compared: &[Sides]) -> BTreeMap<Family, usize> {
     sizes
 }
 
-/// Corrected probabilities of all that is compared, so that any false alarm at the level is at most as likely.
+/// Corrected probabilities of all subjects, so that the probability of any false alarm is at most the level.
 pub(super) fn corrected(compared: &[Sides], level: f64) -> Corrected {
     let families = tested_families(&sizes(compared), level);
     let mut found = Corrected {
@@ -183,7 +182,7 @@ pub(super) fn corrected(compared: &[Sides], level: f64) -> Corrected {
     found
 }
 
-/// The same for rows with these numbers of replicates, with the permutations that were counted, and whether these are all.
+/// For rows with these numbers of replicates, with the counted permutations, and whether these are all.
 fn of_family(rows: &[&Sides], counts: ReplicateCounts, families: usize) -> (Vec<RowProbabilities>, usize, bool) {
     let ReplicateCounts { base, new } = counts;
     let all = base + new;
@@ -206,7 +205,7 @@ fn of_family(rows: &[&Sides], counts: ReplicateCounts, families: usize) -> (Vec<
     // The drawn permutations do not include the actual assignment, which counts as one.
     let (extra, exchanges) = if exact { (0, chosen.len()) } else { (1, chosen.len() + 1) };
     let share = |count: usize| ((count + extra) as f64 / exchanges.max(1) as f64).min(1.0);
-    // Sums of the same numbers in another order may differ in the last digit.
+    // Sums of the same numbers in a different order may differ in the last digit.
     let slack = 1e-9;
     let own = rows.iter().map(|row| statistic(row, &actual));
     let probabilities = own.map(|t| RowProbabilities {
@@ -216,7 +215,7 @@ fn of_family(rows: &[&Sides], counts: ReplicateCounts, families: usize) -> (Vec<
     (probabilities.collect(), exchanges, exact)
 }
 
-/// The values of both sides about their mean, those of the base first, and the sum of their squares.
+/// The values of both sides about their mean, base first, and the sum of their squares.
 fn centered(row: &Sides) -> (Vec<f64>, f64) {
     let both = || row.base.iter().chain(&row.new);
     let mean = both().sum::<f64>() / both().count().max(1) as f64;
@@ -242,7 +241,7 @@ fn exchanges(all: usize, new: usize, rows: usize) -> (Vec<Vec<usize>>, bool) {
     ((0..drawn).map(draw).collect(), false)
 }
 
-/// The fewest replicates of each side with which the level can be reached at all.
+/// The minimum number of replicates on each side with which the level can be reached.
 pub(super) fn fewest_for(level: f64) -> usize {
     let reaches = |count: &usize| ReplicateCounts { base: *count, new: *count }.attainable() <= level;
     (1..=MAX_REPLICATES).find(reaches).unwrap_or(MAX_REPLICATES)
@@ -267,19 +266,19 @@ fn subsets(all: usize, members: usize) -> Vec<Vec<usize>> {
     found
 }
 
-// One bad run among good ones: the run is the unit of pooling. Replicates of a run share its hour and its hosts, so more of them, or
-// good runs next to a bad one, do not make it better.
+// One bad run among good ones: the run is the unit of pooling. Replicates of a run share its time and its hosts, so more of them, or good
+// runs together with a bad one, do not improve it.
 
-/// What runs are by themselves, over all rows.
+/// Results of single runs, over all rows.
 #[derive(Default)]
 pub(super) struct Alone {
-    /// Of each run that is worse than others: rows that it fails, and rows that it keeps from passing.
+    /// For each run that is worse than others: rows that it fails, and rows that it prevents from passing.
     rows_of: BTreeMap<usize, [usize; 2]>,
 }
 
 impl Alone {
-    /// Lowers the decision of a row to that of its worst run, and names the runs that are worse than others of the row: a record rather
-    /// than its logs. `found` are the place, decision and reason of each of its runs.
+    /// Lowers the decision of a row to that of its worst run, and names the runs that are worse than others: the record, not its logs.
+    /// `found` holds the place, decision and reason of each of its runs.
     pub fn apply(&mut self, row: &mut Row, runs: &[Run], found: &[(usize, Decision, String)]) {
         let Some(pooled) = row.decision else { return };
         let decision_of =
@@ -308,14 +307,14 @@ impl Alone {
                 (failed, open) => (1, format!("fails in {failed} and does not pass in {open} more")),
             };
             let text = format!(
-                "{name} alone {what} of {rows} rows, where other runs do better: good runs do not make up for a bad one"
+                "only {name} {what} of {rows} rows; other runs are better, but good runs do not compensate for a bad one"
             );
             Trouble { exit_code, text }
         })
     }
 }
 
-/// The rows of each new run by itself against the base, with the place of the row; none where there is one new run.
+/// The rows of each new run separately against the base, with the place of the row; empty with a single new run.
 pub(super) fn sides(rows: &[ComparedRow]) -> Vec<(usize, Sides)> {
     let logarithms = |times: &[f64]| times.iter().map(|time| time.ln()).collect::<Vec<f64>>();
     let of_row = |(index, ComparedRow { new, base }): (usize, &ComparedRow)| {
@@ -326,8 +325,8 @@ pub(super) fn sides(rows: &[ComparedRow]) -> Vec<(usize, Sides)> {
     rows.iter().enumerate().flat_map(of_row).collect()
 }
 
-/// What each new run of a row is by itself, given its probabilities where it was tested: slower beyond chance and by what matters; or, with
-/// too few replicates to rule out chance, slower by that than everything else that was measured.
+/// The result of each new run of a row, given its probabilities if tested: slower by a relevant amount beyond chance; or, with too few
+/// replicates to exclude chance, slower by that than everything else measured.
 pub(super) fn compared(
     new: &Evidence,
     old: &Evidence,
@@ -350,7 +349,7 @@ pub(super) fn compared(
             true => (
                 run,
                 Decision::Inconclusive,
-                format!("slower by at least {} than all else that was measured", percent(gap)),
+                format!("slower by at least {} than everything else measured", percent(gap)),
             ),
             false => (run, Decision::Pass, String::new()),
         }
@@ -408,7 +407,7 @@ mod tests {
         let high = low.map(|value| value + 0.5);
         for base in 0..=7 {
             for new in 0..=7 {
-                // The same number of values in all, divided otherwise.
+                // The same total number of values, divided differently.
                 let uneven = [sides(&low[..base], &high[..new]), sides(&low[..new], &high[..base])];
                 let found = corrected(&uneven, LEVEL);
                 let attainable = uneven[0].counts().attainable();
@@ -436,7 +435,7 @@ mod tests {
         for (rows, families, tested) in [
             (vec![many(4, 4, 1)], 1, 1),
             (vec![many(4, 4, 1), many(1, 1, 9), many(2, 1, 9), many(2, 2, 9)], 1, 1),
-            // 1 / 70 and 1 / 35 cannot share 5 %: the one with more rows is tested.
+            // 1 / 70 and 1 / 35 cannot share 5 %: the family with more rows is tested.
             (vec![many(4, 4, 3), many(4, 3, 2)], 1, 3),
             (vec![many(4, 4, 2), many(4, 3, 3)], 1, 3),
             (vec![many(1, 4, 5)], 0, 0),
@@ -449,7 +448,7 @@ mod tests {
 
     const ROWS: usize = 4;
 
-    /// A run whose rows of 1, 2, 4 ... MiB take 100, 200, 400 ... us times `slow`, with scatter of its own.
+    /// A run whose rows of 1, 2, 4 ... MiB take 100, 200, 400 ... us times `slow`, with its own scatter.
     fn run(id: &str, slow: f64, replicates: usize) -> LoadedRecord {
         let seed = id.bytes().fold(0, |seed, byte| seed * 31 + u64::from(byte));
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -493,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_pool_with_a_bad_run_never_passes_in_any_order_and_names_it_and_one_without_passes() {
-        // Good and bad runs, and what the pool is in a gate and in a comparison.
+        // Good and bad runs, and the pooled result in a gate and in a comparison.
         let good = |index: usize, replicates| run(&format!("good-{index}"), 1.0, replicates);
         let bad = |replicates| run("bad", 3.0, replicates);
         for (what, pool, codes) in [
@@ -518,7 +517,7 @@ mod tests {
                         let row = &verdict.rows[ROWS - 1];
                         assert_eq!(row.decision, Some(wanted), "{what}, {question:?}: {:?}", row.reasons);
                         assert!(
-                            row.reasons[0].starts_with("bad.jsonl alone: "),
+                            row.reasons[0].starts_with("only bad.jsonl: "),
                             "{what}, {question:?}: {:?}",
                             row.reasons
                         );
@@ -548,7 +547,7 @@ mod tests {
             }
         }
         assert_eq!(gated(&[logs("logs", None)]).unwrap().exit_code, 0);
-        // A record all of whose logs are slow fails as it does alone, and it is the record that is named.
+        // A record whose logs are all slow fails as it does alone, and the record is named.
         let mut bad = logs("bad", None);
         for line in &mut bad.record.cases {
             line.samples.slowest_nanoseconds.iter_mut().for_each(|time| *time *= 3);
@@ -581,7 +580,7 @@ mod tests {
                 let expected = if slow > 1.0 { Decision::Fail } else { Decision::Pass };
                 assert!(west.iter().all(|row| row.replicates == 6 && row.decision == Some(expected)));
                 assert_eq!(verdict.exit_code, i32::from(slow > 1.0), "{:?}", verdict.troubles);
-                // Against a base of other hosts each cluster is compared by itself.
+                // Against a base with other hosts each cluster is compared separately.
                 let verdict = compared(&pool).unwrap();
                 assert_eq!((verdict.rows.len(), verdict.exit_code), (2 * ROWS, i32::from(slow > 1.0)));
             }

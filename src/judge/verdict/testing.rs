@@ -56,7 +56,7 @@ pub fn lines(run_id: &str, rows: &[Vec<f64>]) -> Vec<Line> {
     lines
 }
 
-/// The same with lines of what each rank does by itself, from the first line for every copy or product on.
+/// With lines of work that each rank does alone, starting at the first line of every copy or product.
 pub fn with_own_work(mut lines: Vec<Line>, own_work: Vec<Line>) -> Vec<Line> {
     if let Some(Line::Plan(plan)) = lines.get_mut(1) {
         plan.product_lines = own_work.len() as u64;
@@ -70,7 +70,7 @@ pub fn with_own_work(mut lines: Vec<Line>, own_work: Vec<Line>) -> Vec<Line> {
     lines
 }
 
-/// Lines of a copy of a gigabyte from the host's locked memory, with this time of each replicate in milliseconds.
+/// Lines of a copy of a gigabyte from page-locked host memory, with these times of each replicate in milliseconds.
 pub fn copy_lines(milliseconds: &[f64]) -> Vec<Line> {
     let copy = CopyFacts {
         kind: CopyKind::HostToDevice,
@@ -94,7 +94,7 @@ pub fn copy_lines(milliseconds: &[f64]) -> Vec<Line> {
     (0..).zip(milliseconds).map(line).collect()
 }
 
-/// Lines of a product of a thousand cubed, two billion operations, with this time of each replicate in milliseconds.
+/// Lines of a 1000 x 1000 x 1000 product, two billion operations, with these times of each replicate in milliseconds.
 pub fn product_lines(milliseconds: &[f64]) -> Vec<Line> {
     let product =
         ProductFacts { m: 1000, n: 1000, k: 1000, element_type: ElementType::Float32, uses: vec!["qkv".to_owned()] };
@@ -141,7 +141,7 @@ pub fn loaded(path: &str, lines: Vec<Line>) -> LoadedRecord {
     LoadedRecord { path: path.into(), record: Record::from_lines(lines).unwrap() }
 }
 
-/// The file that a run writes with these lines.
+/// The file that a run with these lines writes.
 pub fn written(lines: &[Line]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.jsonl");

@@ -1,4 +1,4 @@
-//! What keeps a record as a whole from passing: how its run ended, what is missing, and what in it contradicts itself.
+//! What prevents a record as a whole from passing: how its run ended, missing data, and contradictions.
 
 use commgauge_base::collective::Collective;
 use commgauge_base::units::counted;
@@ -6,7 +6,7 @@ use commgauge_model::record::line::{CaseFacts, ClockMoment, EndStatus, Outcome, 
 use commgauge_model::record::{Record, Seal};
 use std::collections::HashMap;
 
-/// Troubles of a record as a whole, each with its exit code.
+/// Warnings about a record as a whole, each with its exit code.
 pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
     let mut found: Vec<(i32, String)> = record.file.warnings.iter().map(|warning| (7, warning.clone())).collect();
     match &record.end {
@@ -17,7 +17,7 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
         }
         Some(end) => {
             let how = match end.status {
-                EndStatus::Complete => "the run ended with trouble",
+                EndStatus::Complete => "the run failed",
                 EndStatus::Interrupted => "the run was interrupted",
                 EndStatus::Failed => "the run failed",
                 EndStatus::OutOfTime => "the run stopped before its time limit",
@@ -30,18 +30,17 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
         }
     }
     match record.file.seal {
-        Seal::Absent if record.end.is_some() => found.push((
-            3,
-            "the record carries no digest, so nothing shows whether it was changed after it was written".to_owned(),
-        )),
+        Seal::Absent if record.end.is_some() => {
+            found.push((3, "the record has no digest, so changes after it was written would not show".to_owned()))
+        }
         Seal::Unsealed(_) => found.extend(record.file.seal.note().map(|note| (3, note))),
         Seal::Whole | Seal::EndOnly | Seal::Absent | Seal::Broken(_) => {}
     }
-    // Of the clocks and of the plan of another tool nothing is known.
+    // The clocks and the plan of another tool are unknown.
     let is_foreign = record.header.backend.measured_by.is_some();
     for (moment, name) in [(ClockMoment::Start, "start"), (ClockMoment::End, "end")] {
         if !is_foreign && !record.clocks.iter().any(|clock| clock.moment == moment) {
-            found.push((7, format!("the record does not say how the clocks agreed at its {name}")));
+            found.push((7, format!("the record lacks the agreement of the clocks at its {name}")));
         }
     }
     let (cases, replicates) = (record.plan.cases.len() as u64, record.header.settings.fewest_replicates());
@@ -69,15 +68,15 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
         failed += usize::from(matches!(outcome, Outcome::Failed { .. }));
     }
     if corrupt > 0 {
-        found.push((4, format!("data arrived wrong in {}", counted(corrupt, "measurement"))));
+        found.push((4, format!("wrong data in {}", counted(corrupt, "measurement"))));
     }
     if failed > 0 {
-        found.push((6, format!("{} could not be run to the end", counted(failed, "measurement"))));
+        found.push((6, format!("{} did not complete", counted(failed, "measurement"))));
     }
     found
 }
 
-/// What the plan says of its calls and the list of ranks does not bear out. Of the ranks of another tool not all need be known.
+/// Statements of the plan about its calls that the list of ranks contradicts. Another tool may not list all ranks.
 fn contradiction(record: &Record) -> Option<String> {
     let header = &record.header;
     let named: u64 = header.ranks.iter().map(|rank| u64::from(rank.ranks)).sum();
@@ -93,24 +92,22 @@ fn contradiction(record: &Record) -> Option<String> {
             ));
         }
         if bytes_accounted != bytes_total && *collective != Collective::AllToAllV {
-            return Some(format!(
-                "{name} moves {bytes_total}, and its bandwidth is said to be that of {bytes_accounted}"
-            ));
+            return Some(format!("{name} moves {bytes_total}, but its bandwidth counts {bytes_accounted}"));
         }
         let ranks = u64::from(*group_size) * u64::from(*groups);
         (ranks > u64::from(header.world_size))
-            .then(|| format!("{name} has {groups} groups of {group_size} ranks, and the run has {}", header.world_size))
+            .then(|| format!("{name} has {groups} groups of {group_size} ranks, but the run has {}", header.world_size))
     })
 }
 
-/// That two nodes have one name; a run gives such hosts names that differ.
+/// Whether two nodes have one name; a run gives such hosts distinct names.
 fn shared_host(ranks: &[RankFacts]) -> Option<String> {
     let mut node_of_host = HashMap::new();
     ranks.iter().find_map(|facts| {
         let known = *node_of_host.entry(&facts.host).or_insert(facts.node);
         (known != facts.node).then(|| {
             format!(
-                "nodes {known} and {} are both called {}: which ranks are on which is unknown",
+                "nodes {known} and {} are both called {}: the placement of ranks is unknown",
                 facts.node, facts.host
             )
         })

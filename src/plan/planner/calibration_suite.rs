@@ -1,4 +1,4 @@
-//! The suite that measures what a plan asks for: every kind of call in its sizes, in every place that the ranks of a launch have.
+//! The suite that measures the calls of a plan: every kind of call in its sizes, in every placement that the ranks of a launch have.
 
 use super::rates::{RatedCall, Rates, stand_in};
 use super::search::{Found, Only};
@@ -11,40 +11,38 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
-/// Sizes of each curve that are measured first; the run adds others between them.
+/// Sizes of each curve that are measured first; the run adds sizes between them.
 const FIRST_SIZES: u32 = 4;
 
-/// Factor between the smallest and the largest size, at least: less is no curve.
+/// Minimum factor between the smallest and the largest size: a smaller range is not a curve.
 const LEAST_SPAN: u64 = 64;
 
-/// Largest size argument that is measured, unless larger calls need a larger one.
+/// Largest measured size argument, unless larger calls need a larger one.
 const LARGEST: Bytes = Bytes(64 << 20);
 
-/// What the suite of a calibration is about.
+/// Content of a calibration suite.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrationSuite<'a> {
-    /// The model, by the name or path that finds it.
+    /// Name or path of the model.
     pub model: &'a Model,
-    /// What the plan asks for.
+    /// The calls that the plan requests.
     pub calls: &'a [RequestedCall],
-    /// Largest size argument that is measured, where the user sets one.
+    /// Largest measured size argument, if the user sets one.
     pub bytes_most: Option<Bytes>,
     /// Time after which no further sizes are added, such as `10min`.
     pub budget: &'a str,
-    /// Matrix products to be measured too.
+    /// Matrix products to measure as well.
     pub products: Option<&'a CalibrationProducts>,
 }
 
 /// The matrix products of a model, as a `[[compute]]` table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalibrationProducts {
-    /// Where the model is found: `preset` or `config`, and its name or path.
+    /// Source of the model: `preset` or `config`, and its name or path.
     pub model: (&'static str, String),
     /// Degrees of tensor parallelism.
     pub tp: Vec<u64>,
-    /// Samples of a micro-batch.
     pub micro_batch: Vec<u64>,
-    /// Tokens of a sample.
     pub sequence: u64,
     pub element_type: ElementType,
 }
@@ -72,7 +70,7 @@ impl CalibrationSuite<'_> {
              most_sizes = 14\n\
              budget = \"{budget}\"\n",
             name = toml_string(&format!("calibrate-{}", self.model.name)),
-            description = toml_string(&format!("What planning {model} asks for")),
+            description = toml_string(&format!("Calls and products for planning {model}")),
             budget = self.budget,
         );
         for call in self.calls {
@@ -90,7 +88,7 @@ impl CalibrationSuite<'_> {
         // A write to text cannot fail.
         let _ = write!(
             text,
-            "\n# Asked for in {least} to {most} bytes.\n\
+            "\n# Requested sizes: {least} to {most} bytes.\n\
              [[sweep]]\ncollectives = \"{}\"\nelement_types = \"{}\"\nbytes = [{}]\n{reduce}{placements}\
              axis = \"places\"\nsolo = true\n",
             call.collective.name(),
@@ -100,7 +98,7 @@ impl CalibrationSuite<'_> {
         text
     }
 
-    /// The first sizes, evenly on a logarithmic scale and powers of two, from the least that is asked for to the most.
+    /// The first sizes, powers of two at even logarithmic distances, from the smallest to the largest requested size.
     fn sizes(&self, call: &RequestedCall) -> Vec<u64> {
         let element = call.element_type.size();
         let largest = self.bytes_most.unwrap_or(LARGEST).0;
@@ -131,19 +129,19 @@ impl CalibrationProducts {
     }
 }
 
-// The calls that a search for the best layout asks rates for, and so what a calibration has to measure.
+// The calls whose rates a search for the best layout requests, which a calibration must measure.
 //
-// What a search asks for depends on the answers, as it prices only what can still be the best. So it is run on nominal machines whose
-// links differ by orders of magnitude, and again with each degree of each axis and each ZeRO stage required.
+// The requests of a search depend on the answers, as it prices only layouts that can still be the best. So it runs on nominal machines
+// whose links differ by orders of magnitude, and again with each degree of each axis and each ZeRO stage required.
 
-/// Links of a nominal machine: any call takes the latency, and its size argument by the rate.
+/// Links of a nominal machine: a call takes the latency plus its size argument over the rate.
 #[derive(Clone, Copy)]
 struct Links {
     latency_seconds: f64,
     bytes_per_second: f64,
 }
 
-/// A machine that nobody has.
+/// A nominal machine.
 #[derive(Clone, Copy)]
 struct Machine {
     within: Links,
@@ -161,10 +159,10 @@ const NOMINAL: [Machine; 3] = [
     Machine { within: links(100e-6, 1e9), between: links(100e-6, 1e9) },
 ];
 
-/// One kind of call and the sizes in which it is asked for.
+/// One kind of call and its requested sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestedCall {
-    /// The call, even forms for those of uneven shares.
+    /// The call; the even form for calls with uneven blocks.
     pub collective: Collective,
     pub element_type: ElementType,
     /// Smallest size argument.
@@ -173,15 +171,15 @@ pub struct RequestedCall {
     pub bytes_most: Bytes,
 }
 
-/// All calls with bytes that searches for the best layout of this many GPUs ask for, whatever the machine's rates; none if no layout
-/// fits into memory. `search` is carried out with the rates and the restrictions that it is given.
+/// All calls with bytes that searches for the best layout on this many GPUs request, whatever the machine's rates; none if no layout fits
+/// into memory. `search` runs with the given rates and restrictions.
 pub fn requested_calls(gpus: u32, search: impl Fn(&dyn Rates, Only) -> Found) -> Vec<RequestedCall> {
     let unrestricted = NOMINAL.map(|machine| (machine, Only::default()));
     let restricted = each_part(gpus).into_iter().map(|only| (NOMINAL[0], only));
     let mut all = Asked::new();
     for (machine, only) in unrestricted.into_iter().chain(restricted) {
         let rates = Nominal { machine, asked: Mutex::default() };
-        // A search that is restricted to what does not fit prices it all the same.
+        // A search restricted to layouts that do not fit still prices them.
         if search(&rates, only).feasible > 0 {
             let asked = rates.asked.into_inner().unwrap_or_else(PoisonError::into_inner);
             asked.into_values().for_each(|call| remember(&mut all, call));
@@ -191,14 +189,14 @@ pub fn requested_calls(gpus: u32, search: impl Fn(&dyn Rates, Only) -> Found) ->
 }
 
 fn remember(all: &mut Asked, call: RequestedCall) {
-    // A call that only moves bytes takes as long in any type.
+    // A call that only moves bytes takes equally long in any type.
     let element = if call.collective.reduces() { call.element_type.name() } else { "" };
     let known = all.entry((call.collective.name(), element)).or_insert(call);
     known.bytes_least = known.bytes_least.min(call.bytes_least);
     known.bytes_most = known.bytes_most.max(call.bytes_most);
 }
 
-/// Every degree of every axis, and every ZeRO stage, each with all else free.
+/// Every degree of every axis, and every ZeRO stage, each with everything else free.
 fn each_part(gpus: u32) -> Vec<Only> {
     let degrees = (2..=gpus).filter(|degree| gpus.is_multiple_of(*degree));
     let of_degree = |degree: u32| {
@@ -216,7 +214,7 @@ fn each_part(gpus: u32) -> Vec<Only> {
 
 type Asked = BTreeMap<(&'static str, &'static str), RequestedCall>;
 
-/// Rates of a nominal machine, which remember what they were asked for.
+/// Rates of a nominal machine that record their requests.
 struct Nominal {
     machine: Machine,
     asked: Mutex<Asked>,
@@ -295,7 +293,7 @@ mod tests {
             (1024, 1 << 25, vec![1 << 10, 1 << 15, 1 << 20, 1 << 25]),
             (4, 4, vec![4, 16, 64, 256]),
             (1 << 30, 1 << 32, vec![1 << 20, 1 << 22, 1 << 24, 1 << 26]),
-            // A 64th of what is asked for.
+            // A 64th of the requested size.
             (1 << 30, 1 << 34, vec![1 << 22, 1 << 24, 1 << 26, 1 << 28]),
         ] {
             let suite = suite(&[call(Collective::AllReduce, ElementType::Float32, least, most)]);
@@ -342,7 +340,7 @@ mod tests {
         let at_once = ["node ", "node by-2", "nodes of-2", "nodes of-2-by-1", "nodes of-2-by-2"];
         assert_eq!(of(false), at_once.map(str::to_owned).into());
         let alone = ["node by-2-solo", "node solo", "nodes of-2-by-1-solo", "nodes of-2-by-2-solo"];
-        assert_eq!(of(true), alone.map(str::to_owned).into(), "one group over both nodes is alone already");
+        assert_eq!(of(true), alone.map(str::to_owned).into(), "one group over both nodes is already alone");
     }
 
     fn calls(model: &str, gpus: u32) -> Vec<RequestedCall> {
@@ -399,6 +397,6 @@ mod tests {
             .map(|call| call.element_type)
             .collect();
         assert!(sums.contains(&ElementType::Float32), "of gradients, or of norms: {sums:?}");
-        assert!(calls.iter().all(|call| !call.collective.has_splits()), "even forms stand for uneven ones: {calls:?}");
+        assert!(calls.iter().all(|call| !call.collective.has_splits()), "even forms represent uneven ones: {calls:?}");
     }
 }

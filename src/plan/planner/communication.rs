@@ -1,7 +1,7 @@
 //! The communication cost of a step, axis by axis: payload, wire bytes, seconds, and the part that is not overlapped.
 //!
-//! Input are ops and the localities of their axes, from any source. Times of calls are added up one after another; how
-//! long they are overlapped with computing is for an event schedule to decide.
+//! Input are ops and the localities of their axes, from any source. Times of calls are added up one after another; an event schedule
+//! decides how much of them computing hides.
 
 use super::rates::{RatedCall, Rates};
 use commgauge_base::error::{Error, Result};
@@ -28,22 +28,22 @@ pub struct OpCost {
     pub call: Prediction,
 }
 
-/// On what ground the calls of an axis stand: how many ops, by the status of their answer.
+/// Basis of an axis's calls: number of ops by the status of their prediction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Grounds {
-    /// This very call was measured, and too few sizes for a curve.
+    /// This very call was measured, at too few sizes for a curve.
     pub measured: u32,
     /// Measured sizes on both sides.
     pub interpolated: u32,
     /// Between measured group sizes.
     pub transferred: u32,
-    /// Outside what was measured, or from published rates.
+    /// Outside the measured range, or from published rates.
     pub extrapolated: u32,
     /// Without an answer: not in the seconds.
     pub refused: u32,
-    /// From curves with a held-out error over 10 %, or not calibrated.
+    /// From curves with a held-out error over 10 %, or uncalibrated.
     pub untrusted: u32,
-    /// Why the first one without an answer has none.
+    /// Why the first op without a prediction has none.
     pub reason: Option<String>,
 }
 
@@ -55,15 +55,14 @@ pub struct AxisCost {
     pub ranks: u32,
     /// Placement of its groups.
     pub locality: Locality,
-    /// Size arguments of all calls.
     pub payload_bytes: Bytes,
     /// Bytes that a rank sends.
     pub wire_bytes: Bytes,
     /// Exposed part of them.
     pub exposed_wire_bytes: Bytes,
-    /// Seconds of all calls, one after another: the most that the axis can cost. Without those that have no answer.
+    /// Seconds of all calls one after another: the maximum cost of the axis. Excludes calls without a prediction.
     pub time: Span,
-    /// Seconds of those that nothing hides: the least, where everything that can be hidden is.
+    /// Seconds of the exposed calls: the minimum cost, if everything that can be hidden is.
     pub exposed: Span,
     /// Number of ops by status of their prediction.
     pub grounds: Grounds,
@@ -94,11 +93,11 @@ impl OpCost {
     /// An op in a step with this many micro-batches, in groups of `ranks` ranks with this locality.
     ///
     /// # Errors
-    /// Bytes or counts that pass 64 bits.
+    /// If bytes or counts exceed 64 bits.
     pub fn of(op: &Op, ranks: u32, locality: &Locality, micro_batches: u64, rates: &dyn Rates) -> Result<OpCost> {
         let too_many = || {
             Error::usage(format!(
-                "the bytes of {} on {} in a step do not fit 64 bits; take a smaller batch",
+                "the bytes of {} on {} in a step do not fit 64 bits; use a smaller batch",
                 op.collective, op.axis
             ))
         };
@@ -118,11 +117,11 @@ impl OpCost {
     }
 }
 
-/// The cost of every axis that the ops name, in their order. `place` returns the number of ranks and the locality of
-/// an axis's groups; axes unknown to it are left out.
+/// The cost of every axis that the ops name, in their order. `place` returns the number of ranks and the locality of an axis's groups; axes
+/// unknown to it are skipped.
 ///
 /// # Errors
-/// Bytes or counts that pass 64 bits.
+/// If bytes or counts exceed 64 bits.
 pub fn axis_costs<'o>(
     ops: impl IntoIterator<Item = &'o Op>,
     micro_batches: u64,

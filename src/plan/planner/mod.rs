@@ -1,5 +1,4 @@
-//! Decisions from a model, a machine's rates and a layout: communication cost, whether a layout fits into memory, the
-//! time of its step, and which layout to choose.
+//! Decisions from a model, a machine's rates and a layout: communication cost, memory, step time, and the choice of layout.
 //!
 //! Only plain data goes in and out: no launch, no files. `workload` describes the communication of a step, `cost` the
 //! time of a call.
@@ -19,7 +18,7 @@ pub mod validate;
 use commgauge_model::config::Model;
 use commgauge_model::config::step::Framework;
 
-// Which parts of a layer are one kernel: that decides how many bytes they move, and what they keep for the backward pass.
+// Which parts of a layer are one kernel: this determines the bytes they move, and the activations they store.
 
 /// The name of GELU by its formula, operation by operation.
 const GELU_BY_OPERATIONS: &str = "gelu_new";
@@ -30,22 +29,22 @@ pub struct Kernels {
     /// Attention in one kernel that stores no matrix of tokens by tokens (arXiv 2205.14135), as in every current framework; it skips what
     /// a causal mask hides. Without it a layer stores scores and their dropout, as in arXiv 2205.05198.
     pub fused_attention: bool,
-    /// Norms, rotations and gates in one kernel each, as Megatron has them; else one kernel of PyTorch after another.
+    /// Norms, rotations and gates in one kernel each, as in Megatron; else separate PyTorch kernels.
     pub fused_elementwise: bool,
 }
 
 impl Kernels {
-    /// As few kernels as there can be.
+    /// The minimum number of kernels.
     pub const FUSED: Kernels = Kernels { fused_attention: true, fused_elementwise: true };
     /// As in 2022: attention stores its matrices.
     pub const WITH_ATTENTION_MATRICES: Kernels = Kernels { fused_attention: false, ..Kernels::FUSED };
 
-    /// As a framework runs by itself: Hugging Face's models, unless compiled, one kernel of PyTorch after another.
+    /// A framework's default: Hugging Face's models, unless compiled, use separate PyTorch kernels.
     pub fn usual_of(framework: Option<Framework>) -> Kernels {
         Kernels { fused_elementwise: framework != Some(Framework::HuggingFace), ..Kernels::FUSED }
     }
 
-    /// Whether a norm is one kernel: PyTorch has one for those that take away the mean and have a bias.
+    /// Whether a norm is one kernel: PyTorch has one for norms that subtract the mean and have a bias.
     fn has_one_for_norms_of(self, model: &Model) -> bool {
         self.fused_elementwise || model.norms_have_bias()
     }
@@ -64,12 +63,12 @@ pub(crate) mod testing {
     use commgauge_model::workload::step::{Step, TrainingStep};
     use std::path::Path;
 
-    /// The defaults of transformers' classes, of which hybrid models have no preset.
+    /// The defaults of transformers' classes, for hybrid models without a preset.
     pub(crate) const QWEN3_NEXT: &str = "../tests/data/transformers/qwen3_next/config.json";
     pub(crate) const NEMOTRON_H: &str = "../tests/data/transformers/nemotron_h/config.json";
 
-    /// Calls `check` with the step of a shipped model, or of a config.json. `training` are lines of `[training]`, to which a sequence of 2048
-    /// and one micro-batch are added unless they are set.
+    /// Calls `check` with the step of a shipped model, or of a config.json. `training` holds lines of `[training]`; a sequence of 2048 and
+    /// one micro-batch are added unless set.
     pub(crate) fn with_step<T>(
         preset: &str,
         training: &str,

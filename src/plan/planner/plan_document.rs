@@ -23,90 +23,87 @@ pub struct PlanDocument {
     pub version: u32,
     /// The model.
     pub model: String,
-    /// All GPUs.
     pub gpus: u32,
-    /// Every number of GPUs, where several were compared.
+    /// All compared numbers of GPUs, if several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus_compared: Vec<u32>,
     /// GPUs of a node.
     pub ranks_per_node: u32,
-    /// What one GPU holds.
+    /// Memory of one GPU.
     pub gpu_memory_bytes: u64,
     /// Samples of a step.
     pub global_batch: u64,
     /// Tokens of a sample.
     pub sequence: u64,
-    /// The framework as which the best layout was planned, and the choices that it made because no flag did; absent where none was named.
+    /// The framework for which the best layout was planned, and its default choices; absent if none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framework: Option<FrameworkChoices>,
-    /// Where the times of calls come from.
+    /// Source of the times of calls.
     pub rates: String,
-    /// Where the times of computing come from.
+    /// Source of the times of computing.
     pub computing: String,
-    /// What was not validated, as a sentence: published steps of such a GPU, precision and kind of layers; absent where they were.
+    /// What was not validated, as a sentence: published steps of such a GPU, precision and kind of layers; absent if validated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_validated: Option<String>,
-    /// True where every time of a call comes from measurements; false where some come from published rates.
+    /// True if every time of a call comes from measurements; false if some come from published rates.
     pub calibrated: bool,
-    /// True where the measurements were synthetic: no real time passed, and nothing here is about a real machine.
+    /// True if the measurements were synthetic: no real time passed, and nothing here describes a real machine.
     pub synthetic: bool,
     /// Legal layouts.
     pub considered: u64,
-    /// Those of them that fit into memory.
+    /// Layouts that fit into memory.
     pub feasible: u64,
-    /// Those of them that were priced one by one; the others were shown to be no faster.
+    /// Layouts priced individually; the others were shown to be no faster.
     pub priced: u64,
     /// Time of the search.
     pub elapsed_seconds: f64,
     /// Degrees that break a rule, by rule.
     pub illegal: Vec<Reason>,
-    /// Layouts that came up and have no price, by reason.
+    /// Layouts without a price, by reason.
     pub unpriced: Vec<Reason>,
-    /// How sure it is that the first layout is faster than the second.
+    /// Confidence that the first layout is faster than the second.
     pub order: OrderOfBest,
     /// The best layouts, best first.
     pub layouts: Vec<PlannedLayout>,
-    /// What a machine that differs in one thing would choose, where that was asked.
+    /// The choices of a machine that differs in one property, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_if: Vec<WhatIf>,
-    /// What a user should know of all of this, as sentences.
+    /// Notes for the user, as sentences.
     pub notes: Vec<String>,
 }
 
-/// How many for which reason.
+/// A reason with its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
-    /// Why.
     pub reason: String,
-    /// How many.
     pub count: u64,
 }
 
-/// How sure the order of the two best is.
+/// Confidence in the order of the two best layouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderOfBest {
-    /// What can be said.
+    /// The verdict.
     pub verdict: OrderVerdict,
-    /// Share of draws in which the first is faster, each call being off as far as predictions like it were, and each step as far
-    /// as those of published runs; absent where there are no two.
+    /// Share of draws in which the first is faster, given the errors of similar call predictions and of published steps; absent without a
+    /// second layout.
     pub probability: Option<f64>,
-    /// The second is slower by this share of the first.
+    /// The share by which the second is slower.
     pub relative_difference: Option<f64>,
 }
 
-/// What can be said of an order.
+/// A verdict on an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderVerdict {
     /// The first is faster in at least 95 of 100 draws.
     Sure,
-    /// It is not: take either.
+    /// It is not: choose either.
     Tie,
-    /// There are no two.
+    /// There is no second layout.
     Alone,
 }
 
-/// A layout and what its step takes.
+/// A layout and its step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedLayout {
     /// The layout in the syntax of `--only`.
@@ -117,7 +114,7 @@ pub struct PlannedLayout {
     pub tp: u32,
     /// Context parallel.
     pub cp: u32,
-    /// Expert parallel; experts are divided by tp where it is 1, and whole otherwise.
+    /// Expert parallel; tp divides experts if this is 1, otherwise they are whole.
     pub ep: u32,
     /// Pipeline parallel.
     pub pp: u32,
@@ -125,66 +122,66 @@ pub struct PlannedLayout {
     pub etp: u32,
     /// Order of the passes.
     pub schedule: ScheduleKind,
-    /// Layers of each chunk of the model, where they are not shared out evenly.
+    /// Layers of each chunk of the model, if they are divided unevenly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_layers: Option<Vec<u32>>,
     /// Chunks on each rank: 1 is 1F1B unless the schedule says otherwise, more are interleaved.
     pub virtual_stages: u32,
     /// Data parallel.
     pub dp: u32,
-    /// 0 DDP, 1 optimizer shared out, 2 gradients too, 3 parameters too (FSDP).
+    /// 0 DDP, 1 sharded optimizer, 2 sharded gradients too, 3 sharded parameters too (FSDP).
     pub zero_stage: u8,
     /// Samples of a micro-batch.
     pub micro_batch: u64,
     /// Micro-batches of a replica in a step.
     pub micro_batches: u64,
-    /// What is computed again.
+    /// What is recomputed.
     pub recompute: Recompute,
     /// The axes, the fastest varying over consecutive ranks first.
     pub order: String,
-    /// Orders of the axes that take just as long, this one included.
+    /// Orders of the axes that take equally long, including this one.
     pub orders_alike: u64,
-    /// What the fullest GPU holds.
+    /// Memory of the fullest GPU.
     pub memory_bytes: u64,
-    /// What that is made of.
+    /// Its parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<PlannedMemory>,
-    /// Whether that is within the limit.
+    /// Whether it is within the limit.
     pub fits: bool,
-    /// The step: the sum of the parts that follow.
+    /// The step: the sum of the following parts.
     pub step_seconds: f64,
-    /// Lower end of the interval that holds 95 of 100 steps: the errors of calls, of computing, and of what is not modelled.
+    /// Lower end of the interval that contains 95 of 100 steps: errors of calls, of computing, and of unmodelled effects.
     pub step_seconds_low: f64,
     /// Upper end.
     pub step_seconds_high: f64,
-    /// What the busiest stage computes.
+    /// Computing of the busiest stage.
     pub compute_seconds: f64,
-    /// What its passes take longer because the host starts kernels no faster.
+    /// Extra time of its passes because the host cannot start kernels faster.
     pub host_seconds: f64,
-    /// What it waits for other stages.
+    /// Its wait for other stages.
     pub bubble_seconds: f64,
-    /// What it waits for communication, by axis.
+    /// Its wait for communication, by axis.
     pub exposed_communication_seconds: Exposed,
     /// The update of the parameters.
     pub optimizer_seconds: f64,
-    /// The largest part beside computing, in words.
+    /// The largest part other than computing, in words.
     pub limited_by: String,
-    /// Calls from curves whose held-out error is over 10 %, each once.
+    /// Calls from curves whose held-out error is over 10 %, without duplicates.
     pub untrusted: Vec<String>,
 }
 
-/// A part of what the fullest GPU holds.
+/// A part of the memory of the fullest GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedMemory {
-    /// Which.
+    /// Name of the part.
     pub part: String,
-    /// How much.
+    /// Size of the part.
     pub bytes: u64,
     /// The formula, with the numbers.
     pub why: String,
 }
 
-/// The parts of a layout's memory; none where it cannot be a step, which a planned layout can.
+/// The parts of a layout's memory; empty if it cannot be a step, which a planned layout can.
 fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
     let parts = question.with_step(layout, |step| {
         let choices = question.memory_choices();
@@ -255,7 +252,7 @@ impl PlannedLayout {
         price.parts()
     }
 
-    /// The largest part beside computing.
+    /// The largest part other than computing.
     fn largest_loss(&self) -> (String, f64) {
         let parts = self.parts().into_iter().skip(1);
         parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
@@ -263,7 +260,7 @@ impl PlannedLayout {
 }
 
 impl OrderOfBest {
-    /// Of the best layouts.
+    /// For the best layouts.
     pub fn of(best: &[Priced], probability: Option<f64>) -> OrderOfBest {
         let [first, second, ..] = best else {
             return OrderOfBest { verdict: OrderVerdict::Alone, probability: None, relative_difference: None };
@@ -278,7 +275,7 @@ impl OrderOfBest {
 }
 
 impl PlanDocument {
-    /// Of a question and what was found.
+    /// For a question and its result.
     pub fn new(
         question: &Question,
         found: &Found,
@@ -335,7 +332,7 @@ pub struct Comparison {
     pub first: PlannedLayout,
     /// The second.
     pub second: PlannedLayout,
-    /// Choices that differ: name, of the first, of the second.
+    /// Choices that differ: name, value in the first, value in the second.
     pub choices: Vec<(String, String, String)>,
     /// The parts of the step, the largest difference first.
     pub parts: Vec<PartDifference>,
@@ -362,7 +359,7 @@ impl PartDifference {
 }
 
 impl Comparison {
-    /// Of two layouts.
+    /// For two layouts.
     pub fn new(first: PlannedLayout, second: PlannedLayout, probability: Option<f64>) -> Comparison {
         let mut parts: Vec<PartDifference> = first
             .parts()

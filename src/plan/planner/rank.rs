@@ -1,8 +1,8 @@
-//! Which parallelism of a layout costs most: by payload, wire bytes, predicted time and exposed time, how sure the order is, at
-//! how many tokens it turns round, and what another order of the axes would change.
+//! Which parallelism of a layout costs most: by payload, wire bytes, predicted time and exposed time; the confidence in the order, the
+//! number of tokens at which it flips, and the effect of another order of the axes.
 //!
-//! Every axis is seen from the rank that it loads most, as `commgauge ops` does. Times are those of calls one after another:
-//! all of them (nothing hidden), and those that nothing hides.
+//! Every axis is seen from its busiest rank, as in `commgauge ops`. Times are sums over calls one after another: all calls (nothing
+//! hidden), and the exposed ones.
 
 mod order;
 
@@ -21,11 +21,11 @@ use order::{Draws, Priced, is_inside, priced, share};
 /// The parallelisms of a step in a layout, ranked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
-    /// Every axis on which the step communicates.
+    /// Every axis with communication.
     pub axes: Vec<RankedAxis>,
-    /// One for each measure.
+    /// One per measure.
     pub orders: Vec<Order>,
-    /// Crossings of pairs of parallelisms: every pair that crosses, and those of TP, DP and PP in any case.
+    /// Crossings of pairs of parallelisms: every pair that crosses, and TP, DP and PP in any case.
     pub flips: Vec<Flip>,
     /// The effect of other orders of the axes.
     pub moves: Moves,
@@ -35,7 +35,7 @@ pub struct Ranked {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedAxis {
     pub cost: AxisCost,
-    /// The pipeline stage of the rank that it loads most.
+    /// The pipeline stage of its busiest rank.
     pub stage: u32,
     /// Source of the time of its costliest call.
     pub ground: String,
@@ -44,7 +44,7 @@ pub struct RankedAxis {
 /// Crossing of two parallelisms by one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flip {
-    /// The two.
+    /// The pair.
     pub families: (Family, Family),
     pub measure: Measure,
     pub crossing: Crossing,
@@ -53,7 +53,7 @@ pub struct Flip {
 /// Ranks the parallelisms of a step on nodes of this many ranks, neighbours in world rank.
 ///
 /// # Errors
-/// If the ops of the step cannot be generated, or bytes pass 64 bits.
+/// If the ops of the step cannot be generated, or bytes exceed 64 bits.
 pub fn rank(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOptions) -> Result<Ranked> {
     let chosen = step.ops(|_| true)?;
     let axes: Vec<Axis> = chosen.axes.iter().map(|totals| totals.axis).collect();
@@ -85,7 +85,7 @@ pub struct PlacedCall {
 /// The parallelisms of some calls by each measure, each call in its own place.
 ///
 /// # Errors
-/// Bytes that pass 64 bits.
+/// If bytes exceed 64 bits.
 pub fn orders_of(calls: &[PlacedCall], rates: &dyn Rates, options: RankOptions) -> Result<Vec<Order>> {
     let price = |call: &'_ PlacedCall| OpCost::of(&call.op, call.ranks, &call.locality, 1, rates);
     let costs = calls.iter().map(price).collect::<Result<Vec<_>>>()?;
@@ -163,15 +163,15 @@ fn grows(step: &Step, op: &Op, measure: Measure) -> bool {
 /// The effect of other orders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moves {
-    /// The present order, such as `tp-cp-ep-dp-pp`.
+    /// The current order, such as `tp-cp-ep-dp-pp`.
     pub order: String,
-    /// Seconds of all calls of all axes, one after another, and of those that nothing hides.
+    /// Seconds of all calls of all axes, one after another, and of the exposed ones.
     pub now: [Span; 2],
-    /// Orders that place some groups differently, this one included.
+    /// Orders that place some groups differently, including this one.
     pub placements: u32,
-    /// Number of them without a price, because a call has no time there.
+    /// Orders without a price, because a call has no time there.
     pub unpriced: u32,
-    /// One for each axis with more than one rank.
+    /// One per axis with more than one rank.
     pub moves: Vec<Move>,
     /// Why there are none, if no order can be compared.
     pub reason: Option<String>,
@@ -181,9 +181,8 @@ pub struct Moves {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     pub axis: Axis,
-    /// Whether its groups are inside a node now.
     pub inside_now: bool,
-    /// That order; none if no order moves it, or none that does has a price.
+    /// That order; `None` if no order moves it, or no such order has a price.
     pub order: Option<String>,
     /// Change of the time of all calls.
     pub time: Option<Change>,
@@ -191,12 +190,12 @@ pub struct Move {
     pub exposed: Option<Change>,
 }
 
-/// A difference in seconds of a step; below zero where the move is faster.
+/// A difference in seconds of a step; negative if the move is faster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// The difference, with the interval that contains 95 of 100 resamples of it.
     pub seconds: Span,
-    /// Share of resamples in which the move is faster; none if no interval is known.
+    /// Share of resamples in which the move is faster; `None` if no interval is known.
     pub probability_faster: Option<f64>,
 }
 
@@ -227,13 +226,13 @@ impl Moves {
             placements.push(Placement { order: layout.order_name(), layout, priced });
             seen.push(places);
         }
-        // The present order is the first.
+        // The current order is the first.
         let now = &placements[0];
         let total = |placement: &Placement| total(&placement.priced, Counted::AllCalls);
         let unpriced = placements.iter().filter(|placement| total(placement).is_none()).count() as u32;
         let reason = match (step.layout().is_placed_by_hand(), total(now).is_none()) {
             (true, _) => Some("ranks were placed by hand".to_owned()),
-            (false, true) => Some("some calls of the present order have no time".to_owned()),
+            (false, true) => Some("some calls of the current order have no time".to_owned()),
             _ => None,
         };
         let mut moves = Vec::new();
@@ -261,7 +260,7 @@ impl Moves {
     }
 }
 
-/// The present layout, then all others that differ in the order of the axes with a degree.
+/// The current layout, then all others that differ in the order of the axes with a degree above 1.
 fn layouts(layout: &Layout) -> Vec<Layout> {
     let mut all = vec![layout.clone()];
     if layout.is_placed_by_hand() {
@@ -283,11 +282,11 @@ fn movable(layout: &Layout) -> Vec<Axis> {
     layout.order().iter().copied().filter(|axis| layout.group_size(*axis) > 1).collect()
 }
 
-/// Which calls a time is of.
+/// Calls that a time counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
     AllCalls,
-    /// Those that nothing hides.
+    /// The exposed calls.
     ExposedCalls,
 }
 
@@ -295,7 +294,7 @@ fn chosen<'p, 'o>(priced: &'p [Priced<'o>], counted: Counted) -> impl Iterator<I
     priced.iter().filter(move |op| counted == Counted::AllCalls || op.op.overlap.is_exposed())
 }
 
-/// Seconds of the counted calls; none if one has no time.
+/// Seconds of the counted calls; `None` if one has no time.
 fn total(priced: &[Priced], counted: Counted) -> Option<Span> {
     chosen(priced, counted).map(|op| op.cost.time()).try_fold(Span::exact(0.0), |sum, time| Some(sum.plus(time?)))
 }
@@ -321,8 +320,8 @@ fn change(now: &Placement, then: &Placement, counted: Counted, draws: &mut Draws
 
 #[cfg(test)]
 mod tests {
-    // Properties of a ranking: ties are reported, orders have the probability known beforehand, orders flip at the
-    // published threshold, and moves have the price computed by hand.
+    // Properties of a ranking: ties are reported, orders have the known probability, orders flip at the published threshold, and moves have
+    // the hand-computed price.
     use super::*;
     use crate::planner::rates::Published;
     use commgauge_base::collective::Collective;

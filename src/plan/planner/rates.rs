@@ -1,6 +1,6 @@
-//! The time of a call, from a fit, a machine file, or a fit with a machine file for what it lacks.
+//! The time of a call, from a fit, a machine file, or a fit completed by a machine file.
 //!
-//! Every answer states its basis. Calls that were not measured and are in no file are refused.
+//! Every answer states its basis. Calls that are neither measured nor in a file are refused.
 
 mod fitted;
 
@@ -19,7 +19,7 @@ use commgauge_model::config::Machine;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::workload::{Op, size_on};
 
-/// A call to be priced.
+/// A call to price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatedCall {
     pub collective: Collective,
@@ -48,7 +48,7 @@ pub trait Rates: Sync {
     /// The basis of the answer to a call, in words: the curve and how it was extrapolated, or the links.
     fn ground(&self, call: &RatedCall) -> String;
 
-    /// Slowdowns of overlapped calls, if any are known.
+    /// Slowdowns of overlapped calls, if known.
     fn hidden(&self) -> Option<&Hidden> {
         None
     }
@@ -66,7 +66,7 @@ pub trait Rates: Sync {
 impl RatedCall {
     /// The call of an op in groups of `ranks` ranks with this locality.
     ///
-    /// An uneven exchange is priced by its busiest rank: as the even one in which every rank moves as much.
+    /// An uneven exchange is priced by its busiest rank: like an even one in which every rank moves as much.
     pub fn of(op: &Op, ranks: u32, locality: &Locality) -> RatedCall {
         RatedCall {
             collective: op.collective,
@@ -79,7 +79,7 @@ impl RatedCall {
     }
 }
 
-/// The bytes of the even exchange that loads every rank as this one loads its busiest: w n/(n-1) for w bytes with others.
+/// The bytes of the even exchange that loads every rank like the busiest rank of this one: w n/(n-1) for w bytes with others.
 fn busiest(op: &Op, ranks: u32) -> Option<Bytes> {
     if op.collective != Collective::AllToAllV || op.splits == Splits::Equal || ranks < 2 {
         return None;
@@ -89,10 +89,10 @@ fn busiest(op: &Op, ranks: u32) -> Option<Bytes> {
     u64::try_from(whole).ok().map(Bytes)
 }
 
-// Times of calls as they were measured, each by itself: no curve. A call in larger groups than there were is carried over from the
-// halves of them that were measured on purpose ([`commgauge_model::workload::RankedCall::measured_as`]).
+// Times of calls as measured, without a curve. A call in groups larger than the launch is derived from groups of half their size, which are
+// measured for this purpose ([`commgauge_model::workload::RankedCall::measured_as`]).
 
-/// A call that was measured.
+/// A measured call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedCall {
     /// The call, with the placement of its groups and its cadence.
@@ -104,14 +104,13 @@ pub struct ObservedCall {
 /// The calls of one record.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// In the order of the record.
     pub calls: Vec<ObservedCall>,
     /// Whether no real time passed.
     pub synthetic: bool,
 }
 
 impl Observed {
-    /// The call itself: of several places the one on as many hosts, of both cadences streaming.
+    /// The call itself: of several places one on the same number of hosts, of both cadences streaming.
     fn itself(&self, call: &RatedCall) -> Option<Span> {
         let same = |seen: &&ObservedCall| {
             let other = &seen.call;
@@ -126,9 +125,8 @@ impl Observed {
         self.calls.iter().filter(same).min_by_key(distance).map(|seen| seen.seconds)
     }
 
-    /// From a group of half the size or more: a message takes equally long; other calls are scaled by the steps of a
-    /// ring, and if the levels of a tree give another result, the interval includes it (the two forms of
-    /// [`commgauge_cost::cost::sharing`]).
+    /// From a group of at least half the size: a message takes equally long; other calls are scaled by the steps of a ring, and the
+    /// interval includes the result by the levels of a tree (the two forms of [`commgauge_cost::cost::sharing`]).
     fn carried(&self, call: &RatedCall) -> Option<Span> {
         let halves = (call.ranks.div_ceil(2).max(2)..call.ranks).rev();
         let on = |ranks: u32, of: u32| {
@@ -180,7 +178,7 @@ impl Rates for Observed {
     }
 
     fn ground(&self, call: &RatedCall) -> String {
-        let measured = if self.itself(call).is_some() { "measured" } else { "carried over from smaller groups" };
+        let measured = if self.itself(call).is_some() { "measured" } else { "derived from smaller groups" };
         format!("{} of {}, {measured}", call.collective, call.bytes_total)
     }
 
@@ -197,8 +195,7 @@ impl Rates for Observed {
     }
 }
 
-// Slowdown of overlapped calls: beside computing as measured by replays, and beside calls of other axes as measured
-// by interference runs.
+// Slowdown of overlapped calls: by computing as measured by replays, and by calls of other axes as measured by interference runs.
 //
 // A replay already includes the calls of the other axes, so the larger of the two slowdowns counts, not their
 // product. The slowdown of computing and of exposed calls was not measured and is not counted.
@@ -223,7 +220,7 @@ impl Hidden {
         Hidden { beside_computing: replayed.collect(), beside_calls: measured.collect() }
     }
 
-    /// The slowdown of one call beside the calls of an axis, for tests of prices.
+    /// The slowdown of one call concurrent with the calls of an axis, for tests of prices.
     #[cfg(test)]
     pub(super) fn beside(axis: Axis, collective: Collective, beside: Axis, slower: f64) -> Hidden {
         let slower = Coefficient { value: slower, low: None, high: None, measurements: 1 };
@@ -240,7 +237,7 @@ impl Hidden {
         computing.chain(calls).filter(|slower| slower.is_finite()).fold(1.0, f64::max)
     }
 
-    /// The known slowdowns, in a sentence; none if there are none.
+    /// The known slowdowns, in a sentence; `None` if there are none.
     pub fn describe(&self) -> Option<String> {
         let of = |slower: &Coefficient| match slower.low.zip(slower.high) {
             Some((low, high)) => format!("{:.2} times ({low:.2} to {high:.2})", slower.value),
@@ -250,12 +247,11 @@ impl Hidden {
         let calls = self
             .beside_calls
             .iter()
-            .map(|(axis, collective, beside, slower)| format!("{collective} of {axis} beside {beside} {}", of(slower)));
+            .map(|(axis, collective, beside, slower)| format!("{collective} on {axis} with {beside} {}", of(slower)));
         let all: Vec<String> = computing.chain(calls).collect();
         (!all.is_empty()).then(|| {
             format!(
-                "Calls that computing or other calls hide take so much longer than alone, as the fit measured it, at least 1.00 \
-                 times: {}; those of other axes as long as alone.",
+                "Calls hidden by computing or other calls are slower than alone, by the measured factors, at least 1.00: {}; calls of other axes take as long as alone.",
                 all.join(", ")
             )
         })
@@ -264,7 +260,7 @@ impl Hidden {
 
 // Times from the published link rates of a machine file: latencies and rates, one algorithm for each call.
 //
-// Nothing of it was measured. It is what links allow, not what a library reaches, and every answer is marked so.
+// Nothing was measured. It is what links allow, not what a library reaches, and every answer says so.
 
 /// The links of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -291,7 +287,7 @@ impl Rates for Published<'_> {
                 untrusted: true,
             },
             None => Prediction::refused(format!(
-                "{} of {} ranks, whose placement on the nodes is not known",
+                "{} of {} ranks, with unknown placement on the nodes",
                 call.collective, call.ranks
             )),
         }
@@ -322,11 +318,11 @@ impl Rates for Published<'_> {
     }
 }
 
-// Rates of a machine that is faster or slower than the known one, to see what depends on it.
+// Rates of a machine that is faster or slower than the known one, to find what depends on it.
 
-/// Known rates, times factors of the time.
+/// Known rates, with factors on the times.
 pub struct Scaled<'a> {
-    /// The known ones.
+    /// The known rates.
     pub rates: &'a dyn Rates,
     /// Factor of the time of calls within a node.
     pub within: f64,
@@ -447,7 +443,7 @@ mod hidden_tests {
         assert_eq!(slower(Axis::Cp, Collective::SendRecv, true), 1.0);
         assert_eq!(slower(Axis::Tp, Collective::AllReduce, true), 1.0);
         let text = hidden.describe().unwrap();
-        assert!(text.contains("dp 1.20 times, cp 0.80 times, all_reduce of dp beside tp 1.50 times"), "{text}");
+        assert!(text.contains("dp 1.20 times, cp 0.80 times, all_reduce on dp with tp 1.50 times"), "{text}");
     }
 }
 
@@ -516,8 +512,8 @@ mod tests {
         let rates = Fitted::new(&fit, "fit.json", None);
         for (call, expected) in [
             (call(AllReduce, 8, place(1, 1, 1)), "all_reduce was not measured"),
-            (call(AllGather, 8, place(2, 1, 1)), "8 ranks at 2n/1g/s1 was not measured, nor near enough; there is"),
-            (call(AllGather, 4, place(1, 1, 1)), "can be said with --unknown-locality"),
+            (call(AllGather, 8, place(2, 1, 1)), "8 ranks at 2n/1g/s1 was not measured, nor near enough; measured:"),
+            (call(AllGather, 4, place(1, 1, 1)), "give their place with --unknown-locality"),
             (RatedCall { cadence: Some(Cadence::Isolated), ..call(AllGather, 8, place(1, 1, 1)) }, "was not measured"),
             (RatedCall { bytes_total: Bytes(1 << 50), ..call(AllGather, 8, place(1, 1, 1)) }, "more than 64 times"),
         ] {
@@ -591,7 +587,7 @@ mod tests {
                 None => assert_eq!(answer.status, Status::Refused, "{nodes} {ranks}"),
                 Some(expected) => {
                     let found = answer.seconds.unwrap().0;
-                    // The curves are interpolated between sizes, so not to the last digit.
+                    // The curves are interpolated between sizes, so not exact to the last digit.
                     assert!((found / expected - 1.0).abs() < 0.03, "{nodes}: {found}, {expected}");
                     assert_eq!(answer.status, Status::Extrapolated);
                     assert!(answer.low.unwrap().0 <= expected && expected <= answer.high.unwrap().0);

@@ -1,5 +1,4 @@
-//! How far predicted steps are off, whatever the calls: the error of computing and of all that is not modelled, as published runs
-//! show it.
+//! The error of predicted steps, whatever the calls: of computing and of all unmodelled effects, from published runs.
 
 use commgauge_base::stats::{Interval, median, sorted};
 use schemars::JsonSchema;
@@ -8,9 +7,9 @@ use std::collections::BTreeMap;
 
 /// Standard deviations from the middle to an end of a 95 % interval.
 const DEVIATIONS_TO_END: f64 = 1.96;
-/// What an interval holds.
+/// Share covered by an interval.
 const WITHIN: f64 = 0.95;
-/// The probability from which an order is called sure.
+/// The probability from which an order counts as sure.
 pub const SURE: f64 = 0.95;
 /// Mean of the absolute deviations of a normal distribution, in standard deviations: the square root of 2 / pi.
 const MEAN_DEVIATION: f64 = 0.7979;
@@ -18,26 +17,26 @@ const MEAN_DEVIATION: f64 = 0.7979;
 /// Errors of predicted steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepError {
-    /// 95 of 100 steps took at least this part of what was predicted ...
+    /// 95 of 100 steps took at least this share of the prediction ...
     pub low: f64,
     /// ... and at most this multiple.
     pub high: f64,
-    /// Standard deviation of the logarithm of the error in which two layouts of one model differ, each of them.
+    /// Standard deviation of the log error in which two layouts of one model differ, for each of them.
     pub of_a_layout: f64,
 }
 
-/// How far one run is off.
+/// The error of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Residual {
     /// Its model.
     pub model: String,
-    /// Names the runs between which somebody could choose.
+    /// Identifies the runs between which a user could choose.
     pub question: String,
     /// The logarithm of measured over predicted seconds.
     pub logarithm: f64,
 }
 
-/// Where a measured step of the same model, batch and GPUs set the level, over all runs of `commgauge plan validate`.
+/// The errors if a measured step of the same model, batch and GPUs sets the level, over all runs of `commgauge plan validate`.
 pub const ANCHORED: StepError = StepError { low: 0.778, high: 1.286, of_a_layout: 0.09 };
 
 impl StepError {
@@ -48,7 +47,7 @@ impl StepError {
         StepError { low, high, ..ANCHORED }
     }
 
-    /// That of runs whose level another run of their question sets, each question counting once. None where no question has more than
+    /// The errors of runs whose level another run of their question sets, each question counting once. `None` if no question has more than
     /// two runs.
     pub(super) fn within_questions(residuals: &[Residual]) -> Option<StepError> {
         let mut questions: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -65,7 +64,7 @@ impl StepError {
             }
         }
         let mean = from_middle.iter().sum::<f64>() / from_middle.len() as f64;
-        // Of two runs either may set the level: both ends are as far.
+        // Of two runs either may set the level: both ends are equally far.
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut beyond = WITHIN * pairs.iter().map(|(_, weight)| weight).sum::<f64>();
         let (end, _) = pairs.into_iter().find(|(_, weight)| {
@@ -94,7 +93,7 @@ impl StepError {
     }
 }
 
-/// The logarithm of a factor's standard deviation, of an interval that covers 95 of 100.
+/// The standard deviation of a factor's logarithm, from an interval that covers 95 of 100.
 pub(super) fn deviation(interval: Interval) -> f64 {
     (interval.high / interval.low).ln() / (2.0 * DEVIATIONS_TO_END)
 }
@@ -117,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_scatter_of_a_layout_is_that_within_a_question() {
-        // Two questions, of which one is 20 % slower throughout.
+        // Two questions, one of which is always 20 % slower.
         let run = |question: &str, logarithm: f64| Residual {
             model: question.to_owned(),
             question: question.to_owned(),

@@ -18,7 +18,7 @@ use options::Curves;
 pub enum Target {
     /// Hetu-Galvatron: the folder `hardware_configs`.
     Galvatron,
-    /// Calculon: a system file, of which the networks are replaced.
+    /// Calculon: a system file, whose networks are replaced.
     Calculon,
     /// ASTRA-sim: `network.yml` and `system.json` of the analytical backends.
     AstraSim,
@@ -33,7 +33,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether the output is a folder, and not one file.
+    /// Whether the output is a folder instead of one file.
     pub fn is_folder(self) -> bool {
         matches!(self, Target::Galvatron | Target::AstraSim)
     }
@@ -42,7 +42,7 @@ impl Target {
 /// The files for a planner.
 ///
 /// # Errors
-/// A usage error if an option that the format needs is missing, a mismatch if the fit contains nothing that it needs.
+/// A usage error if an option that the format needs is missing; a mismatch if the fit contains nothing that the format needs.
 pub fn export(fit: &Fit, target: Target, options: &ExportOptions) -> Result<Export> {
     let curves = Curves::new(fit, options);
     let done = match target {
@@ -56,13 +56,13 @@ pub fn export(fit: &Fit, target: Target, options: &ExportOptions) -> Result<Expo
     }?;
     match (done.files.is_empty(), done.gaps.as_slice()) {
         (false, _) => Ok(done),
-        (true, gaps) => Err(Error::mismatch(format!("the fit holds nothing of what is needed:\n{}", gaps.join("\n")))),
+        (true, gaps) => Err(Error::mismatch(format!("the fit holds no usable values:\n{}", gaps.join("\n")))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    // Every format against numbers worked out by hand in the planner's own units; gaps are named; synthetic fits are marked.
+    // Every format against hand-computed numbers in the planner's own units; gaps are named; synthetic fits are marked.
     use super::*;
     use crate::interop::{Origin, read_csv, record_lines};
     use commgauge_base::collective::Collective;
@@ -74,7 +74,7 @@ mod tests {
     use serde_json::Value;
 
     const INSIDE: Place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 };
-    /// Bytes of 256 MiB, at which bus bandwidths are read.
+    /// Bytes of 256 MiB, the size at which bus bandwidths are read.
     const LARGE: f64 = 268_435_456.0;
 
     /// Seconds of a call on `n` ranks: 2 us and 100 GB/s for each step of a ring.
@@ -307,7 +307,7 @@ mod tests {
             };
             rows.iter().find(is).map(|row| row.get_double(8).unwrap())
         };
-        // 1 MiB of half are 524,288 elements: 28 us and 7/4 of 1 MiB at 100 GB/s.
+        // 1 MiB of float16 are 524,288 elements: 28 us and 7/4 of 1 MiB at 100 GB/s.
         close(of("all_reduce", "half", 8, 524_288).unwrap(), 0.028 + 1.75 * 1_048_576.0 / 100e9 * 1e3);
         assert!(of("alltoall", "int8", 4, 1_048_576).is_some() && of("all_reduce", "int8", 8, 524_288).is_none());
     }

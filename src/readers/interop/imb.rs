@@ -1,8 +1,8 @@
 //! The Intel MPI Benchmarks: IMB-MPI1, versions 3 to 2021. <https://github.com/intel/mpi-benchmarks>
 //!
-//! Sizes: `#bytes` is one process's block for Allgather, Alltoall, Gather, Scatter and Reduce_scatter_block, so that
-//! `bytes_total` is that times the processes; for the others it is the same. Times are means over the repetitions; the
-//! slowest process (`t_max`) is used, as IMB does for its bandwidth.
+//! Sizes: `#bytes` is one process's block for Allgather, Alltoall, Gather, Scatter and Reduce_scatter_block, so `bytes_total` is the block
+//! times the processes; for the others it is the size itself. Times are means over the repetitions; the slowest process (`t_max`) is used,
+//! as IMB does for its bandwidth.
 
 use super::imported::{BadLine, DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
 use super::log_text;
@@ -39,7 +39,7 @@ pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
     Ok(parse(&text))
 }
 
-/// How its calls follow each other: which are timed one by one, with a barrier between them, is in `src_c/IMB_<name>.c`.
+/// Cadence of its calls: `src_c/IMB_<name>.c` shows which are timed one by one, with a barrier between them.
 fn cadence(benchmark: PeerProgram) -> Cadence {
     match benchmark.collective {
         Collective::PingPong | Collective::Bidirectional | Collective::SendRecv | Collective::Barrier => {
@@ -78,7 +78,7 @@ impl Head {
         }
     }
 
-    /// IMB's own settings where the head is cut off.
+    /// IMB's default settings, if the head is missing.
     fn element_type(&self, collective: Collective) -> std::result::Result<ElementType, String> {
         let (stated, usual) = match collective.reduces() {
             true => (&self.reduced_type, ElementType::Float32),
@@ -88,7 +88,7 @@ impl Head {
     }
 }
 
-/// One benchmark's part of the file.
+/// The part of the file that belongs to one benchmark.
 struct Block<'a> {
     title: LogLine<'a>,
     name: String,
@@ -136,7 +136,7 @@ impl<'a> Block<'a> {
         if fields.len() != self.columns.len() {
             return Err(format!("has {} fields, the heading {}", fields.len(), self.columns.len()));
         }
-        let ranks = self.ranks.ok_or("the number of processes is in no line above (`# #processes = 4`)")?;
+        let ranks = self.ranks.ok_or("no line above gives the number of processes (`# #processes = 4`)")?;
         let defects = self.column("defects", &fields).map(|text| text.parse::<f64>().unwrap_or(f64::NAN));
         let block = self.column("#bytes", &fields).map_or(Ok(0), |text| log_text::whole("#bytes", text))?;
         let bytes = if benchmark.size == PrintedSize::Block { log_text::for_each_rank(block, ranks)? } else { block };
@@ -173,7 +173,7 @@ impl<'a> Block<'a> {
     fn left_out(&self) -> Option<BadLine> {
         (self.benchmark.is_none() && self.rows_left_out > 0).then(|| {
             let rows = counted(self.rows_left_out, "row");
-            self.title.bad(format!("{} measures no call that commgauge knows; left out: {rows}", self.name))
+            self.title.bad(format!("commgauge has no call for {}; skipped: {rows}", self.name))
         })
     }
 
@@ -181,9 +181,9 @@ impl<'a> Block<'a> {
         let benchmark = self.benchmark.filter(|_| !self.columns.is_empty())?;
         let meaning = match benchmark.collective {
             _ if benchmark.size == PrintedSize::Block => {
-                "#bytes is one process's block; bytes_total is that times the processes"
+                "#bytes is one process's block; bytes_total is the block times the processes"
             }
-            Collective::PingPong => "t[usec] is of one way, bytes_total the message",
+            Collective::PingPong => "t[usec] is one way, bytes_total the message",
             Collective::SendRecv | Collective::Bidirectional => "bytes_total is what one process sends",
             Collective::Barrier => return None,
             _ => "#bytes is bytes_total",
@@ -219,7 +219,7 @@ fn parse(text: &str) -> Imported {
                 Some(Err(problem)) => imported.bad_lines.push(line.bad(problem)),
             }
         } else if log_text::looks_like_a_row(line.text) {
-            imported.bad_lines.push(line.bad("a row outside of a table: there is no heading above it"));
+            imported.bad_lines.push(line.bad("a row outside a table: no heading above it"));
         } else if !line.text.is_empty() {
             unread.add(line);
         }
@@ -233,7 +233,7 @@ fn parse(text: &str) -> Imported {
     }
     let assumed = head.moved_type.is_none() || head.reduced_type.is_none();
     let assumed =
-        assumed.then(|| "the head of the file names no data types; MPI_BYTE and MPI_FLOAT are assumed".to_owned());
+        assumed.then(|| "the head of the file names no data types; assuming MPI_BYTE and MPI_FLOAT".to_owned());
     imported.bad_lines.sort_by_key(|line| line.number);
     imported.started = head.started;
     imported.notes = notes.into_iter().chain(assumed).chain(unread.note()).collect();
@@ -295,7 +295,7 @@ mod tests {
         let bad: Vec<_> = parse(SAMPLE).bad_lines.into_iter().map(|line| (line.number, line.problem)).collect();
         let line_of = |words: &str| SAMPLE.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;
         let expected = [
-            (line_of("Benchmarking Exchange"), "Exchange measures no call that commgauge knows; left out: 2 rows"),
+            (line_of("Benchmarking Exchange"), "commgauge has no call for Exchange; skipped: 2 rows"),
             (line_of("int-overflow."), "int-overflow."),
             (line_of("out-of-mem."), "out-of-mem."),
         ];
@@ -320,7 +320,11 @@ mod tests {
             assert_eq!(imported.bad_lines[0].number, line, "{text}");
             assert!(imported.bad_lines[0].problem.contains(words), "{:?}", imported.bad_lines);
             assert!(imported.rows.is_empty());
-            assert!(imported.notes.iter().any(|note| note.contains("MPI_FLOAT are assumed")), "{:?}", imported.notes);
+            assert!(
+                imported.notes.iter().any(|note| note.contains("assuming MPI_BYTE and MPI_FLOAT")),
+                "{:?}",
+                imported.notes
+            );
         }
     }
 
@@ -338,12 +342,9 @@ mod tests {
         let multi = &imported.rows[11];
         assert_eq!((&*multi.labels["groups"], multi.known.data_check), ("2", Some(DataCheck::Right)));
         assert_eq!(imported.rows[12].known.data_check, Some(DataCheck::Wrong { elements: None }));
-        assert!(
-        imported
-            .notes
-            .iter()
-            .any(|note| note == "Allgather: #bytes is one process's block; bytes_total is that times the processes")
-    );
+        assert!(imported.notes.iter().any(
+            |note| note == "Allgather: #bytes is one process's block; bytes_total is the block times the processes"
+        ));
     }
 
     proptest::proptest! {

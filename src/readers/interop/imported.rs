@@ -1,6 +1,6 @@
-//! Times that another tool measured, and the lines of the record that they become.
+//! Times measured by another tool, and the record lines made from them.
 //!
-//! Knows no foreign format.
+//! Independent of foreign formats.
 
 use commgauge_base::collective::{Collective, Division, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -22,10 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One time reported by another tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The call.
     pub collective: Collective,
     pub element_type: ElementType,
-    /// Ranks of the group.
     pub ranks: u32,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
@@ -40,7 +38,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Says where its ranks were, if the tool did not. Groups that worked at once are those of IMB's -multi.
+    /// Sets the place of its ranks, if the tool did not report it. Concurrent groups are those of IMB's -multi.
     pub fn place(&mut self, ranks_per_node: u32) {
         if !self.locality.is_known() {
             let groups = self.labels.get("groups").and_then(|groups| groups.parse().ok()).unwrap_or(1);
@@ -54,31 +52,30 @@ impl Row {
 pub struct Known {
     /// Whether the result replaced the input.
     pub placement: Option<Placement>,
-    /// What was timed.
     pub cadence: Option<Cadence>,
-    /// How elements were combined.
+    /// The reduce operation.
     pub reduce_op: Option<ReduceOp>,
     /// Special rank of the group.
     pub root: Option<u32>,
-    /// What the tool's check of the data found.
+    /// Result of the tool's data check.
     pub data_check: Option<DataCheck>,
     /// No data moved and no real time passed.
     pub synthetic: bool,
 }
 
-/// What a tool found where it checked the data.
+/// Result of a tool's data check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataCheck {
     /// All elements were right.
     Right,
     Wrong {
-        /// How many, where the tool counts them.
+        /// Number of wrong elements, if the tool counts them.
         elements: Option<u64>,
     },
 }
 
 impl DataCheck {
-    /// Of a tool that counts wrong elements.
+    /// The result for a count of wrong elements.
     pub fn of_count(wrong: u64) -> DataCheck {
         if wrong == 0 { DataCheck::Right } else { DataCheck::Wrong { elements: Some(wrong) } }
     }
@@ -87,55 +84,53 @@ impl DataCheck {
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Number in its file, from 1.
+    /// Line number in its file, from 1.
     pub number: u64,
-    /// Description of the error.
     pub problem: String,
 }
 
 /// Content of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
-    /// In the order of the file.
+    /// In file order.
     pub rows: Vec<Row>,
     /// Lines that could not be read.
     pub bad_lines: Vec<BadLine>,
-    /// Remarks for the reader: how sizes were converted, what was assumed.
+    /// Notes for the reader: size conversions, assumptions.
     pub notes: Vec<String>,
-    /// What speaks against the times: two hosts of one name, means that hide a slow group.
+    /// What makes the times unreliable: two hosts with one name, means that hide a slow group.
     pub warnings: Vec<String>,
-    /// What keeps the runs from passing anything: one that was cut off, or that found wrong data.
+    /// Faults that prevent the runs from passing: a truncated run, or wrong data.
     pub faults: Vec<RunFault>,
-    /// The ranks of the largest run, where the tool names them.
+    /// The ranks of the largest run, if the tool names them.
     pub ranks: Vec<ForeignRank>,
-    /// The settings of the runs, as the tool prints them.
+    /// The settings of the runs, as printed by the tool.
     pub settings: BTreeSet<String>,
-    /// When the last run began, where the tool prints it.
+    /// Start time of the last run, if the tool prints it.
     pub started: Option<Timestamp>,
 }
 
-/// How a run of another tool ended other than well.
+/// How a run of another tool failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFault {
-    /// What became of it.
+    /// The kind of failure.
     pub kind: RunFaultKind,
-    /// As a sentence.
     pub text: String,
 }
 
-/// The ways, the most severe first.
+/// The kinds, the most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunFaultKind {
-    /// The tool found wrong data, whichever rows these are in.
+    /// The tool found wrong data, in whichever rows.
     WrongData,
-    /// The tool says of itself that it failed.
+    /// The tool reported its own failure.
     Failed,
     /// The log ends before the run does.
     CutOff,
 }
 
 impl RunFaultKind {
-    /// The end of a record of such a run.
+    /// The end line of such a run's record.
     fn end(self) -> (EndStatus, i32) {
         match self {
             RunFaultKind::WrongData => (EndStatus::Complete, 4),
@@ -145,38 +140,37 @@ impl RunFaultKind {
     }
 }
 
-/// A rank, as another tool names it.
+/// A rank as named by another tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRank {
-    /// Its number.
     pub rank: u32,
     pub host: String,
-    /// Its device; empty where the tool does not name it.
+    /// Its device; empty if the tool does not name it.
     pub device: String,
 }
 
-/// Where the rows of a record come from.
+/// Source of the rows of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Who measured.
+    /// The measuring tool.
     pub tool: ForeignTool,
     pub files: Vec<String>,
-    /// When the newest of the files was written, where there are any.
+    /// Modification time of the newest file, if any.
     pub written: Option<Timestamp>,
-    /// When the last of the runs began, where all files say it.
+    /// Start time of the last run, if all files have it.
     pub started: Option<Timestamp>,
-    /// The ranks, where they are known.
+    /// The ranks, if known.
     pub ranks: Vec<ForeignRank>,
-    /// What speaks against the times.
+    /// What makes the times unreliable.
     pub warnings: Vec<String>,
-    /// What keeps the runs from passing anything.
+    /// Faults that prevent the runs from passing.
     pub faults: Vec<RunFault>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 impl Origin {
-    /// Files of a tool of which nothing else is known.
+    /// The source for files about which only the tool is known.
     pub fn of(tool: ForeignTool, files: &[String]) -> Origin {
         Origin {
             tool,
@@ -190,17 +184,16 @@ impl Origin {
         }
     }
 
-    /// All that speaks against the times.
+    /// All reasons against the times.
     pub fn objections(&self) -> impl Iterator<Item = &str> {
         self.faults.iter().map(|fault| fault.text.as_str()).chain(self.warnings.iter().map(String::as_str))
     }
 }
 
-/// The lines of a record of these rows. Rows of the same call, size and labels are replicates.
+/// The record lines of these rows. Rows of the same call, size and labels are replicates.
 ///
-/// A record has fields that other tools do not report: streaming cadence and out-of-place buffers are then assumed,
-/// and a note says so; the sampling method and the processors stay empty. The times of calls with wrong data are
-/// left out.
+/// A record has fields that other tools do not report: streaming cadence and out-of-place buffers are then assumed, and a note says so; the
+/// sampling method and the processors stay empty. Times of calls with wrong data are dropped.
 pub fn record_lines(run_id: &str, origin: &Origin, rows: &[Row]) -> Vec<Line> {
     let mut cases: Vec<(&Row, Vec<&Row>)> = Vec::new();
     let mut index_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -239,7 +232,7 @@ pub fn record_lines(run_id: &str, origin: &Origin, rows: &[Row]) -> Vec<Line> {
     lines
 }
 
-/// Built from all parts, labels included, so that only rows that agree in everything but the time share one.
+/// The key of a case is built from all parts, labels included, so that only rows that agree in everything except the time share a case.
 pub fn name(row: &Row) -> String {
     let mut name = format!(
         "imported/{}/{}/{}-ranks/{}/{}",
@@ -249,7 +242,7 @@ pub fn name(row: &Row) -> String {
         Place::of(&row.locality),
         row.bytes_total.0
     );
-    // Groups with another placement are other cases, however many ranks are on a host.
+    // Groups with a different placement are different cases, however many ranks a host has.
     if row.locality.is_known() {
         name += &format!("/{}", Place::of(&row.locality));
     }
@@ -335,9 +328,9 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
     }
 }
 
-const ASSUMED: &str = "times are taken as streaming and out of place where the tool does not say otherwise";
+const ASSUMED: &str = "times count as streaming and out of place unless the tool reports otherwise";
 
-/// The ranks without what only their own processes could tell.
+/// The ranks, without the facts that only their own processes know.
 fn ranks(named: &[ForeignRank]) -> Vec<RankFacts> {
     let unknown = || "unknown".to_owned();
     let facts = named.iter().map(|rank| RankFacts {
@@ -385,7 +378,7 @@ fn case_facts(row: &Row) -> CaseFacts {
     }
 }
 
-/// Elements of the largest block, without a list of all: a file may claim any number of ranks.
+/// Elements of the largest block, computed without a list of all: a file may claim any number of ranks.
 fn largest_block(row: &Row) -> u64 {
     let (elements, ranks) = (row.bytes_total.0 / row.element_type.size(), u64::from(row.ranks).max(1));
     match row.collective.division() {
@@ -436,6 +429,5 @@ fn samples(row: &Row) -> Samples {
     }
 }
 
-/// Other tools report a mean over calls with fractions of a nanosecond; stored as the time of this many calls it loses
-/// no digits.
+/// Other tools report a mean over calls with fractions of a nanosecond; as the time of this many calls it loses no digits.
 const CALLS_PER_SAMPLE: u32 = 1000;

@@ -1,6 +1,6 @@
-//! The text logs of benchmarks: numbered lines without the launcher's marks, whose output a file is, and numbers in columns.
+//! Text logs of benchmarks: numbered lines without launcher prefixes, the tool that wrote a file, and numbers in columns.
 //!
-//! Knows no tool's table; see the file of each.
+//! Independent of any tool's table; each tool has its own file.
 
 use super::imported::{BadLine, ForeignRank, Imported, Known, Origin, Row, RunFault, name};
 use ::csv::{ReaderBuilder, StringRecord};
@@ -19,13 +19,13 @@ use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Ten days; what is above it is a slip of units.
+/// Ten days; a larger value is a mistake in units.
 const LONGEST_MICROSECONDS: f64 = 1e12;
 
-/// Lines outside tables that a note names by their numbers.
+/// Lines outside tables whose numbers a note lists.
 const NAMED_LINES: usize = 5;
 
-/// A time that a log has in the zone of its host, which is taken to be this one's.
+/// A time printed in the log host's time zone, assumed to be the local one.
 pub(super) fn local_time(text: &str, form: &str) -> Option<Timestamp> {
     let time = DateTime::strptime(form, text).ok()?;
     time.to_zoned(TimeZone::system()).ok().map(|zoned| zoned.timestamp())
@@ -63,7 +63,7 @@ pub(super) fn log_lines(text: &str) -> impl Iterator<Item = LogLine<'_>> {
     (1..).zip(text.lines()).map(|(number, line)| LogLine { number, text: unmarked(line).trim() })
 }
 
-/// Without `[1,0]<stdout>:` of Open MPI's --tag-output and `12: ` of srun --label.
+/// Removes `[1,0]<stdout>:` of Open MPI's --tag-output and `12: ` of srun --label.
 fn unmarked(line: &str) -> &str {
     if line.starts_with('[')
         && let Some((mark, rest)) = line.split_once("]<stdout>")
@@ -103,7 +103,7 @@ impl Writer {
                 Writer::Imb
             }
             _ if has(&["collective,", "ranks", "latency_us"]) => Writer::Csv,
-            _ if has(&["#bytes", "#iterations"]) => Writer::Other("perftest (ib_write_bw and its kin)"),
+            _ if has(&["#bytes", "#iterations"]) => Writer::Other("perftest (such as ib_write_bw)"),
             _ if has(&["nvbandwidth"]) => Writer::Other("nvbandwidth"),
             _ => return None,
         };
@@ -116,9 +116,9 @@ impl Writer {
             Writer::NcclTests => "nccl-tests; read it with --from nccl-tests".to_owned(),
             Writer::Osu => "the OSU micro-benchmarks; read it with --from osu".to_owned(),
             Writer::Imb => "the Intel MPI Benchmarks; read it with --from imb".to_owned(),
-            Writer::Record => "commgauge itself; it is a record already".to_owned(),
+            Writer::Record => "commgauge itself; it is already a record".to_owned(),
             Writer::Csv => "a program that writes comma-separated values; read it with --from csv".to_owned(),
-            Writer::Other(name) => format!("{name}, which commgauge does not read"),
+            Writer::Other(name) => format!("{name}, which commgauge cannot read"),
         }
     }
 }
@@ -133,13 +133,13 @@ pub(super) fn expect_writer(path: &Path, text: &str, wanted: Writer, name: &str)
         }
     }
     let origin = first.map_or_else(
-        || "nor of another tool that commgauge knows (nccl-tests, osu, imb, csv)".to_owned(),
-        |writer| format!("it seems to be written by {}", writer.describe()),
+        || "nor of another supported tool (nccl-tests, osu, imb, csv)".to_owned(),
+        |writer| format!("it seems to come from {}", writer.describe()),
     );
     Err(Error::usage(format!("{} holds no output of {name}: {origin}", path.shown())))
 }
 
-/// Lines outside of every table, which are not read but counted.
+/// Lines outside every table, which are counted but not read.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     count: u64,
@@ -154,7 +154,7 @@ impl Unread {
         }
     }
 
-    /// As a sentence, if there are any.
+    /// A note about them, if any.
     pub(super) fn note(&self) -> Option<String> {
         let more = if self.count as usize > self.first.len() { ", ..." } else { "" };
         (self.count > 0).then(|| {
@@ -179,12 +179,12 @@ pub(super) fn whole(column: &str, text: &str) -> std::result::Result<u64, String
     text.parse().map_err(|_| format!("{column}: found `{text}`; accepted: a whole number from 0 on"))
 }
 
-/// `bytes` once for each rank.
+/// `bytes` times the number of ranks.
 pub(super) fn for_each_rank(bytes: u64, ranks: u32) -> std::result::Result<u64, String> {
-    bytes.checked_mul(u64::from(ranks)).ok_or_else(|| format!("{bytes} bytes for each of {ranks} ranks are too many"))
+    bytes.checked_mul(u64::from(ranks)).ok_or_else(|| format!("{bytes} bytes on each of {ranks} ranks exceed 64 bits"))
 }
 
-/// Whether a line begins as the row of a table does: with a number, and numbers after it.
+/// Whether a line looks like a table row: a number, followed by numbers.
 pub(super) fn looks_like_a_row(text: &str) -> bool {
     let mut words = text.split_whitespace();
     let whole = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
@@ -199,7 +199,7 @@ const REQUIRED: [&str; 5] = ["collective", "dtype", "ranks", "bytes_total", "lat
 
 const LOCALITY: &str = "locality";
 
-/// Ten days; what is above it is a slip of units.
+/// Ten days; a larger value is a mistake in units.
 const LONGEST_CSV_MICROSECONDS: f64 = 1e12;
 
 /// Reads a file. Unreadable lines are returned with their number.
@@ -221,7 +221,7 @@ pub fn parse(text: &[u8], path: &Path) -> Result<Imported> {
     let columns = reader.headers().map_err(|cause| wrong(format!("line 1: {cause}")))?.clone();
     if let Some(missing) = REQUIRED.iter().find(|name| !columns.iter().any(|column| column == **name)) {
         return Err(wrong(format!(
-            "line 1: there is no column `{missing}`; found {}; needed {}",
+            "line 1: no column `{missing}`; found {}; needed {}",
             columns.iter().collect::<Vec<_>>().join(", "),
             REQUIRED.join(", ")
         )));
@@ -283,7 +283,7 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
     })
 }
 
-/// The collective of a name: ours, or that of a tool which writes it without underscores (`alltoall`, `AllReduce`).
+/// The collective of a name, including names without underscores as other tools write them (`alltoall`, `AllReduce`).
 pub fn collective(text: &str) -> std::result::Result<Collective, String> {
     let bare = |name: &str| name.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
     let known = Collective::ALL.into_iter().find(|collective| bare(collective.name()) == bare(text));
@@ -299,18 +299,17 @@ fn latency(text: &str) -> std::result::Result<Seconds, String> {
         .ok_or_else(|| format!("latency_us: found `{text}`; accepted: microseconds above 0"))
 }
 
-// Several logs of one command as replicates of each other, and what speaks against that.
+// Several logs of one command as replicates, and the reasons against that.
 
 /// A file of another tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportedFile {
-    /// Its name in notes and warnings.
     pub name: String,
     pub imported: Imported,
 }
 
-/// The rows of several files of a tool, and where they come from. Warnings name files that are no replicates of each other: of
-/// other commands, of other hosts or devices, or cut off.
+/// The rows of several files of a tool, and their source. Warnings name files that are not replicates: of other commands, hosts or devices,
+/// or truncated.
 pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>) {
     let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
     let mut origin = Origin::of(tool, &names);
@@ -330,7 +329,7 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
     (origin, rows)
 }
 
-/// The first file that has rows of an earlier one and other settings or ranks.
+/// The first file that has rows of an earlier one but other settings or ranks.
 fn unlike(files: &[ImportedFile]) -> Option<String> {
     let names: Vec<BTreeSet<String>> = files.iter().map(|file| file.imported.rows.iter().map(name).collect()).collect();
     let placed = |ranks: &[ForeignRank]| {
@@ -343,21 +342,21 @@ fn unlike(files: &[ImportedFile]) -> Option<String> {
             }
             let problem = if before.settings != imported.settings {
                 let shown = |settings: &BTreeSet<String>| settings.iter().cloned().collect::<Vec<_>>().join(" and ");
-                format!("of different commands: {} / {}", shown(&before.settings), shown(&imported.settings))
+                format!("from different commands: {} / {}", shown(&before.settings), shown(&imported.settings))
             } else if placed(&before.ranks) != placed(&imported.ranks) {
-                "of different hosts or devices".to_owned()
+                "from different hosts or devices".to_owned()
             } else {
                 continue;
             };
             return Some(format!(
-                "{other} and {file} are logs {problem}, so their rows are no replicates of each other"
+                "{other} and {file} are logs {problem}, so their rows are not replicates of each other"
             ));
         }
     }
     None
 }
 
-/// Rows of one curve that are there in different numbers.
+/// Rows of one curve that occur in different numbers.
 fn uneven(rows: &[Row]) -> Option<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut curve_of: BTreeMap<String, String> = BTreeMap::new();
@@ -374,7 +373,7 @@ fn uneven(rows: &[Row]) -> Option<String> {
     rows_of_curve.into_values().find_map(|rows| {
         let ((few, rare), (many, often)) = (rows.iter().min()?, rows.iter().max()?);
         (few < many).then(|| {
-            format!("{rare} is there {few} times and {often} {many} times: a log was cut off, or is of another command")
+            format!("{rare} occurs {few} times and {often} {many} times: a log is truncated or from another command")
         })
     })
 }
@@ -405,8 +404,8 @@ mod tests {
             ("collective,dtype,ranks,bytes_total,latency_us\n", "--from csv"),
             ("{\"line\":\"header\",\"format\":\"commgauge-record\"}\n", "a record already"),
             (" #bytes     #iterations    BW peak[MB/sec]\n", "perftest"),
-            ("hello\n", "nor of another tool"),
-            ("", "nor of another tool"),
+            ("hello\n", "nor of another supported tool"),
+            ("", "nor of another supported tool"),
         ] {
             let error = expect_writer(Path::new("f"), text, Writer::Other("x"), "x").unwrap_err().to_string();
             assert!(error.contains(expected), "{text:?}: {error}");

@@ -24,10 +24,10 @@ use std::path::Path;
 
 // An older record of commgauge, checked line by line and converted to the current version of the format.
 //
-// The measurements are unchanged. The header lists lines that were left out, and the end line still has the number of
-// lines that the run wrote, so that an incomplete record is never taken for a complete one.
+// The measurements are unchanged. The header lists lines that were left out, and the end line still has the number of lines that the run
+// wrote, so an incomplete record never passes for a complete one.
 
-/// A record as it will be written.
+/// A record ready to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renewed {
     /// Its lines, in the current version.
@@ -47,7 +47,7 @@ pub struct Renewed {
 pub fn read(path: &Path) -> Result<Renewed> {
     let whole = Record::read(path);
     if whole.as_ref().is_ok_and(|record| record.file.running) {
-        return Err(Error::usage(format!("{}: the run is still going on; import it when it is done", path.shown())));
+        return Err(Error::usage(format!("{}: the run is in progress; import it when it is complete", path.shown())));
     }
     let text = host::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
     let mut lines = numbered(&text);
@@ -61,7 +61,7 @@ pub fn read(path: &Path) -> Result<Renewed> {
         return Err(whole.err().unwrap_or_else(no_record));
     };
     let version = std::mem::replace(&mut header.version, VERSION);
-    // The copy gets digests of its own, which must not hide what those of the original say.
+    // The copy gets its own digests, which must not hide the digests of the original.
     if let Ok(record) = &whole {
         header.warnings.extend(record.file.seal.tampering());
         header.notes.extend(record.file.seal.note());
@@ -75,12 +75,12 @@ pub fn read(path: &Path) -> Result<Renewed> {
     }
     let lines = consistent_lines(good, &mut bad_lines);
     bad_lines.sort_by_key(|line| line.number);
-    // A resumed run has the end of its first launch further up.
+    // In a resumed run the end of its first launch comes earlier.
     let cut_off = !matches!(lines.last(), Some(Line::End(_)));
     Ok(Renewed { lines, bad_lines, version, cut_off })
 }
 
-/// A line of the file, counted from 1, and what it says or why it cannot be read.
+/// A line of the file, counted from 1, and its content or why it cannot be parsed.
 struct ReadLine {
     number: u64,
     content: std::result::Result<Line, String>,
@@ -100,7 +100,7 @@ fn numbered(text: &[u8]) -> Vec<ReadLine> {
     let numbers = (1u64..).zip(all).filter(|(_, line)| !line.is_empty());
     let read = |(number, line): (u64, &[u8])| {
         let problem = |cause: serde_json::Error| match truncated && number as usize == last {
-            true => "torn: the run was cut off while it wrote this line".to_owned(),
+            true => "torn: the run ended while it wrote this line".to_owned(),
             false => format!("broken: {cause}"),
         };
         ReadLine { number, content: serde_json::from_slice(line).map_err(problem) }
@@ -108,7 +108,7 @@ fn numbered(text: &[u8]) -> Vec<ReadLine> {
     numbers.map(read).collect()
 }
 
-/// The lines that form a consistent record; the others are added to the bad ones, each with the reason.
+/// The lines that form a consistent record; the others join the bad ones, each with the reason.
 fn consistent_lines(mut lines: Vec<NumberedLine>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
     // Each round removes the first line that is inconsistent with those before it.
     while let Err(error) = Record::from_lines(lines.iter().map(|numbered| numbered.line.clone())) {
@@ -208,7 +208,7 @@ mod corrupt_input {
     use commgauge_model::record::line::ForeignTool;
     use proptest::prelude::*;
 
-    /// Samples, truncated, with repeated lines, and with inserted bytes and words that often break readers of columns.
+    /// Samples, truncated, with repeated lines, and with inserted bytes and words that often break column parsers.
     pub(super) fn corrupted(samples: &[&'static str]) -> impl Strategy<Value = String> + use<> {
         let words = prop::sample::select(vec![
             "",
@@ -250,7 +250,7 @@ mod corrupt_input {
         prop_oneof![4 => edited, 2 => cut, 1 => any::<String>()]
     }
 
-    /// Every row that was read is valid, every bad line has a number, and all rows together form a record.
+    /// Every row is valid, every bad line has a number, and all rows together form a record.
     pub(super) fn assert_consistent(imported: &Imported) {
         for row in &imported.rows {
             assert!(row.ranks > 0 && row.latency.0 > 0.0 && row.latency.0.is_finite(), "{row:?}");

@@ -1,9 +1,9 @@
 //! The OSU micro-benchmarks (MPI point to point and blocking collectives, versions 3 to 7), and their NCCL variants.
 //! <https://mvapich.cse.ohio-state.edu/benchmarks/>
 //!
-//! Sizes: OSU prints the length of one block. If each rank has a separate block (allgather, alltoall, gather,
-//! scatter), that times the ranks is `bytes_total`; for the others it is the same. Times of collectives are means over
-//! iterations, each started after a barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
+//! Sizes: OSU prints the length of one block. If each rank has a separate block (allgather, alltoall, gather, scatter), `bytes_total` is
+//! the block times the ranks; for the others it is the size itself. Times of collectives are means over iterations, each started after a
+//! barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
 
 use super::imported::{BadLine, DataCheck, Imported, Known, Row};
 use super::log_text;
@@ -51,12 +51,12 @@ fn is_point_to_point(test: PeerProgram) -> bool {
     test.collective.fewest_ranks() == 2
 }
 
-/// One test's part of the file.
+/// The part of the file that belongs to one test.
 struct Block<'a> {
     title: LogLine<'a>,
     name: String,
     version: Option<String>,
-    /// What carries the messages out: `MPI`, `MPI-CUDA`, `NCCL`.
+    /// The communication library: `MPI`, `MPI-CUDA`, `NCCL`.
     library: String,
     test: Option<PeerProgram>,
     ranks: Option<u32>,
@@ -106,9 +106,8 @@ impl<'a> Block<'a> {
             (true, _) => 2,
             (false, Some(ranks)) => ranks,
             (false, None) => {
-                return Err(
-                    "the number of ranks is in no line above; OSU does not print it, give it with --ranks".to_owned()
-                );
+                return Err("no line above gives the number of ranks; OSU does not print it, so give it with --ranks"
+                    .to_owned());
             }
         };
         let block = self.column(&["size"], &fields).map_or(Ok(0), |text| log_text::whole("size", text))?;
@@ -150,7 +149,7 @@ impl<'a> Block<'a> {
         if let Some(text) = self.column(&["bandwidth (mb/s)"], fields) {
             let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
             let rate = rate.ok_or_else(|| format!("bandwidth: found `{text}`; accepted: MB/s above 0"))?;
-            // Both directions together are counted in the one, a single direction in the other.
+            // One counts both directions together, the other a single direction.
             let moved = if test.collective == Collective::Bidirectional { 2.0 } else { 1.0 } * block as f64;
             return log_text::microseconds("time from bandwidth", &(moved / rate).to_string()).map(|time| (time, None));
         }
@@ -160,7 +159,7 @@ impl<'a> Block<'a> {
         }
         match self.column(&["latency (us)", "latency(us)", "avg latency(us)", "avg latency (us)"], fields) {
             Some(text) => Ok((log_text::microseconds("latency", text)?, of_ranks("mean_over_ranks"))),
-            None => Err(format!("the heading has no latency and no bandwidth; found {}", self.columns.join(", "))),
+            None => Err(format!("the heading has neither latency nor bandwidth; found {}", self.columns.join(", "))),
         }
     }
 
@@ -176,7 +175,7 @@ impl<'a> Block<'a> {
     fn left_out(&self) -> Option<BadLine> {
         (self.test.is_none() && self.rows_left_out > 0).then(|| {
             let rows = counted(self.rows_left_out, "row");
-            self.title.bad(format!("the test `{}` measures no call that commgauge knows; left out: {rows}", self.name))
+            self.title.bad(format!("commgauge has no call for the test `{}`; skipped: {rows}", self.name))
         })
     }
 
@@ -184,11 +183,11 @@ impl<'a> Block<'a> {
         let test = self.test.filter(|_| self.has_table())?;
         let meaning = match test.collective {
             _ if test.size == PrintedSize::Block => {
-                "OSU's size is one rank's block; bytes_total is that times the ranks"
+                "OSU's size is one rank's block; bytes_total is the block times the ranks"
             }
-            Collective::SendRecvChain => "time of a message is size / bandwidth, with a window of messages under way",
+            Collective::SendRecvChain => "time of a message is size / bandwidth, with a window of messages in flight",
             Collective::Bidirectional => "time of a message is 2 x size / bandwidth, since OSU counts both directions",
-            Collective::PingPong => "OSU's latency is of one way, bytes_total the message",
+            Collective::PingPong => "OSU's latency is one way, bytes_total the message",
             Collective::Barrier => return None,
             _ => "OSU's size is bytes_total",
         };
@@ -238,7 +237,7 @@ fn parse(text: &str, given: Option<u32>) -> Imported {
                 Some(Err(problem)) => imported.bad_lines.push(line.bad(problem)),
             }
         } else if log_text::looks_like_a_row(line.text) {
-            imported.bad_lines.push(line.bad("a row outside of a table: there is no heading above it"));
+            imported.bad_lines.push(line.bad("a row outside a table: no heading above it"));
         } else {
             of_command = ranks_of_command(line.text).or(of_command);
             unread.add(line);
@@ -287,7 +286,7 @@ fn ranks_of_command(text: &str) -> Option<u32> {
     None
 }
 
-// What OSU and IMB call their tests, for reading and for writing their output, and what the size is that they print.
+// Names of OSU's and IMB's tests, for reading and writing their output, and the meaning of the printed size.
 //
 // A collective without a line has no test there.
 
@@ -296,20 +295,19 @@ fn ranks_of_command(text: &str) -> Option<u32> {
 pub enum PrintedSize {
     /// `bytes_total`.
     Total,
-    /// One rank's block of it.
+    /// One rank's block.
     Block,
-    /// Nothing, as nothing is moved.
+    /// No size, as nothing is moved.
     Absent,
 }
 
 /// A test of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerProgram {
-    /// What it measures.
     pub collective: Collective,
     /// Its name in the title.
     pub name: &'static str,
-    /// The size in each line.
+    /// Meaning of the printed size.
     pub size: PrintedSize,
 }
 
@@ -367,7 +365,7 @@ impl PeerProgram {
         tests.iter().copied().find(|test| test.collective == collective)
     }
 
-    /// The one of `tests` with this name, in whatever case: versions differ.
+    /// The test in `tests` with this name, ignoring case: versions differ.
     pub(super) fn named(tests: &'static [PeerProgram], name: &str) -> Option<PeerProgram> {
         tests.iter().copied().find(|test| test.name.eq_ignore_ascii_case(name))
     }
@@ -422,12 +420,12 @@ mod tests {
             (
                 problems(POINT_TO_POINT, None),
                 vec![
-                    (21, "Multiple Bandwidth / Message Rate Test` measures no call"),
+                    (21, "no call for the test `Multiple Bandwidth / Message Rate Test`"),
                     (28, "--ranks"),
                     (29, "--ranks"),
                 ],
             ),
-            (problems(POINT_TO_POINT, Some(8)), vec![(21, "left out: 1 row")]),
+            (problems(POINT_TO_POINT, Some(8)), vec![(21, "skipped: 1 row")]),
             (
                 problems(COLLECTIVES, None),
                 vec![(14, "has 4 fields, the heading 6"), (34, "Non-blocking Allreduce Latency Test`")],
@@ -446,7 +444,7 @@ mod tests {
                     "# OSU MPI Allgather Latency Test v7.4\n# Size  Avg Latency(us)\n9223372036854775808  1\n",
                     Some(4),
                 ),
-                vec![(3, "are too many")],
+                vec![(3, "exceed 64 bits")],
             ),
             (
                 problems(
@@ -481,7 +479,7 @@ mod tests {
         );
         let notes = parse(COLLECTIVES, None).notes.join("\n");
         assert!(
-            notes.contains("all_gather: OSU's size is one rank's block; bytes_total is that times the ranks"),
+            notes.contains("all_gather: OSU's size is one rank's block; bytes_total is the block times the ranks"),
             "{notes}"
         );
         assert!(notes.contains("lines outside of tables were not read"), "{notes}");

@@ -24,7 +24,6 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             CallKind::Collective(collective) => collective.name(),
@@ -46,7 +45,7 @@ impl fmt::Display for CallKind {
     }
 }
 
-/// What a name of a trace stands for.
+/// Meaning of a name in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     Call(CallKind),
@@ -55,8 +54,8 @@ pub(super) enum Named {
     Unknown,
 }
 
-/// The call of a name: as `record_param_comms` has it (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp), with the backend in
-/// front as in the flight recorder (`nccl:all_reduce`, `nccl:send 0->1`), or as NCCL logs it (`AllReduce`).
+/// The call of a name: from `record_param_comms` (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp), with the backend in front as in the
+/// flight recorder (`nccl:all_reduce`, `nccl:send 0->1`), or as NCCL logs it (`AllReduce`).
 pub(super) fn named(name: &str) -> Named {
     let name = name.rsplit_once(':').map_or(name, |(_, name)| name);
     let word = name.split_ascii_whitespace().next().unwrap_or_default();
@@ -85,7 +84,7 @@ pub(super) fn named(name: &str) -> Named {
     }
 }
 
-/// The type of a name: of PyTorch's scalar types (`BFloat16`, `c10::BFloat16`, `Float`, `long int`).
+/// The type of a name, for PyTorch's scalar types (`BFloat16`, `c10::BFloat16`, `Float`, `long int`).
 pub(super) fn element_of_torch(name: &str) -> Option<ElementType> {
     Some(match name.trim_start_matches("c10::") {
         "Float" | "float" => ElementType::Float32,
@@ -110,14 +109,14 @@ pub(super) fn element_of_tensor(text: &str) -> Option<ElementType> {
     element_of_torch(behind.split_once(')')?.0)
 }
 
-/// The type of a number of NCCL's `ncclDataType_t` (src/nccl.h.in).
+/// The type of a number in NCCL's `ncclDataType_t` (src/nccl.h.in).
 pub(super) fn element_of_nccl(number: u32) -> Option<ElementType> {
     use ElementType::*;
     let all = [Int8, Uint8, Int32, Uint32, Int64, Uint64, Float16, Float32, Float64, Bfloat16, Fp8E4m3, Fp8E5m2];
     all.get(number as usize).copied()
 }
 
-/// Elements that one rank passes in and gets out.
+/// Elements that one rank passes in and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Elements {
     pub sent: u64,
@@ -125,7 +124,7 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// The size argument in the sense of nccl-tests: the whole buffer of calls that collect or share out blocks.
+    /// The size argument in the sense of nccl-tests: the whole buffer for calls that gather or scatter blocks.
     pub(super) fn bytes_total(self, kind: CallKind, element: ElementType) -> Option<Bytes> {
         let elements = match kind {
             CallKind::Collective(Collective::Barrier) => 0,
@@ -137,8 +136,8 @@ impl Elements {
     }
 }
 
-/// The size argument in the sense of nccl-tests of a call whose count argument is this many bytes, which NCCL takes of one rank's
-/// block where there are blocks (src/collectives.cc).
+/// The size argument in the sense of nccl-tests for a count argument of this many bytes; for calls with blocks NCCL counts one rank's block
+/// (src/collectives.cc).
 pub(super) fn bytes_of_count(kind: CallKind, count: Bytes, ranks: u32) -> Option<Bytes> {
     use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
     let blocks = match kind {
@@ -148,13 +147,13 @@ pub(super) fn bytes_of_count(kind: CallKind, count: Bytes, ranks: u32) -> Option
     count.0.checked_mul(blocks).map(Bytes)
 }
 
-// Traces of processes that say which communicators they are in, and not which rank of the job they are: the rank is that in the
-// communicator that all of them are in.
+// Traces of processes that give their communicators but not their rank in the job: the rank is the one in the communicator that contains
+// all processes.
 
-/// Host and process number.
+/// Host and process id.
 pub(super) type Process = String;
 
-/// What a process says of a communicator.
+/// A process's place in a communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Membership {
     pub process: Process,
@@ -170,21 +169,21 @@ pub(super) struct ProcessCall {
     pub process: Process,
     pub communicator: String,
     pub kind: CallKind,
-    /// Absent where the trace does not say it.
+    /// Absent if the trace lacks it.
     pub element: Option<ElementType>,
     pub bytes_total: Bytes,
     pub duration: Option<Seconds>,
     pub detail: CallDetail,
 }
 
-/// What a file of such processes held.
+/// Content of a file with such processes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ProcessTrace {
     pub memberships: Vec<Membership>,
     pub calls: Vec<ProcessCall>,
-    /// Names of calls of a kind that is not known, and how often each came.
+    /// Names of unknown calls, and how often each occurs.
     pub unknown: BTreeMap<String, u64>,
-    /// Sentences about what was skipped.
+    /// Notes about skipped data.
     pub notes: Vec<String>,
 }
 
@@ -206,12 +205,12 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// A file of them, where there is any.
+    /// One of their files, if any.
     pub(super) fn a_file(&self) -> Option<&Path> {
         self.file_of.values().next().map(PathBuf::as_path)
     }
 
-    /// Adds a file. The rank that its name says is taken where the file is of one process.
+    /// Adds a file. The rank in its name counts if the file has a single process.
     ///
     /// # Errors
     /// If another file holds the same process.
@@ -220,7 +219,7 @@ impl Processes {
         for process in &processes {
             if let Some(other) = self.file_of.insert((*process).clone(), path.to_owned()) {
                 return Err(Error::usage(format!(
-                    "{} and {} are both of process {process}; accepted: one file of each process, of one job",
+                    "{} and {} both belong to process {process}; accepted: one file per process, from one job",
                     other.shown(),
                     path.shown()
                 )));
@@ -240,7 +239,7 @@ impl Processes {
     /// The calls with the ranks of their processes and the ranks of their communicators.
     ///
     /// # Errors
-    /// If nothing says the ranks.
+    /// If no file gives the ranks.
     pub(super) fn into_ranks(self) -> Result<FileTrace> {
         let ranks = self.ranks()?;
         let mut file = FileTrace { world: self.world(), ..FileTrace::default() };
@@ -275,8 +274,7 @@ impl Processes {
         match self.file_of.iter().find(|(process, _)| !self.rank_of_name.contains_key(*process)) {
             None => Ok(self.rank_of_name.clone()),
             Some((process, path)) => Err(Error::usage(format!(
-                "{} does not say which rank process {process} is, as no communicator holds all {} processes of the files; accepted: \
-                 one file of each process, with the rank in its name, such as inspector-rank3.log",
+                "{} does not give the rank of process {process}, and no communicator contains all {} processes of the files; accepted: one file per process, with the rank in its name, such as inspector-rank3.log",
                 path.shown(),
                 self.file_of.len()
             ))),
@@ -291,13 +289,13 @@ impl Processes {
         self.members.values().filter(|members| size(members) == Some(largest)).find(holds_all)
     }
 
-    /// Ranks of the job. Names of files do not say how many there are beyond them.
+    /// Ranks of the job. File names do not show whether there are more.
     fn world(&self) -> Option<u32> {
         self.world_communicator()?.values().map(|place| place.ranks).next()
     }
 }
 
-/// The world ranks of a communicator in its order, where the files have all of them.
+/// The world ranks of a communicator in its order, if the files have all of them.
 fn world_ranks(members: &BTreeMap<Process, Place>, ranks: &BTreeMap<Process, u32>) -> Option<Vec<u32>> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for (process, place) in members {
@@ -308,16 +306,16 @@ fn world_ranks(members: &BTreeMap<Process, Place>, ranks: &BTreeMap<Process, u32
     (placed.len() == size as usize).then(|| placed.into_iter().map(|(_, rank)| rank).collect())
 }
 
-// One file of a trace, whatever left it: its calls, and what of it could not be used.
+// One file of a trace in any format: its calls, and its unusable parts.
 
-/// What left a file.
+/// The writer of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TraceFormat {
     /// PyTorch's profiler (Kineto), exported as a Chrome trace.
     Kineto,
     /// A dump of PyTorch's flight recorder, as JSON or as a pickle.
     FlightRecorder,
-    /// What PyTorch's `ExecutionTraceObserver` leaves, as JSON.
+    /// PyTorch's `ExecutionTraceObserver`, as JSON.
     ExecutionTrace,
     /// An execution trace of Chakra (MLCommons), as protobuf messages.
     Chakra,
@@ -328,7 +326,6 @@ pub enum TraceFormat {
 }
 
 impl TraceFormat {
-    /// The name in texts.
     pub fn name(self) -> &'static str {
         match self {
             TraceFormat::Kineto => "PyTorch profiler",
@@ -341,25 +338,25 @@ impl TraceFormat {
     }
 }
 
-/// What a replay needs of a call beyond its size, as far as the trace says it.
+/// Facts about a call that a replay needs in addition to its size, if the trace has them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallDetail {
-    /// When it began, on the clock of its rank.
+    /// Start time on the clock of its rank.
     pub begin_nanoseconds: Option<u64>,
     /// The other end of a message, as the rank within the group.
     pub peer: Option<u32>,
     /// Its number among the calls of its kind on the group, the same on all ranks.
     pub sequence: Option<u64>,
-    /// Of an all_to_all that is uneven: elements to each rank of the group.
+    /// For an uneven all_to_all: elements to each rank of the group.
     pub elements_to_each: Option<Vec<u64>>,
 }
 
-/// The elements of an all_to_all to each rank; the trace has rows of the first dimension (`all_to_all_single` of PyTorch).
+/// The elements of an all_to_all to each rank; the trace gives rows of the first dimension (`all_to_all_single` of PyTorch).
 pub(super) fn elements_to_each(rows: &str, elements: u64) -> Option<Vec<u64>> {
     let rows: Vec<u64> = listed_ranks(rows)?.into_iter().map(u64::from).collect();
     let all: u64 = rows.iter().sum();
     if all == 0 && elements == 0 && !rows.is_empty() {
-        // It comes to the call, and has nothing for anybody.
+        // The rank takes part without sending anything.
         return Some(rows);
     }
     let elements_of_row = elements.checked_div(all).filter(|each| each.checked_mul(all) == Some(elements))?;
@@ -372,25 +369,25 @@ pub struct TracedCall {
     /// World rank.
     pub rank: u32,
     pub kind: CallKind,
-    /// Type of the elements; none of a barrier, and where the trace does not say it.
+    /// Type of the elements; absent for a barrier, and if the trace lacks it.
     pub element: Option<ElementType>,
-    /// The size argument in the sense of nccl-tests; of a message its size.
+    /// The size argument in the sense of nccl-tests; for a message its size.
     pub bytes_total: Bytes,
     /// Index in the trace's groups.
     pub group: usize,
-    /// From the first to the last moment of the call on this rank, waiting for others included.
+    /// From start to end of the call on this rank, including the wait for others.
     pub duration: Option<Seconds>,
-    /// What a replay needs beyond that.
+    /// Further facts for a replay.
     pub detail: CallDetail,
 }
 
-/// A stretch of computing, in nanoseconds on the clock of its rank.
+/// A period of computing, in nanoseconds on the clock of its rank.
 pub type ComputingSpan = Range<u64>;
 
-/// A call with its group as the file names it.
+/// A call with its group as named in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FileCall {
-    /// Absent where the file is of one rank.
+    /// Absent if the file has one rank.
     pub rank: Option<u32>,
     pub kind: CallKind,
     pub element: Option<ElementType>,
@@ -401,36 +398,36 @@ pub(super) struct FileCall {
     pub detail: CallDetail,
 }
 
-/// A group of ranks that called something.
+/// A group of ranks with calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedGroup {
-    /// As the job names it.
+    /// Its name in the job.
     pub name: String,
-    /// World ranks in the order of the group, where the trace says them.
+    /// World ranks in the order of the group, if the trace has them.
     pub ranks: Option<Vec<u32>>,
-    /// Number of ranks, where it is known.
+    /// Number of ranks, if known.
     pub size: Option<u32>,
 }
 
-/// What a file held.
+/// Content of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FileTrace {
     pub rank: Option<u32>,
     pub world: Option<u32>,
     pub groups: Vec<TracedGroup>,
     pub calls: Vec<FileCall>,
-    /// What the rank computed, in no order.
+    /// The rank's computing, unordered.
     pub computing: Vec<ComputingSpan>,
-    /// Steps that the job marked.
+    /// Steps marked by the job.
     pub steps: Option<u64>,
-    /// Names of events that are calls of a kind that is not known, and how often each came.
+    /// Names of unknown calls, and how often each occurs.
     pub unknown: BTreeMap<String, u64>,
-    /// Sentences about what was skipped.
+    /// Notes about skipped data.
     pub notes: Vec<String>,
 }
 
 impl FileTrace {
-    /// The index of a group, which is added where it is new. Of one without ranks only some calls say how large it is.
+    /// The index of a group, which is added if it is new. A group without ranks learns its size only from some calls.
     pub(super) fn group(&mut self, group: TracedGroup) -> usize {
         match self.groups.iter().position(|known| known.name == group.name && known.ranks == group.ranks) {
             Some(at) => {
@@ -449,7 +446,7 @@ impl FileTrace {
     }
 }
 
-/// The ranks in `[0, 1, 2]`, as PyTorch writes a list. Long ones are cut (`[0, 1, ..., 7]`), and then nothing is known.
+/// The ranks in `[0, 1, 2]`, as PyTorch writes a list. Long lists are abbreviated (`[0, 1, ..., 7]`) and then unknown.
 pub(super) fn listed_ranks(text: &str) -> Option<Vec<u32>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
     inner.split(',').map(|rank| rank.trim().parse().ok()).collect()
@@ -497,7 +494,7 @@ mod tests {
         assert_eq!(elements.bytes_total(CallKind::Receive, ElementType::Float32), Some(Bytes(1600)));
     }
 
-    /// A file of a process that is in these communicators, each by name, rank and size, and calls once on each.
+    /// A file of a process that belongs to these communicators, each by name, rank and size, and calls once on each.
     fn file(process: &str, communicators: &[(&str, u32, u32)]) -> ProcessTrace {
         let mut trace = ProcessTrace::default();
         for (communicator, rank, ranks) in communicators {
@@ -548,15 +545,15 @@ mod tests {
         assert_eq!(named.calls.iter().filter_map(|call| call.rank).collect::<Vec<_>>(), [4, 6]);
         assert_eq!(named.groups[0].ranks, None);
         let error = of(&[("x", trace("n1:1"), Some(4)), ("y", other("n1:2"), None)]).unwrap_err().to_string();
-        assert!(error.contains("y does not say which rank process n1:2 is"), "{error}");
-        assert!(error.contains("no communicator holds all 2 processes"), "{error}");
+        assert!(error.contains("y does not give the rank of process n1:2"), "{error}");
+        assert!(error.contains("no communicator contains all 2 processes"), "{error}");
     }
 
     #[test]
     fn two_files_of_one_process_are_refused() {
         let files = [("x", file("n1:1", &[("0xa", 0, 1)]), None), ("y", file("n1:1", &[("0xa", 0, 1)]), None)];
         let error = of(&files).unwrap_err().to_string();
-        assert!(error.contains("x and y are both of process n1:1"), "{error}");
+        assert!(error.contains("x and y both belong to process n1:1"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The calls of a trace compared with the list of a step.
+//! The calls of a trace compared with the calls of a listed step.
 
 use super::call::{CallKind, TracedCall, TracedGroup};
 use super::read::Trace;
@@ -14,31 +14,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-/// Counts that differ by less of a call in a step are the same: a trace may begin or end within a step.
+/// Counts per step that differ by less than this are equal: a trace may begin or end within a step.
 const SAME_COUNT: f64 = 0.5;
 
-/// How a call of the trace and one of the list compare.
+/// Result of comparing a call of the trace with one of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "&'static str")]
 pub enum Difference {
-    /// The same call, as often.
+    /// The same call, the same number of times.
     Same,
-    /// The same call, more or less often.
+    /// The same call, a different number of times.
     Count,
-    /// The same call of another size or type.
+    /// The same call with another size or type.
     Size,
-    /// In the list, and not in the trace.
+    /// In the list but not in the trace.
     Missing,
-    /// In the trace, and not in the list.
+    /// In the trace but not in the list.
     Extra,
-    /// In the list, for ranks of which the trace has none.
+    /// In the list, for ranks that the trace lacks.
     NotTraced,
-    /// In the trace, of ranks of a pipeline stage of which the list has nothing on this axis.
+    /// In the trace, from ranks of a pipeline stage that the list lacks on this axis.
     OtherStage,
 }
 
 impl Difference {
-    /// The name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Difference::Same => "same",
@@ -58,10 +57,10 @@ impl From<Difference> for &'static str {
     }
 }
 
-/// Size, type and count of a call on one of both sides.
+/// Size, type and count of a call on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OneSide {
-    /// Type of the elements; none of a barrier, and where the trace does not say it.
+    /// Type of the elements; absent for a barrier, and if the trace lacks it.
     #[serde(rename = "element_type")]
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests.
@@ -81,8 +80,7 @@ pub struct Compared {
     #[schemars(with = "String")]
     pub kind: CallKind,
     /// `same`, `other count`, `other size`, `missing` (only in the list), `extra` (only in the trace), `other stage` (only in the trace,
-    /// from ranks of a pipeline stage of which the list has nothing on this axis), or `not traced` (no rank that should call it is in the
-    /// trace).
+    /// from ranks of a pipeline stage that the list lacks on this axis), or `not traced` (no rank that should call it is in the trace).
     #[schemars(with = "String")]
     pub difference: Difference,
     /// As listed.
@@ -94,22 +92,22 @@ pub struct Compared {
 /// What distinguishes calls of one kind at one place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct CallSize {
-    /// None of a barrier, and where the trace does not say it.
+    /// Absent for a barrier, and if the trace lacks it.
     element: Option<ElementType>,
     bytes_total: Bytes,
 }
 
-/// The calls of one kind at one place, as listed and as traced: how many in a step.
+/// The calls of one kind at one place, as listed and as traced, per step.
 #[derive(Default)]
 struct Calls {
     expected: BTreeMap<CallSize, f64>,
     traced: BTreeMap<CallSize, f64>,
-    /// Of ranks of stages that the list is not of.
+    /// From ranks of stages outside the list.
     elsewhere: BTreeMap<CallSize, f64>,
     is_traced: bool,
 }
 
-/// Holds a trace of that many steps against a listed step on its layout.
+/// Compares a trace of this many steps with a listed step on its layout.
 pub fn compare(
     trace: &Trace,
     places: &TracedPlaces,
@@ -139,7 +137,7 @@ pub fn compare(
 }
 
 impl Calls {
-    /// Where the trace does not say types, sizes alone are compared.
+    /// If the trace lacks types, only sizes are compared.
     fn without_unknown_types(self) -> Calls {
         if self.traced.keys().chain(self.elsewhere.keys()).all(|size| size.element.is_some()) {
             return self;
@@ -211,7 +209,7 @@ impl CallSize {
     }
 }
 
-/// The kind under which a job calls a listed one: messages one by one, and calls of uneven shares under the name of even ones.
+/// The kind under which a job calls a listed one: messages one by one, and uneven calls under the name of even ones.
 fn kind_of(collective: Collective) -> CallKind {
     match collective {
         Collective::SendRecv | Collective::SendRecvChain | Collective::PingPong | Collective::Bidirectional => {
@@ -224,7 +222,7 @@ fn kind_of(collective: Collective) -> CallKind {
     }
 }
 
-/// How often each rank makes each call; what is received was sent, and is counted there.
+/// How often each rank makes each call; receives are counted at their send.
 fn counts_per_rank(
     trace: &Trace,
     places: &TracedPlaces,
@@ -242,32 +240,29 @@ fn counts_per_rank(
     per_rank
 }
 
-// The list of a step that a trace is compared with.
+// The list of a step, for comparison with a trace.
 
-/// A step as `commgauge ops --format json` lists it, as far as it is compared.
+/// The compared part of a step listed by `commgauge ops --format json`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ExpectedStep {
-    /// Always `commgauge-ops`.
     pub format: String,
-    /// Name of the model.
     pub model: String,
     #[serde(flatten)]
     pub layout: LayoutDescription,
-    /// The calls.
     pub ops: Vec<ExpectedOp>,
 }
 
 impl ExpectedStep {
-    /// Reads what `commgauge ops --format json` printed.
+    /// Reads the output of `commgauge ops --format json`.
     ///
     /// # Errors
-    /// Usage errors: a file that cannot be read, and one that is no such list.
+    /// A usage error if the file cannot be read or is not such a list.
     pub fn read(path: &Path) -> Result<ExpectedStep> {
         let text = host::read_to_string(path)
             .map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
         let wrong = |problem: String| {
             Error::usage(format!(
-                "{} is no list of a step: {problem}; accepted: what `commgauge ops --format json` prints",
+                "{} is not a step list: {problem}; accepted: the output of `commgauge ops --format json`",
                 path.shown()
             ))
         };
@@ -278,7 +273,7 @@ impl ExpectedStep {
         }
     }
 
-    /// Which stages of a pipeline the list is of, where that is not all of them: the calls of ranks of others are not compared.
+    /// The pipeline stages in the list, if not all: calls of ranks on other stages are not compared.
     pub fn stages_note(&self, layout: &Layout) -> Option<String> {
         let stages = layout.group_size(Axis::Pp);
         let mut axes_of: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
@@ -292,22 +287,20 @@ impl ExpectedStep {
         let listed: Vec<String> = listed.collect();
         (stages > 1).then(|| {
             format!(
-                "of {stages} pipeline stages the list is of {}; ranks of others are not compared there: `commgauge ops --stage N` lists theirs",
+                "the list covers {} of {stages} pipeline stages; ranks of other stages are not compared: `commgauge ops --stage N` lists their calls",
                 listed.join(" and ")
             )
         })
     }
 }
 
-/// A call of a listed step.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ExpectedOp {
-    /// The axis whose groups carry it out.
+    /// The axis whose groups execute it.
     pub axis: Axis,
-    /// The call.
     pub collective: Collective,
     pub element_type: ElementType,
-    /// The pipeline stage whose ranks it is counted on.
+    /// The pipeline stage for which it is counted.
     pub stage: u32,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
@@ -315,7 +308,7 @@ pub struct ExpectedOp {
     pub count_per_step: u64,
 }
 
-/// The pipeline stages whose ranks a list is of.
+/// The pipeline stages in a list.
 pub(super) struct ListedStages {
     on_place: BTreeMap<GroupPlace, BTreeSet<u32>>,
     anywhere: BTreeSet<u32>,
@@ -331,15 +324,15 @@ impl ListedStages {
         ListedStages { on_place, anywhere }
     }
 
-    /// Whether the list is of the ranks of a stage on a place; on one of which it has nothing, of those of any.
+    /// Whether the list covers the ranks of a stage at a place; at a place without any listed call, of any stage.
     pub(super) fn has(&self, place: &GroupPlace, stage: u32) -> bool {
         self.on_place.get(place).unwrap_or(&self.anywhere).contains(&stage)
     }
 }
 
-// Which axis of a layout the groups of a trace are, by their ranks.
+// Maps the groups of a trace to the axes of a layout, by their ranks.
 
-/// Axes by which a group is named, where several have the same ranks: the first.
+/// Order of preference between axes with the same ranks: the first names the group.
 const AXES: [Axis; 24] = [
     Axis::Tp,
     Axis::Cp,
@@ -369,17 +362,16 @@ const AXES: [Axis; 24] = [
 
 const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);
 
-/// Where a group stands.
+/// The place of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum GroupPlace {
     Axis(Axis),
-    /// A group of no axis of the layout, or there is no layout: how many ranks it has, and how far apart.
+    /// A group that matches no axis of the layout, or no layout is given: its size and stride.
     Shape(String),
 }
 
 impl GroupPlace {
-    /// The name in tables.
     pub fn name(&self) -> &str {
         match self {
             GroupPlace::Axis(axis) => axis.name(),
@@ -393,7 +385,7 @@ impl GroupPlace {
 pub struct TracedPlaces {
     places: Vec<GroupPlace>,
     first_of: HashMap<Axis, Axis>,
-    /// Groups whose all_to_alls are each a message of every rank to one other.
+    /// Groups whose all_to_alls are each a message from every rank to one other.
     permuted: BTreeSet<usize>,
 }
 
@@ -417,8 +409,8 @@ impl TracedPlaces {
         TracedPlaces { places: trace.groups.iter().map(place).collect(), first_of, permuted }
     }
 
-    /// What a call comes to: an all_to_all in which every rank has something for one other alone, as PyTorch's `permute_tensor` sends blocks
-    /// round a ring (torch/distributed/_functional_collectives.py), is a message to it.
+    /// The effective call: an all_to_all in which every rank sends to one other rank only, as when PyTorch's `permute_tensor` sends blocks
+    /// round a ring (torch/distributed/_functional_collectives.py), is a message to that rank.
     pub(super) fn kind_of(&self, call: &TracedCall) -> CallKind {
         match call.kind {
             ALL_TO_ALL if self.permuted.contains(&call.group) => CallKind::Collective(Collective::SendRecv),
@@ -431,15 +423,15 @@ impl TracedPlaces {
         &self.places[group]
     }
 
-    /// The axis by which the groups of this one are named, where another has the same ranks.
+    /// The axis that names the groups of this one, if another has the same ranks.
     pub fn named(&self, axis: Axis) -> Axis {
         self.first_of.get(&axis).copied().unwrap_or(axis)
     }
 }
 
 impl Trace {
-    /// A job of which the trace does not say how many ranks it had had those of the layout. Groups of which it does not say the ranks get them,
-    /// where the layout or the callers leave no choice.
+    /// Completes a trace from the layout: a trace without the number of ranks gets the layout's, and groups without ranks get theirs if the
+    /// layout or the callers leave no choice.
     pub fn complete(&mut self, layout: &Layout) {
         let ranks = layout.group_size(Axis::World);
         if self.world.is_none() {
@@ -452,8 +444,8 @@ impl Trace {
         }
     }
 
-    /// Where a layout has one group alone, it is the group of every call of which the trace does not say the ranks. Where it does not even name
-    /// one, what one rank passes into an all_gather, as gloo's events have it, is made the whole.
+    /// If a layout has only one group, every call without ranks belongs to it. If the call does not even name a group, as in gloo's events,
+    /// its all_gather size is the input of one rank, and is converted to the whole.
     fn complete_with_only_group(&mut self, ranks: u32) {
         let mut unnamed = BTreeSet::new();
         for (at, group) in self.groups.iter_mut().enumerate().filter(|(_, group)| group.ranks.is_none()) {
@@ -469,12 +461,12 @@ impl Trace {
         }
         if !unnamed.is_empty() {
             self.notes.push(format!(
-                "calls that name no group are taken to be on the one of {ranks} ranks that the layout has, and their all_gathers are counted whole"
+                "calls without a group count on the layout's only group, of {ranks} ranks, and their all_gathers with the whole buffer"
             ));
         }
     }
 
-    /// Groups of which every all_to_all goes to one other rank alone: of a router of experts that is never so of all.
+    /// Groups in which every all_to_all goes to one other rank only: the router of experts never does that in all calls.
     fn permuted_groups(&self) -> BTreeSet<usize> {
         let (mut permuted, mut others) = (BTreeSet::new(), BTreeSet::new());
         for call in self.calls.iter().filter(|call| call.kind == ALL_TO_ALL) {
@@ -500,14 +492,14 @@ impl Trace {
     }
 }
 
-/// The ranks of a group of which the trace has only the name, as gloo's flight recorder: those that call on it, where none can be missing. PyTorch
+/// The ranks of a group of which the trace has only the name, as in gloo's flight recorder: its callers, if none can be missing. PyTorch
 /// gives the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
 pub(super) fn callers_as_group(group: &TracedGroup, callers: &BTreeSet<u32>, all_are_there: bool) -> Option<Vec<u32>> {
     let is_complete = group.size.map_or(all_are_there, |size| size as usize == callers.len());
     (is_complete && !group.name.is_empty()).then(|| callers.iter().copied().collect())
 }
 
-/// Whether every axis of more than one rank has all ranks.
+/// Whether every axis with more than one rank spans all ranks.
 fn is_of_one_group(layout: &Layout) -> bool {
     let ranks = layout.group_size(Axis::World);
     // Not every pipeline shares an embedding.

@@ -1,9 +1,9 @@
-//! What a job really called: traces that PyTorch's profiler, its flight recorder, NCCL's log and others leave, as calls of known
-//! size on known groups; how these compare with the list of a step; and who is late in them.
+//! The calls of a real job: traces from PyTorch's profiler, its flight recorder, NCCL's log and others, as calls of known size on known
+//! groups; their comparison with the list of a step; and the late ranks.
 //!
-//! Start with `read`; each format has a file of its own in `format`. `process_trace` finds the ranks of processes that only say
-//! which communicators they are in. `summary` counts, `compare` holds the counts
-//! against a list of `commgauge ops`, `late` looks at the times, `replay` puts what the ranks did into order.
+//! Start with `read`; each format has its own file in `format`. `call` also finds the ranks of processes that only give their
+//! communicators. `summary` counts calls and finds late ranks, `compare` compares the counts with a list of `commgauge ops`, `replay`
+//! orders the work of the ranks.
 
 mod call;
 mod compare;
@@ -20,7 +20,7 @@ pub use summary::{CountedCall, LateRank, counted_calls, late_ranks};
 
 #[cfg(test)]
 mod figures_tests {
-    // What reading a trace of a million events costs, as a large job leaves it: processor time, and the most memory of the process.
+    // Cost of reading a trace of a million events, as from a large job: processor time, and peak memory of the process.
     use super::pickled_dump;
     use super::{TracedPlaces, counted_calls, read_traces};
     use std::fmt::Write as _;
@@ -28,14 +28,14 @@ mod figures_tests {
     use std::path::{Path, PathBuf};
 
     const EVENTS: u64 = 1_000_000;
-    /// Ranks that each leave their part.
+    /// Number of ranks, each with its own dump.
     const PICKLES: u64 = 50;
     const MOST_SECONDS: f64 = 5.0;
     const MOST_BYTES: u64 = 500_000_000;
-    /// Of `utime` and `stime` in `/proc/self/stat`; Linux has no other.
+    /// Unit of `utime` and `stime` in `/proc/self/stat`; Linux has no other.
     const TICKS_PER_SECOND: f64 = 100.0;
 
-    /// Seconds that the processors worked for this process.
+    /// Processor seconds of this process.
     fn processor_seconds() -> f64 {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
@@ -49,7 +49,7 @@ mod figures_tests {
         1024 * line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
     }
 
-    /// What the profiler says of the call with a number.
+    /// The profiler's fields of the call with a number.
     fn call(number: u64) -> String {
         let (name, received) = match number % 3 {
             0 => ("_allgather_base", 8),
@@ -100,7 +100,7 @@ mod figures_tests {
         write!(file, "]}}").unwrap();
     }
 
-    /// A dump of the flight recorder of a million calls.
+    /// A dump of the flight recorder with a million calls.
     fn dump(path: &Path) {
         let mut file = BufWriter::new(std::fs::File::create(path).unwrap());
         write!(file, "{{\"entries\": [").unwrap();
@@ -133,7 +133,7 @@ mod figures_tests {
         profile(&usual, 20);
         profile(&calls_alone, 1);
         dump(&recorder);
-        // What a job of fifty ranks leaves when it hangs.
+        // Dumps of a hanging job of fifty ranks.
         let pickles: Vec<PathBuf> =
             (0..PICKLES).map(|rank| folder.path().join(format!("fr_trace_rank_{rank}"))).collect();
         pickles.iter().for_each(|path| pickled_dump::write(path, PICKLES, EVENTS / PICKLES));
@@ -154,16 +154,16 @@ mod figures_tests {
 
 #[cfg(test)]
 mod pickled_dump {
-    // A dump of the flight recorder as PyTorch writes it (torch/csrc/jit/serialization/pickler.cpp): each text once, and what is used more than
-    // once remembered behind its last item.
+    // A dump of the flight recorder as PyTorch writes it (torch/csrc/jit/serialization/pickler.cpp): each text once, and shared values
+    // memoized after their last item.
     use std::collections::HashMap;
     use std::path::Path;
 
-    /// Frames of a call's stack, of which all calls share some.
+    /// Frames of a call's stack, some of which all calls share.
     const FRAMES_OF_A_CALL: u64 = 12;
     const DIFFERENT_FRAMES: u64 = 40;
 
-    /// Writes a dump of so many calls of a group of ranks.
+    /// Writes a dump of this many calls of a group of ranks.
     pub(super) fn write(path: &Path, ranks: u64, calls: u64) {
         let group = format!("{:?}", (0..ranks).collect::<Vec<_>>());
         let mut pickler = Pickler::default();

@@ -1,4 +1,4 @@
-//! The files of a job as one trace: formats are told apart, ranks and groups of all files put together.
+//! The files of a job as one trace: detects formats, and joins ranks and groups of all files.
 
 use super::call::{CallKind, ComputingSpan, FileTrace, Processes, TraceFormat, TracedCall, TracedGroup};
 use super::format::{FileContent, read_file};
@@ -9,26 +9,26 @@ use commgauge_base::visible::ShownPath;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// Ranks whose calls are less apart may have come to few of them, one after another.
+/// Ranks whose starts differ by less than this may have worked one after another only because of few calls.
 const FEWEST_NANOSECONDS_APART: u64 = 1_000_000_000;
 
-/// What several files of a job say.
+/// The joined content of a job's files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// The formats that were read.
+    /// The formats found.
     pub formats: BTreeSet<TraceFormat>,
-    /// Ranks whose calls are known.
+    /// Ranks with known calls.
     pub ranks: BTreeSet<u32>,
-    /// Ranks of the job, where a file says it.
+    /// Ranks of the job, if a file gives them.
     pub world: Option<u32>,
     pub groups: Vec<TracedGroup>,
-    /// The calls, in the order of the files.
+    /// The calls, in file order.
     pub calls: Vec<TracedCall>,
-    /// What each rank computed, where the trace says it: in order, and no two at once.
+    /// Computing of each rank, if the trace has it: ordered and without overlaps.
     pub computing: BTreeMap<u32, Vec<ComputingSpan>>,
-    /// Calls of a kind that is not known, and how often each came.
+    /// Unknown calls, and how often each occurs.
     pub unknown: BTreeMap<String, u64>,
-    /// Steps that every rank marked; absent where none did, or not all the same.
+    /// Steps marked by every rank; absent if none did, or their numbers differ.
     pub steps: Option<u64>,
     /// What was skipped, and why.
     pub notes: Vec<String>,
@@ -37,8 +37,8 @@ pub struct Trace {
 /// Reads the files of one job.
 ///
 /// # Errors
-/// A file of which nothing can be used, whose rank nothing says, two files of one rank, files of different jobs, and calls that two
-/// kinds of files both hold.
+/// If a file has no usable content or an unknown rank, two files belong to one rank, files belong to different jobs, or two kinds of files
+/// may hold the same calls.
 pub fn read_traces(paths: &[PathBuf]) -> Result<Trace> {
     let mut job = Job::default();
     for path in paths {
@@ -47,12 +47,12 @@ pub fn read_traces(paths: &[PathBuf]) -> Result<Trace> {
     job.into_trace()
 }
 
-/// The files that have been read.
+/// The files read so far.
 #[derive(Default)]
 struct Job<'a> {
     trace: Trace,
     file_of_rank: BTreeMap<u32, &'a Path>,
-    /// The first file that says each number of ranks.
+    /// The first file that gives each number of ranks.
     worlds: BTreeMap<u32, &'a Path>,
     steps: BTreeSet<Option<u64>>,
     processes: Processes,
@@ -142,7 +142,7 @@ impl Trace {
         }));
     }
 
-    /// Groups of the same ranks are one, whatever each rank calls it; without ranks those of the same name are.
+    /// Groups with the same ranks are one, whatever name each rank gives it; without ranks those with the same name are.
     fn group(&mut self, group: TracedGroup) -> usize {
         let is_same = |known: &TracedGroup| match (&known.ranks, &group.ranks) {
             (Some(known), Some(ranks)) => known == ranks,
@@ -163,26 +163,24 @@ impl Trace {
         let missing: Vec<u32> = (0..world).filter(|rank| !self.ranks.contains(rank)).collect();
         if !missing.is_empty() {
             let list = commgauge_base::writing::ranges(&missing);
-            self.notes.push(format!("of {world} ranks {} are not in the files: {list}", missing.len()));
+            self.notes.push(format!("the files lack {} of {world} ranks: {list}", missing.len()));
         }
     }
 
-    /// Where nothing says how many ranks the job has, it has at least as many as its largest group.
+    /// If no file gives the number of ranks, the job has at least as many as its largest group.
     fn note_larger_group(&mut self) {
         let size = |group: &TracedGroup| group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size);
         let largest = self.groups.iter().filter_map(size).max().unwrap_or(0);
         let files = self.ranks.len();
         if largest as usize > files {
-            self.notes.push(format!(
-                "a group has {largest} ranks, and the files are of {files}: not all of the job is among them"
-            ));
+            self.notes
+                .push(format!("a group has {largest} ranks, but the files cover {files}: part of the job is missing"));
         }
     }
 }
 
 impl Trace {
-    /// Ranks of one job work at the same time. Where by their clocks they do not, by more than any of them works, calls are counted all the same,
-    /// and it is said.
+    /// Ranks of one job work at the same time. If their clocks disagree by more than the work of any rank, calls still count, with a note.
     fn note_ranks_apart(&mut self) {
         let mut times: BTreeMap<u32, ComputingSpan> = BTreeMap::new();
         for call in &self.calls {
@@ -197,14 +195,13 @@ impl Trace {
         if let Some(between) = time.start.checked_sub(ended.end).filter(|between| *between > longest) {
             let between = Seconds(between as f64 / 1e9);
             self.notes.push(format!(
-                "the calls of rank {begun} begin {between} after the last of rank {over}: their clocks are apart, or their files are of \
-                 different jobs or of different parts of one"
+                "the calls of rank {begun} begin {between} after the last of rank {over}: their clocks disagree, or their files come from different jobs or parts of one"
             ));
         }
     }
 }
 
-/// The same stretches in order, those that touch as one.
+/// The same periods in order, adjacent ones joined.
 fn merged(mut spans: Vec<ComputingSpan>) -> Vec<ComputingSpan> {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut merged: Vec<ComputingSpan> = Vec::new();
@@ -217,14 +214,14 @@ fn merged(mut spans: Vec<ComputingSpan>) -> Vec<ComputingSpan> {
     merged
 }
 
-/// A file's name without what packing and format add.
+/// A file's name without the suffixes of compression and format.
 fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".json").trim_end_matches(".et");
     name.trim_end_matches(".pt.trace").to_owned()
 }
 
-/// The number behind `rank` in a file's name: `trace-rank3.json`, `nccl_trace_rank_3`.
+/// The number after `rank` in a file's name: `trace-rank3.json`, `nccl_trace_rank_3`.
 fn said_rank(path: &Path) -> Option<u32> {
     let stem = stem(path);
     let (_, behind) = stem.rsplit_once("rank")?;
@@ -232,28 +229,28 @@ fn said_rank(path: &Path) -> Option<u32> {
     behind.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The last number of a file's name, as jobs also name their files: `fr-2.json.gz`, `chakra.0.et`.
+/// The last number of a file's name, another naming of jobs: `fr-2.json.gz`, `chakra.0.et`.
 fn last_number(path: &Path) -> Option<u32> {
     stem(path).rsplit(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
 }
 
 fn no_rank(path: &Path) -> Error {
     Error::usage(format!(
-        "{} does not say of which rank it is, in `distributedInfo` or in its name; accepted: a name such as trace-rank3.json",
+        "{} gives its rank neither in `distributedInfo` nor in its name; accepted: a name such as trace-rank3.json",
         path.shown()
     ))
 }
 
 fn rank_beyond(path: &Path, rank: u32, world: u32) -> Error {
     Error::usage(format!(
-        "{} is of rank {rank} by its name, and of a job of {world} ranks by what it holds; accepted: a name such as trace-rank0.json",
+        "{} belongs to rank {rank} by its name, but to a job of {world} ranks by its content; accepted: a name such as trace-rank0.json",
         path.shown()
     ))
 }
 
 fn two_of_one_rank(rank: u32, one: &Path, other: &Path) -> Error {
     Error::usage(format!(
-        "{} and {} are both of rank {rank}; accepted: one file of each rank, of one job",
+        "{} and {} both belong to rank {rank}; accepted: one file per rank, from one job",
         one.shown(),
         other.shown()
     ))
@@ -261,7 +258,7 @@ fn two_of_one_rank(rank: u32, one: &Path, other: &Path) -> Error {
 
 fn two_jobs(less: u32, one: &Path, more: u32, other: &Path) -> Error {
     Error::usage(format!(
-        "{} is of a job of {less} ranks and {} of one of {more}; accepted: the files of one job",
+        "{} comes from a job of {less} ranks and {} from one of {more}; accepted: the files of one job",
         one.shown(),
         other.shown()
     ))
@@ -275,12 +272,12 @@ fn two_kinds(one: &Path, other: &Path) -> Error {
     ))
 }
 
-// What of the files of a job was skipped, each reason once.
+// The skipped parts of a job's files, each reason once.
 
-/// Names of unknown calls that a note lists.
+/// Maximum number of unknown names in a note.
 const NAMED_UNKNOWN: usize = 4;
 
-/// Reasons with the files that have them, and calls that are not known.
+/// Reasons with their files, and unknown calls.
 #[derive(Debug, Default)]
 pub(super) struct Skipped {
     files_of_note: BTreeMap<String, Vec<String>>,
@@ -288,7 +285,7 @@ pub(super) struct Skipped {
 }
 
 impl Skipped {
-    /// What a file says of itself, and its calls of unknown kinds.
+    /// A file's notes, and its unknown calls.
     pub(super) fn add(&mut self, path: &Path, notes: &[String], unknown: &BTreeMap<String, u64>) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for note in notes {
@@ -299,7 +296,7 @@ impl Skipped {
         }
     }
 
-    /// Calls of kinds that are not known.
+    /// Unknown calls.
     pub(super) fn unknown(&self) -> &BTreeMap<String, u64> {
         &self.unknown
     }
@@ -316,19 +313,19 @@ impl Skipped {
             let mut names: Vec<&str> = self.unknown.keys().map(String::as_str).collect();
             let more = if names.len() > NAMED_UNKNOWN { ", ..." } else { "" };
             names.truncate(NAMED_UNKNOWN);
-            notes.push(format!("{count} calls of a kind that is not known were skipped: {}{more}", names.join(", ")));
+            notes.push(format!("{count} calls of unknown kinds were skipped: {}{more}", names.join(", ")));
         }
         notes
     }
 }
 
-// Scatters and gathers, of which the root alone passes in or gets out the whole: on other ranks PyTorch records nothing of it, and what the root
-// has is the size of the call.
+// Scatters and gathers: only the root passes in or receives the whole. On other ranks PyTorch records no size, and the root's size is the
+// size of the call.
 
-/// A call on all ranks of its group: the group, what it is, and its number there.
+/// A call on all ranks of its group: group, kind, and number within it.
 type OneCall = (usize, Collective, u64);
 
-/// Gives each scatter and gather the size that its root has. One whose root is not among the files is left out, which the note says.
+/// Gives each scatter and gather the size at its root. Calls whose root is not in the files are skipped, with a note.
 pub(super) fn complete(calls: &mut Vec<TracedCall>) -> Option<String> {
     let ones = numbered(calls);
     let mut of_root: HashMap<OneCall, Bytes> = HashMap::new();
@@ -343,11 +340,11 @@ pub(super) fn complete(calls: &mut Vec<TracedCall>) -> Option<String> {
     let is_known = |call: &TracedCall| with_root(call.kind).is_none() || call.bytes_total.0 > 0;
     calls.retain(is_known);
     (left_out > 0).then(|| {
-        format!("calls of scatter or gather were skipped, {left_out} of them: no file is of their root, which alone has their size")
+        format!("{left_out} scatter or gather calls were skipped: no file belongs to their root, the only rank with their size")
     })
 }
 
-/// Where the scatters and gathers are among the calls. Those without a number are taken in their order.
+/// The indices of scatters and gathers among the calls. Those without a number are taken in order.
 fn numbered(calls: &[TracedCall]) -> Vec<(usize, OneCall)> {
     let mut before: HashMap<(u32, usize, Collective), u64> = HashMap::new();
     let of_root = calls.iter().enumerate().filter_map(|(at, call)| Some((at, call, with_root(call.kind)?)));
@@ -361,7 +358,7 @@ fn numbered(calls: &[TracedCall]) -> Vec<(usize, OneCall)> {
         .collect()
 }
 
-/// The scatter or gather that it is.
+/// The scatter or gather of a kind, if it is one.
 fn with_root(kind: CallKind) -> Option<Collective> {
     match kind {
         CallKind::Collective(collective @ (Collective::Scatter | Collective::Gather)) => Some(collective),
@@ -424,7 +421,7 @@ mod tests {
         assert_eq!(calls.len(), 1);
         assert_eq!(
             note,
-            "calls of scatter or gather were skipped, 1 of them: no file is of their root, which alone has their size"
+            "1 scatter or gather calls were skipped: no file belongs to their root, the only rank with their size"
         );
     }
 }

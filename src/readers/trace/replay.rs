@@ -1,6 +1,6 @@
-//! A trace as what its ranks did, to be replayed: every call in order, and the computing between and beside them.
+//! A trace as the work of its ranks, for a replay: every call in order, with the computing between and during the calls.
 //!
-//! A replay is of the whole job: a trace of some ranks, with calls of unknown kinds or on groups that nothing says is refused.
+//! A replay covers the whole job: a trace that lacks ranks, has unknown calls or calls on unknown groups is refused.
 
 use super::call::{CallKind, TracedCall};
 use super::read::Trace;
@@ -14,10 +14,10 @@ use commgauge_model::layout::{Axis, Groups, Layout};
 use commgauge_model::workload::replay::{RecordedAction, RecordedCall, RecordedKind, RecordedRank, TracedReplay};
 use std::collections::BTreeSet;
 
-/// What the ranks did, on a launch of `world` ranks.
+/// The work of the ranks, for a launch of `world` ranks.
 ///
 /// # Errors
-/// A trace that is not of all ranks of such a launch, with calls that are not known, or that says too little of them.
+/// If the trace lacks ranks of the launch, has unknown calls, or lacks facts about its calls.
 pub fn traced_replay(trace: &Trace, layout: Option<&Layout>, world: u32) -> Result<TracedReplay> {
     ensure_whole(trace, world)?;
     let places = CallPlaces::new(trace, layout)?;
@@ -47,32 +47,32 @@ pub fn traced_replay(trace: &Trace, layout: Option<&Layout>, world: u32) -> Resu
         replay.ranks.push(RecordedRank { calls: recorded, actions: ordered.actions });
     }
     if replay.ranks.iter().all(|rank| rank.calls.is_empty()) {
-        return Err(Error::usage("the trace has no call between ranks; there is nothing to be replayed"));
+        return Err(Error::usage("the trace has no call between ranks; nothing to replay"));
     }
     if idle > 0 {
-        replay.notes.push(format!("{idle} calls of one rank alone or of no bytes are not replayed"));
+        replay.notes.push(format!("{idle} calls with one rank or no bytes are not replayed"));
     }
     if !without_times.is_empty() {
         let ranks = ranges(&without_times);
         replay.notes.push(format!(
-            "the trace does not say how long the calls of ranks {ranks} took: they are replayed in order, without computing between them"
+            "the trace lacks the durations of the calls of ranks {ranks}: they are replayed in order, without computing between them"
         ));
     }
     Ok(replay)
 }
 
-/// Whether the trace is of all ranks of the launch, and every call in it is known.
+/// Checks that the trace covers all ranks of the launch, and every call in it is known.
 fn ensure_whole(trace: &Trace, world: u32) -> Result<()> {
     let ranks_of_job = trace.world.or(trace.ranks.last().map(|last| last + 1)).unwrap_or(0);
     if ranks_of_job != world {
         return Err(Error::usage(format!(
-            "--trace: the job had {ranks_of_job} ranks, and this launch has {world}; accepted: a launch of {ranks_of_job} ranks"
+            "--trace: the job had {ranks_of_job} ranks, but this launch has {world}; accepted: a launch of {ranks_of_job} ranks"
         )));
     }
     let missing: Vec<u32> = (0..world).filter(|rank| !trace.ranks.contains(rank)).collect();
     if !missing.is_empty() {
         return Err(Error::usage(format!(
-            "--trace: of {world} ranks {} are not in the files: {}; accepted: a file of every rank",
+            "--trace: the files lack {} of {world} ranks: {}; accepted: a file of every rank",
             missing.len(),
             ranges(&missing)
         )));
@@ -80,14 +80,13 @@ fn ensure_whole(trace: &Trace, world: u32) -> Result<()> {
     if let Some((name, count)) = trace.unknown.first_key_value() {
         let all: u64 = trace.unknown.values().sum();
         return Err(Error::usage(format!(
-            "--trace: {all} calls are of a kind that is not known, such as {name} ({count} times); without them it would be another job. \
-             Accepted: collectives and messages of PyTorch and NCCL"
+            "--trace: {all} calls have an unknown kind, such as {name} ({count} times); without them it would be a different job. Accepted: collectives and messages of PyTorch and NCCL"
         )));
     }
     Ok(())
 }
 
-/// Whether a call moves nothing and waits for nobody.
+/// Whether a call moves nothing and waits for no rank.
 fn is_empty(call: &TracedCall) -> bool {
     call.bytes_total.0 == 0
         && call.kind != CallKind::Collective(Collective::Barrier)
@@ -98,14 +97,14 @@ fn recorded(call: &TracedCall, places: &CallPlaces) -> Result<RecordedCall> {
     let CallPlace { groups, peers } = places.of(call.group, call.rank)?;
     let untyped = || {
         Error::usage(format!(
-            "--trace: the trace does not say the type of {} of {} on rank {}; accepted: traces of PyTorch or NCCL's log",
+            "--trace: the trace lacks the type of {} of {} on rank {}; accepted: traces of PyTorch or NCCL's log",
             call.kind, call.bytes_total, call.rank
         ))
     };
     let peer = || {
         peers.of(call.detail.peer).ok_or_else(|| {
             Error::usage(format!(
-                "--trace: the trace does not say the other end of {} of {} on rank {}, whose group has more than two ranks",
+                "--trace: the trace lacks the other end of {} of {} on rank {}, whose group has more than two ranks",
                 call.kind, call.bytes_total, call.rank
             ))
         })
@@ -130,17 +129,16 @@ fn recorded(call: &TracedCall, places: &CallPlaces) -> Result<RecordedCall> {
     })
 }
 
-// On which groups of the layout the calls of a trace are, and which of their ranks is which.
+// Maps the groups and ranks of a trace to those of the layout.
 
 /// The groups of all calls.
 struct CallPlaces {
     groups: Vec<Groups>,
-    /// By group of the trace: its ranks in the trace's order, and the index of its axis among `groups`; none of a group of one rank.
+    /// By group of the trace: its ranks in the trace's order, and the index of its axis among `groups`; none for a group of one rank.
     places: Vec<Option<(Vec<u32>, usize)>>,
 }
 
 struct CallPlace<'a> {
-    /// Index of the groups.
     pub groups: usize,
     pub peers: Peers<'a>,
 }
@@ -153,7 +151,8 @@ struct Peers<'a> {
 }
 
 impl Peers<'_> {
-    /// The rank within the layout's group of the other end of a message, which the trace numbers in its own order; of two ranks the other.
+    /// The other end of a message as a rank within the layout's group; the trace numbers it in its own order, and in a group of two it is
+    /// the other rank.
     fn of(&self, peer: Option<u32>) -> Option<u32> {
         let world_rank = match peer {
             Some(peer) => *self.traced.get(peer as usize)?,
@@ -172,7 +171,7 @@ impl Peers<'_> {
 }
 
 impl CallPlaces {
-    /// Finds the axis of every group on which there are calls.
+    /// Finds the axis of every group with calls.
     fn new(trace: &Trace, layout: Option<&Layout>) -> Result<CallPlaces> {
         let used: BTreeSet<usize> = trace.calls.iter().map(|call| call.group).collect();
         let trace = groups_with_ranks(trace)?;
@@ -199,7 +198,7 @@ impl CallPlaces {
         &self.groups
     }
 
-    /// Whether nobody else is in a group.
+    /// Whether a group has one rank only.
     fn is_alone(&self, group: usize) -> bool {
         self.places[group].is_none()
     }
@@ -224,7 +223,7 @@ fn groups_of(place: &GroupPlace, ranks: &[u32], world: Option<u32>, layout: Opti
         (GroupPlace::Axis(axis), Some(layout), _) => Ok(layout.groups(*axis)),
         (GroupPlace::Shape(shape), _, Some(world)) if shape == Axis::World.name() => Ok(Groups::world(world)),
         _ => Err(Error::usage(format!(
-            "--trace: calls are on a group of ranks {} ({}), which is none of the layout; accepted: the degrees of the job (--tp, --dp, ..., \
+            "--trace: calls are on a group of ranks {} ({}), which is not in the layout; accepted: the degrees of the job (--tp, --dp, ..., \
              --order)",
             commgauge_base::writing::ranges(ranks),
             place.name()
@@ -232,7 +231,7 @@ fn groups_of(place: &GroupPlace, ranks: &[u32], world: Option<u32>, layout: Opti
     }
 }
 
-/// The groups of a trace with their ranks, and no calls. Where it does not say the ranks, they are those that call on the group.
+/// The groups of a trace with their ranks, without calls. If the trace lacks the ranks, they are the callers.
 fn groups_with_ranks(trace: &Trace) -> Result<Trace> {
     let callers = trace.callers();
     let world = trace.world.or(Some(trace.ranks.len() as u32));
@@ -243,7 +242,7 @@ fn groups_with_ranks(trace: &Trace) -> Result<Trace> {
         if group.ranks.is_none() {
             let size = group.size.map_or_else(String::new, |size| format!(" of {size} ranks"));
             return Err(Error::usage(format!(
-                "--trace: the trace does not say which ranks are in a group{size} that {} ranks call on; accepted: traces of NCCL, dumps of the \
+                "--trace: the trace lacks the ranks of a group{size} that {} ranks call on; accepted: traces of NCCL, dumps of the \
                  flight recorder, execution traces",
                 callers.len()
             )));
@@ -252,16 +251,16 @@ fn groups_with_ranks(trace: &Trace) -> Result<Trace> {
     Ok(groups)
 }
 
-// The calls of a rank in order, with the computing between and beside them.
+// The calls of a rank in order, with the computing between and during them.
 //
-// The order of all beginnings and ends stays that of the job: what came after the end of a call comes after it in the replay. A time in
-// which no call was under way is one of computing, whatever the rank did in it. Beside a call it is as much as the trace says that
-// the device computed meanwhile; the rest was waiting, which the replay finds by itself.
+// The order of all starts and ends is that of the job: what came after the end of a call comes after it in the replay. Time without a call
+// in flight counts as computing, whatever the rank did. During a call only the device's computing in the trace counts; the rest was
+// waiting, which the replay finds by itself.
 
 /// What a rank did.
 struct Ordered {
     pub actions: Vec<RecordedAction>,
-    /// From its first call to the end of its last, where the trace says how long calls took.
+    /// From its first call to the end of its last, if the trace has durations.
     pub span_nanoseconds: Option<u64>,
 }
 
@@ -273,7 +272,7 @@ struct Moment {
     begins: bool,
 }
 
-/// Puts the calls of a rank into the order of their beginnings, and says what the rank did.
+/// Orders the calls of a rank by their starts, and returns the rank's work.
 fn of(calls: &mut [&TracedCall], computing: &[ComputingSpan]) -> Ordered {
     let is_timed = |call: &&TracedCall| call.detail.begin_nanoseconds.is_some();
     if calls.iter().all(is_timed) {
@@ -303,7 +302,7 @@ fn of(calls: &mut [&TracedCall], computing: &[ComputingSpan]) -> Ordered {
     Ordered { actions, span_nanoseconds: Some(now - moments[0].at) }
 }
 
-/// The beginnings and ends in order. A call whose duration is not known ends where it begins.
+/// The starts and ends in order. A call of unknown duration ends where it starts.
 fn moments(calls: &[&TracedCall]) -> Vec<Moment> {
     let mut moments = Vec::with_capacity(2 * calls.len());
     for (call, traced) in calls.iter().enumerate() {
@@ -312,7 +311,7 @@ fn moments(calls: &[&TracedCall]) -> Vec<Moment> {
         moments.push(Moment { at: begin, call, begins: true });
         moments.push(Moment { at: begin.saturating_add(nanoseconds), call, begins: false });
     }
-    // At one time calls end before others begin, but none before itself.
+    // At the same time, ends come before starts of other calls, but never before the call's own start.
     moments.sort_by_key(|moment| {
         let of_no_time = nanoseconds(calls[moment.call]) == 0;
         (moment.at, moment.begins || of_no_time)
@@ -320,19 +319,19 @@ fn moments(calls: &[&TracedCall]) -> Vec<Moment> {
     moments
 }
 
-/// The duration of a call, 0 where it is not known.
+/// The duration of a call, 0 if unknown.
 fn nanoseconds(call: &TracedCall) -> u64 {
     call.duration.map_or(0, |duration| (duration.0 * 1e9).round() as u64)
 }
 
-/// The spans of a rank, walked once.
+/// The spans of a rank, visited once.
 struct Spans<'a> {
     computing: &'a [ComputingSpan],
     next: usize,
 }
 
 impl Spans<'_> {
-    /// Nanoseconds of computing within a time; times come in order.
+    /// Nanoseconds of computing within a period; periods come in order.
     fn within(&mut self, time: ComputingSpan) -> u64 {
         while self.computing.get(self.next).is_some_and(|span| span.end <= time.start) {
             self.next += 1;
@@ -344,7 +343,7 @@ impl Spans<'_> {
 
 #[cfg(test)]
 mod tests {
-    // What ranks did, from traces made by hand.
+    // The work of ranks, from traces made by hand.
     use super::*;
     use crate::trace::call::{CallDetail, TracedGroup};
     use commgauge_base::units::{Bytes, Seconds};
@@ -374,7 +373,7 @@ mod tests {
 
     #[test]
     fn times_without_calls_are_computing_and_beside_calls_what_the_device_computed() {
-        // 0: 10 to 20 us; 1: 30 to 60, beside which 2 comes from 40 to 50; of 25 to 45 and 55 to 58 the device computes.
+        // 0: 10 to 20 us; 1: 30 to 60, during which 2 runs from 40 to 50; the device computes from 25 to 45 and 55 to 58.
         let mut trace = trace(vec![
             timed(0, 30, 30),
             timed(0, 10, 10),
@@ -411,10 +410,10 @@ mod tests {
         let replay = traced_replay(&trace, None, 2).unwrap();
         assert_eq!(replay.ranks[1].actions, [Start { call: 0 }, Wait { call: 0 }, Start { call: 1 }, Wait { call: 1 }]);
         assert_eq!(replay.job_nanoseconds, None);
-        assert!(replay.notes[0].contains("does not say how long the calls of ranks 0-1 took"), "{:?}", replay.notes);
+        assert!(replay.notes[0].contains("lacks the durations of the calls of ranks 0-1"), "{:?}", replay.notes);
     }
 
-    /// Two groups of two ranks, of which the trace says only the names, and all four.
+    /// Two groups of two ranks, of which the trace has only the names, and all four.
     fn four(layout_of: &[(&str, &[u32])]) -> Trace {
         let group = |(name, _): &(&str, &[u32])| TracedGroup { name: (*name).to_owned(), ranks: None, size: None };
         let calls = layout_of.iter().enumerate().flat_map(|(group, (_, ranks))| {
@@ -477,19 +476,19 @@ mod tests {
                 usual(),
                 None,
                 4,
-                "the job had 2 ranks, and this launch has 4; accepted: a launch of 2 ranks",
+                "the job had 2 ranks, but this launch has 4; accepted: a launch of 2 ranks",
             ),
-            ("a rank missing", one_rank, None, 2, "of 2 ranks 1 are not in the files: 1"),
-            ("an unknown call", unknown, None, 2, "3 calls are of a kind that is not known, such as nccl:fancy"),
-            ("no type", untyped, None, 2, "does not say the type of all_reduce of 64 B on rank 1"),
-            ("no group", nameless, None, 2, "does not say which ranks are in a group that 2 ranks call on"),
+            ("a rank missing", one_rank, None, 2, "the files lack 1 of 2 ranks: 1"),
+            ("an unknown call", unknown, None, 2, "3 calls have an unknown kind, such as nccl:fancy"),
+            ("no type", untyped, None, 2, "lacks the type of all_reduce of 64 B on rank 1"),
+            ("no group", nameless, None, 2, "lacks the ranks of a group that 2 ranks call on"),
             ("a group of others", smaller, Some(layout(2, 2)), 4, "in a group of 4 ranks that 2 ranks call on"),
             (
                 "no axis",
                 four(&[("1", &[0, 3]), ("2", &[1, 2])]),
                 Some(layout(2, 2)),
                 4,
-                "ranks 0,3 (2 ranks, stride 3), which is none of the layout",
+                "ranks 0,3 (2 ranks, stride 3), which is not in the layout",
             ),
             (
                 "no layout",
@@ -498,8 +497,8 @@ mod tests {
                 4,
                 "accepted: the degrees of the job (--tp, --dp, ..., --order)",
             ),
-            ("no other end", far, None, 4, "does not say the other end of send of 64 B on rank 0"),
-            ("nothing", trace(vec![]), None, 2, "nothing to be replayed"),
+            ("no other end", far, None, 4, "lacks the other end of send of 64 B on rank 0"),
+            ("nothing", trace(vec![]), None, 2, "nothing to replay"),
         ] {
             let error = traced_replay(&trace, layout.as_ref(), world).expect_err(what);
             assert!(error.to_string().contains(words) && error.exit_code() == 2, "{what}: {error}");

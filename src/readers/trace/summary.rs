@@ -1,4 +1,4 @@
-//! The calls of a trace by place, call, type and size: how often each comes in a step, and how long it takes.
+//! The calls of a trace by place, call, type and size: number per step, and duration.
 
 use super::call::CallKind;
 use super::compare::{GroupPlace, TracedPlaces};
@@ -20,7 +20,7 @@ pub(super) struct CallKey {
     pub bytes_total: Bytes,
 }
 
-/// A call of a step, with all the times that it came.
+/// A call of a step, with all its times.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CountedCall {
     /// The axis of the layout whose groups these are, or their shape.
@@ -30,20 +30,20 @@ pub struct CountedCall {
     #[serde(rename = "call")]
     #[schemars(with = "String")]
     pub kind: CallKind,
-    /// Type of the elements; none of a barrier, and where the trace does not say it.
+    /// Type of the elements; absent for a barrier, and if the trace lacks it.
     #[serde(rename = "element_type")]
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
-    /// Ranks of a group, where they are known.
+    /// Ranks of a group, if known.
     pub group_size: Option<u32>,
-    /// Groups in which it was seen.
+    /// Groups with this call.
     pub groups: u64,
-    /// Ranks that called it.
+    /// Ranks with this call.
     pub ranks: u64,
-    /// Calls of the rank with the most, in a step.
+    /// Calls per step of the rank with the most.
     pub calls_per_step: f64,
-    /// Median time, where the trace has times; waiting for late ranks is in it.
+    /// Median time, if the trace has times; includes the wait for late ranks.
     pub seconds_median: Option<Seconds>,
     /// 95th percentile.
     pub seconds_p95: Option<Seconds>,
@@ -57,7 +57,7 @@ struct Counts {
     seconds: Vec<f64>,
 }
 
-/// Counts the calls of a trace of that many steps: in the order of place, call, type and size.
+/// Counts the calls of a trace of this many steps, ordered by place, call, type and size.
 pub fn counted_calls(trace: &Trace, places: &TracedPlaces, steps: u64) -> Vec<CountedCall> {
     let mut all: BTreeMap<CallKey, Counts> = BTreeMap::new();
     for call in &trace.calls {
@@ -90,25 +90,25 @@ fn counted(key: CallKey, counts: Counts, steps: u64) -> CountedCall {
 }
 
 impl Trace {
-    /// Ranks of a group, where they are known.
+    /// Ranks of a group, if known.
     pub fn group_size(&self, group: usize) -> Option<u32> {
         let group = &self.groups[group];
         group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size)
     }
 }
 
-// Who comes late into the calls of a trace.
+// Finds late ranks in the calls of a trace.
 //
-// Clocks of hosts differ, so that beginnings on different ranks cannot be compared. Durations can: a call ends on all ranks
-// together and begins on each when it comes, so that the rank with the shortest duration came last, and the longest is the wait.
+// Clocks of hosts differ, so start times on different ranks cannot be compared. Durations can: a call ends on all ranks together and starts
+// on each when it enters, so the rank with the shortest duration came last, and the longest is the wait.
 
-/// Fewer calls say nothing about who is late.
+/// Fewer calls say nothing about late ranks.
 const FEWEST_CALLS: u64 = 10;
 
-/// A rank is named that came last in at least this share of calls, which in a group of two is what chance gives half of.
+/// A rank is named if it came last in at least this share of calls; in a group of two chance gives half.
 const LATE_SHARE: f64 = 0.7;
 
-/// A call in which the longest wait is below this share of its time has nobody late.
+/// A call whose longest wait is below this share of its time has no late rank.
 const WAIT_SHARE: f64 = 0.1;
 
 /// A rank that came last into most calls of a group.
@@ -123,11 +123,11 @@ pub struct LateRank {
     #[serde(rename = "group_ranks", serialize_with = "as_ranges")]
     #[schemars(with = "String")]
     pub group: Vec<u32>,
-    /// Calls that were looked at.
+    /// Number of calls considered.
     pub calls: u64,
-    /// In how many of them it came last and others waited.
+    /// Number of these in which it came last and others waited.
     pub late: u64,
-    /// Median of how long the first to come waited in these.
+    /// Median wait of the first rank in these.
     pub waited_seconds_median: Seconds,
 }
 
@@ -137,7 +137,7 @@ fn as_ranges<S: Serializer>(ranks: &[u32], serializer: S) -> Result<S::Ok, S::Er
 
 type CallsOfRank = BTreeMap<u32, Vec<f64>>;
 
-/// The late ranks of all groups whose ranks are all in the trace, those that were waited for longest first.
+/// The late ranks of all groups whose ranks are all in the trace, those with the longest waits first.
 pub fn late_ranks(trace: &Trace, places: &TracedPlaces) -> Vec<LateRank> {
     let mut all: BTreeMap<usize, BTreeMap<(CallKind, Bytes), CallsOfRank>> = BTreeMap::new();
     for call in trace.calls.iter().filter(|call| matches!(call.kind, CallKind::Collective(_))) {
@@ -157,7 +157,7 @@ pub fn late_ranks(trace: &Trace, places: &TracedPlaces) -> Vec<LateRank> {
 
 fn late_rank<'a>(ranks: &[u32], place: &GroupPlace, calls: impl Iterator<Item = &'a CallsOfRank>) -> Option<LateRank> {
     let (mut looked_at, mut waits): (u64, BTreeMap<u32, Vec<f64>>) = (0, BTreeMap::new());
-    // A trace that begins or ends within a call has it on some ranks alone, and then nobody knows which belong together.
+    // A trace that begins or ends within a call has it on some ranks only, and the calls cannot be matched.
     for calls in calls.filter(|calls| ranks.iter().all(|rank| calls.contains_key(rank)) && are_equally_many(calls)) {
         let count = calls.values().next().map_or(0, Vec::len);
         for at in 0..count {

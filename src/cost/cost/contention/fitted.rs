@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const SEED: u64 = 0xc0_117e_4710;
 /// Minimum number of replicates for an interval.
 const MIN_REPLICATES: usize = 3;
-/// Pairs of times that a coefficient is fitted to; thinned out evenly where there are more.
+/// Maximum pairs of times for a coefficient; larger sets are thinned evenly.
 const MAX_CELLS: usize = 2000;
 /// Minimum number of curves for resampling curves as well as replicates.
 const MIN_CURVES: usize = 3;
@@ -46,8 +46,8 @@ struct Cell<'a> {
     beside: &'a [f64],
 }
 
-/// The contention coefficients of some measurements: one for each call that was measured with several numbers of
-/// groups, and one for all others where there are several such calls.
+/// The contention coefficients of some measurements: one for each call measured with several numbers of groups, and one for all other calls
+/// if there are several such calls.
 pub fn contention(measurements: &Measurements, options: FitOptions) -> Vec<Contention> {
     let FitOptions { resamples, adapters_per_node } = options;
     let mut classes: BTreeMap<(Cadence, bool), BTreeMap<Alike, ByGroups>> = BTreeMap::new();
@@ -153,8 +153,8 @@ impl Cell<'_> {
     }
 }
 
-/// The exponents with their intervals, by resampling replicates, and curves where there are several; by resampling residuals
-/// where there are no replicates.
+/// The exponents with their intervals, by resampling replicates, and curves if there are several; by resampling residuals without
+/// replicates.
 fn bootstrap(
     cells: &[Cell],
     observations: &[Observation],
@@ -197,7 +197,7 @@ fn bootstrap(
     (with(fitted.latency, latencies), with(fitted.bandwidth, bandwidths))
 }
 
-/// Slow-downs as predicted and as measured, at curves or numbers of groups that were left out where that is possible.
+/// Slowdowns as predicted and as measured, at curves or numbers of groups that were left out, if possible.
 fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (Vec<PredictionPair>, ErrorsFrom) {
     let pair = |law: Sharing, seen: &Observation| {
         let predicted = law.slower(seen.more, seen.share)?;

@@ -14,7 +14,7 @@ const MAX_LINES: usize = 4;
 const SOFT: f64 = 0.05;
 /// Rounds of assigning points to lines and refitting the lines.
 const ROUNDS: usize = 25;
-/// Another line must lower the held-out error by this factor to be worth its two parameters.
+/// A further line must lower the held-out error by this factor to justify its two parameters.
 const WORTH: f64 = 0.95;
 
 /// alpha + beta bytes.
@@ -52,7 +52,7 @@ impl Envelope {
         Envelope::with(points, best.map_or(1, |(_, lines)| lines))
     }
 
-    /// The envelope with at most so many lines.
+    /// The envelope with at most this many lines.
     pub fn with(points: &[Point], lines: usize) -> Option<Envelope> {
         if points.len() < 2 {
             return None;
@@ -77,7 +77,7 @@ impl Envelope {
         self.lines.iter().map(|line| line.seconds(bytes)).fold(f64::INFINITY, f64::min)
     }
 
-    /// The sizes at which one line takes over from the one before, ascending. Lines that are nowhere the minimum have none.
+    /// The sizes at which one line takes over from the one before, ascending. Lines that are never the minimum have none.
     pub fn breakpoints(&self) -> Vec<f64> {
         let mut found: Vec<f64> = Vec::new();
         let mut holds = 0;
@@ -104,7 +104,7 @@ impl Envelope {
         &self.lines
     }
 
-    /// Alpha of the smallest sizes and beta of the largest.
+    /// Alpha at the smallest sizes and beta at the largest.
     pub fn limits(&self) -> Line {
         let least = |value: fn(&Line) -> f64| self.lines.iter().map(value).fold(f64::INFINITY, f64::min);
         Line {
@@ -114,7 +114,7 @@ impl Envelope {
     }
 }
 
-/// Where a flatter line becomes less than a steeper one.
+/// The size from which a flatter line is below a steeper one.
 fn crossing(steep: Line, flat: Line) -> f64 {
     (flat.alpha_seconds - steep.alpha_seconds) / (steep.beta_seconds_per_byte - flat.beta_seconds_per_byte)
 }
@@ -188,7 +188,7 @@ fn loss(points: &[Point], lines: &[Line]) -> f64 {
     points.iter().map(soft).sum()
 }
 
-/// Minimum points of a line: with several lines one more than its parameters, to avoid overfitting.
+/// Minimum points for a line: with several lines one more than its parameters, to avoid overfitting.
 fn fewest_points(lines: usize) -> usize {
     if lines == 1 { 2 } else { 3 }
 }
@@ -265,7 +265,7 @@ mod tests {
         let found = of(&TRUE);
         assert!(found.len() == 1 && (found[0] / expected - 1.0).abs() < 1e-9, "{found:?}");
         let above_both = Line { alpha_seconds: 90e-6, beta_seconds_per_byte: 1.0 / 100e9 };
-        assert_eq!(of(&[TRUE[0], above_both, TRUE[1]]), found, "a line that is nowhere the least takes over nowhere");
+        assert_eq!(of(&[TRUE[0], above_both, TRUE[1]]), found, "a line that is never the minimum takes over nowhere");
         assert!(of(&TRUE[..1]).is_empty());
     }
 

@@ -35,7 +35,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The curve through cleaned points (ascending, at least two); the envelope says what is latency and what bandwidth.
+    /// The curve through cleaned points (ascending, at least two); the envelope separates latency from bandwidth.
     pub fn new(points: &[Point], envelope: Envelope) -> Option<Curve> {
         Some(Curve { inside: Interpolant::new(points), envelope, outside: Outside::of(points)? })
     }
@@ -67,7 +67,7 @@ impl Curve {
         }
     }
 
-    /// How hard a size is to predict, in log time, by what the measured sizes say.
+    /// How hard a size is to predict, in log time, according to the measured sizes.
     pub fn difficulty(&self, bytes: f64) -> f64 {
         match self.range(bytes) {
             Range::Inside => self.inside.difficulty(bytes),
@@ -188,8 +188,8 @@ fn never_falling(points: &[Point]) -> Vec<Point> {
 // far point: one that misses it does not apply in this interval. Where the lines are far apart one of them is chosen instead of
 // the mean.
 //
-// The constants of [`Shape`] were tuned on the curves in `tests/data/nccl`, both halves of their sizes, and judged on the machines
-// in `tests/data/nccl-aside`, which had no say in them (`tests/offline/cost_aside.rs`).
+// The constants of [`Shape`] were tuned on the curves in `tests/data/nccl`, both halves of their sizes, and judged on the machines in
+// `tests/data/nccl-aside`, which were not used for tuning (`tests/offline/cost_aside.rs`).
 
 /// Weights of the neighbours' lines in an interval. Distances in log time are for an interval that spans a factor of two, and
 /// scale with the width of the interval.
@@ -205,10 +205,10 @@ pub struct Shape {
     pub right_weight: f64,
     /// Ratio of the right to the left line from which on the interval contains a jump.
     pub jump: f64,
-    /// Share of the way to the larger line that a switch is left of, from which on it has happened. Well below a half: a library stays
-    /// with a protocol until its own cost estimate is beaten, and the estimate of the larger one is pessimistic.
+    /// Share of the way to the larger line from which a switch counts as done. Well below a half: a library keeps a protocol until its own
+    /// cost estimate is beaten, and the estimate of the larger one is pessimistic.
     pub stays: f64,
-    /// Share of the way from the chord to what the lines say.
+    /// Share of the way from the chord to the prediction of the lines.
     pub departure: f64,
 }
 
@@ -243,7 +243,6 @@ impl Knot {
     }
 }
 
-/// A curve through points.
 #[derive(Clone, Debug)]
 pub struct Interpolant {
     knots: Vec<Knot>,
@@ -294,8 +293,8 @@ impl Interpolant {
         0.03 + 0.5 * self.disagreement(bytes)
     }
 
-    /// How far apart, in log time, the candidates for `bytes` are: the chord, both neighbours' lines, and what is predicted of them.
-    /// Where they agree it hardly matters which applies. None outside the points.
+    /// How far apart, in log time, the candidates for `bytes` are: the chord, both neighbours' lines, and their combination. If they agree
+    /// it hardly matters which applies. `None` outside the points.
     pub fn disagreement(&self, bytes: f64) -> f64 {
         let gap = self.gaps.iter().find(|gap| (gap.left.bytes..=gap.right.bytes).contains(&bytes));
         gap.map_or(0.0, |gap| {
@@ -388,7 +387,7 @@ impl Gap {
         self.within(chord + self.shape.departure * (by_lines - chord))
     }
 
-    /// Chord and lines in log time, where they are times at all.
+    /// Chord and lines in log time, if their times are positive.
     fn candidates(&self, bytes: f64) -> impl Iterator<Item = f64> {
         let lines = self.extended(bytes).into_iter().flatten().map(|line| line.seconds);
         let all = std::iter::once(self.left.line_through(self.right, bytes)).chain(lines);
@@ -420,18 +419,18 @@ impl Gap {
 
 // Sizes outside the measured ones: straight lines through the outermost points.
 //
-// Above the largest size a call is bound by bandwidth: every further byte costs the same, or less where the largest measured calls
-// had not reached it, since a library takes the cheaper of its protocols. So the line has the least of the slopes that end in the
-// last point. Below the smallest size the line of the two smallest goes on, and no call is faster than by its share of the bytes.
+// Above the largest size a call is bound by bandwidth: every further byte costs the same, or less if the largest measured calls had not
+// reached full bandwidth, since a library uses the cheaper of its protocols. So the line has the smallest slope that ends in the last
+// point. Below the smallest size the line of the two smallest continues, and time falls at most in proportion to the bytes.
 
 /// The outermost points, and the slopes of the chords that end there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outside {
     pub first: Point,
     pub last: Point,
-    /// Seconds for a byte between the two smallest sizes.
+    /// Seconds per byte between the two smallest sizes.
     slope_below: f64,
-    /// Seconds for a byte from the size before the largest, and from that before.
+    /// Seconds per byte from the size before the largest, and from the one before that.
     slopes_above: [f64; 2],
 }
 
@@ -466,12 +465,12 @@ impl Outside {
         self.beyond_last(self.slope_above(), bytes)
     }
 
-    /// In log time: between a time that does not change any more and the line, and more for every halving.
+    /// In log time: half way between a constant time and the line, and more for every halving.
     pub fn difficulty_below(&self, bytes: f64) -> f64 {
         (self.first.seconds / self.below(bytes)).ln() + 0.03 + 0.01 * (self.first.bytes / bytes).log2()
     }
 
-    /// In log time: between the two slopes, towards a time that grows as its bytes, and more for every doubling.
+    /// In log time: between the two slopes, towards a time proportional to the bytes, and more for every doubling.
     pub fn difficulty_above(&self, bytes: f64) -> f64 {
         let [near, far] = self.slopes_above.map(|slope| self.beyond_last(slope, bytes));
         let unsaturated = (self.proportional(self.last, bytes) / self.above(bytes)).ln().max(0.0);

@@ -1,16 +1,15 @@
-//! A size and what a call of it takes.
+//! A size and the time of its call.
 
 /// A point of a curve of times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The size argument.
     pub bytes: f64,
     /// Seconds of a call.
     pub seconds: f64,
 }
 
 impl Point {
-    /// A call of so many bytes that takes so many seconds.
+    /// A call of this many bytes that takes this many seconds.
     pub fn new(bytes: f64, seconds: f64) -> Point {
         Point { bytes, seconds }
     }

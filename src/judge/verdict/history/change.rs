@@ -1,12 +1,11 @@
 //! Change points in a series of runs, row by row: how far every stretch of runs is from all others, in units of the
 //! noise within both, compared with the largest distance in any row when whole runs are shuffled.
 //!
-//! The null distribution comes from permutations, so that skewed and bimodal noise raises no more alarms than normal
-//! noise; and whole runs are shuffled, which accounts for correlated rows (the single-step maxT procedure of Westfall
-//! and Young, "Resampling-Based Multiple Testing", 1993, 2.3). A stretch may end before the newest run, so that a fault
-//! that was fixed is seen; after a change is found its step is removed and the rest is searched again (circular binary
-//! segmentation, Olshen, Venkatraman, Lucito and Wigler, Biostatistics 5(4), 2004). Seeded: the same runs always give
-//! the same changes.
+//! The null distribution comes from permutations, so that skewed and bimodal noise raises no more alarms than normal noise; and whole runs
+//! are shuffled, which accounts for correlated rows (the single-step maxT procedure of Westfall and Young, "Resampling-Based Multiple
+//! Testing", 1993, 2.3). A stretch may end before the newest run, so that a fixed fault is found; after a change is found its step is
+//! removed and the rest is searched again (circular binary segmentation, Olshen, Venkatraman, Lucito and Wigler, Biostatistics 5(4), 2004).
+//! Seeded: the same runs always give the same changes.
 
 use commgauge_base::stats::{median, sorted};
 use rand::SeedableRng;
@@ -23,7 +22,7 @@ const MIN_ORDERS: usize = 199;
 /// Upper bound on the additions over all orders.
 const MAX_WORK: usize = 500_000_000;
 
-/// Most changes in one row.
+/// Maximum number of changes per row.
 const MAX_CHANGES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,16 +33,15 @@ pub(super) struct ChangePoint {
     pub p_corrected: f64,
 }
 
-/// The change points of all rows.
 pub(super) struct Found {
     /// For each row its changes, by run.
     pub rows: Vec<Vec<ChangePoint>>,
-    /// Orders that were used, including the actual one.
+    /// Number of orders, including the actual one.
     pub orders: usize,
 }
 
-/// The changes of rows of logarithms of times, one for each run, none where a run has no such row. A change counts where its
-/// step is at least `relevant` (in logarithms) and chance is at most `level`.
+/// The changes of rows of logarithms of times, one for each run, `None` if a run lacks the row. A change counts if its step is at least
+/// `relevant` (in logarithms) and chance is at most `level`.
 pub(super) fn changes(rows: &[Vec<Option<f64>>], level: f64, relevant: f64) -> Found {
     let runs = rows.iter().map(Vec::len).max().unwrap_or(0);
     let centered: Vec<Centered> = rows.iter().map(|row| Centered::of(row)).collect();
@@ -108,9 +106,8 @@ fn without_steps(row: &[Option<f64>], starts: &[usize]) -> Vec<Option<f64>> {
 }
 
 impl Centered {
-    /// How far the stretch of runs farthest from the others is, in that order of the runs, and which it is: the
-    /// square of Student's t of both, up to a factor. A stretch and the runs next to it are at least [`MIN_RUNS`] long;
-    /// its ends may not be nearer to the cuts that there are.
+    /// The stretch of runs farthest from the others in this order of the runs, and its distance: the square of Student's t of both, up to a
+    /// factor. A stretch and the runs next to it are at least [`MIN_RUNS`] long; its ends may not be nearer to existing cuts.
     fn largest(&self, order: &[usize], grid: &Grid) -> Option<(f64, Range<usize>)> {
         if self.squares <= 0.0 {
             return None;
@@ -121,8 +118,8 @@ impl Centered {
         })
     }
 
-    /// The stretch with its ends moved, one after the other, to the runs around them that fit best. A series that is searched at every
-    /// run has nothing to move.
+    /// The stretch with its ends moved, one after the other, to the nearby runs that fit best. A series that is searched at every run needs
+    /// no moves.
     fn moved(&self, order: &[usize], cuts: &[usize], stretch: Range<usize>) -> Range<usize> {
         let (sums, runs) = (Sums::of(self, order), order.len());
         let best = |range: &dyn Fn(usize) -> Range<usize>, at: usize| {
@@ -141,7 +138,7 @@ impl Centered {
     }
 }
 
-/// For each drawn order of the runs, the largest of all rows; ascending.
+/// For each drawn order of the runs, the largest distance over all rows; ascending.
 fn largest_by_chance(rows: &[Centered], runs: usize) -> Vec<f64> {
     let (grid, places) = (Grid::new(runs, &[]), places(runs).count());
     let orders = (MAX_WORK / (rows.len() * (places * places + runs)).max(1)).clamp(MIN_ORDERS, MAX_ORDERS);
@@ -154,7 +151,7 @@ fn largest_by_chance(rows: &[Centered], runs: usize) -> Vec<f64> {
     sorted((0..orders).map(draw).collect::<Vec<f64>>())
 }
 
-// Where a stretch of runs may begin and end, and which of them is farthest from the other runs.
+// Where a stretch of runs may begin and end, and which stretch is farthest from the other runs.
 
 /// Fewest runs between changes.
 pub(super) const MIN_RUNS: usize = 3;
@@ -166,14 +163,14 @@ const MAX_PLACES: usize = 128;
 /// The newest runs are always searched one by one.
 const NEWEST: usize = 32;
 
-/// Values that are compared at a time.
+/// Number of values compared at a time.
 const LANES: usize = 8;
 
 /// The places of a series, and the weight of the stretch between any two.
 struct Grid {
     runs: usize,
     ends: Vec<usize>,
-    /// Row by row for every beginning and every end: one over the product of the runs inside and outside; 0 where either are too few.
+    /// Row by row for every beginning and every end: one over the product of the runs inside and outside; 0 if either are too few.
     weights: Vec<f64>,
 }
 
@@ -195,7 +192,7 @@ impl Grid {
         if row.count == self.runs { self.of_all_runs(row, order) } else { self.of_those_present(row, order) }
     }
 
-    /// Where every run has the row the weights are those of the grid: this is most of the work of a long history.
+    /// If every run has the row the weights are those of the grid: this is most of the work for a long history.
     fn of_all_runs(&self, row: &Centered, order: &[usize]) -> Option<(f64, Range<usize>)> {
         let sums = self.sums_at_ends(row, order);
         let weights = |start: usize| &self.weights[start * sums.len()..][..sums.len()];
@@ -289,8 +286,8 @@ impl Sums {
         Sums { sums, counts, count: row.count }
     }
 
-    /// The sum of squares between a stretch and the others, over the number of values; none where either is too short. The larger it
-    /// is, the smaller is what lies within: the sum of the two is always the same.
+    /// The sum of squares between a stretch and the others, over the number of values; `None` if either is too short. The larger it is, the
+    /// smaller is the sum within: the two add up to a constant.
     fn between(&self, stretch: Range<usize>) -> Option<f64> {
         let inside = (self.counts[stretch.end].checked_sub(self.counts[stretch.start])?) as usize;
         let outside = self.count - inside;
@@ -302,20 +299,20 @@ impl Sums {
     }
 }
 
-// A row of a history without its middle, as the search for changes takes it.
+// A row of a history centred for the search for changes.
 
 /// Values are clamped to this multiple of the interquartile range from the median.
 const CLAMP: f64 = 8.0;
 
-/// Rows without any noise (a coarse clock) are given this much, as a share.
+/// Minimum noise, as a share, for rows without any (a coarse clock).
 const MIN_NOISE: f64 = 0.0005;
 
-/// A row around its mean, 0 where a run has none.
+/// A row around its mean, 0 for missing runs.
 struct Centered {
     values: Vec<f64>,
     present: Vec<bool>,
     count: usize,
-    /// Sum of the squares, and what is added to it so that no row is without noise.
+    /// Sum of the squares, with a minimum so that no row is without noise.
     squares: f64,
     least: f64,
 }
@@ -344,7 +341,7 @@ mod tests {
 
     const LEVEL: f64 = 0.05;
 
-    /// How run-to-run noise is spread, with a standard deviation of about 1.
+    /// Distribution of run-to-run noise, with a standard deviation of about 1.
     #[derive(Clone, Copy, Debug)]
     enum Shape {
         Normal,
@@ -365,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Rows that share a part of their noise, as rows of one run do.
+    /// Rows that share a part of their noise, like rows of one run.
     fn noise(rows: usize, runs: usize, sigma: f64, shape: Shape, seed: u64) -> Vec<Vec<Option<f64>>> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let shared: Vec<f64> = (0..runs).map(|_| deviate(shape, &mut random)).collect();
@@ -432,7 +429,7 @@ mod tests {
 
     #[test]
     fn noise_of_any_shape_raises_alarms_no_more_often_than_stated() {
-        // A step of any height counts here, so that only the significance is tested.
+        // Any step is relevant here, so that only the significance is tested.
         let trials = if cfg!(debug_assertions) { 20 } else { 1000 };
         for shape in [Shape::Normal, Shape::Skewed, Shape::Bimodal] {
             let alarms = (0..trials)

@@ -1,7 +1,7 @@
 //! Runs over time: which rows changed, between which two runs, by how much, and what else changed there.
 //!
-//! `change` finds the change points, `gather` groups runs and extracts their medians. Records that cannot be read or are
-//! synthetic, and unreliable rows, are left out and listed.
+//! `change` finds the change points, `gather` groups runs and extracts their medians. Records that cannot be read or are synthetic, and
+//! unreliable rows, are excluded and listed.
 
 mod change;
 
@@ -43,7 +43,7 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
     if !lineages.iter().flat_map(|lineage| &lineage.rows).any(Series::can_show_change) {
         exit_codes.push(3);
     }
-    // Its place among the others is unknown, and so is what came before a change.
+    // Its position among the others is unknown, and so is what came before a change.
     if lineages.iter().flat_map(|lineage| &lineage.runs).any(|run| time(&run.started_at).is_none()) {
         exit_codes.push(3);
     }
@@ -57,7 +57,7 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
     }
 }
 
-/// Finds the changes of all lineages, on all processors, as long ones take seconds. Returns the fewest orders of runs that were drawn.
+/// Finds the changes of all lineages, on all processors, as long ones take seconds. Returns the smallest number of drawn orders.
 fn find_changes(lineages: &mut [Lineage], rule: HistoryRule) -> usize {
     lineages.par_iter_mut().map(|lineage| find_changes_of(lineage, rule)).min().unwrap_or(1)
 }
@@ -117,21 +117,19 @@ fn events(lineage: &Lineage) -> Vec<Event> {
 fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
     vec![
         format!(
-            "a row changes where a stretch of its runs is farther from the others than any stretch of any row in {} of \
-             random orders of the runs, and the step is at least {}",
+            "a row changes if a stretch of its runs is farther from the others than any stretch of any row in {} of random orders of the runs, and the step is at least {}",
             percent(1.0 - rule.false_alarm_level),
             percent(rule.relevant)
         ),
         format!(
-            "at least {} runs are on each side of a change, so the newest {} cannot show one yet (commgauge compare can); {} \
-             orders, always the same",
+            "a change needs at least {} runs on each side, so the newest {} cannot show one yet (commgauge compare can); {} orders, always the same",
             change::MIN_RUNS,
             change::MIN_RUNS - 1,
             orders
         ),
-        "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows stay out"
+        "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows are excluded"
             .to_owned(),
-        "runs are taken to be exchangeable where nothing changed; a machine that drifts slowly shows steps too"
+        "runs without a change between them count as exchangeable; a machine that drifts slowly shows steps too"
             .to_owned(),
     ]
 }
@@ -153,20 +151,25 @@ pub struct HistoryInput {
 }
 
 impl HistoryInput {
-    /// Adds a record, or the reason why it is left out.
+    /// Adds a record, or the reason for its exclusion.
     pub fn add(&mut self, path: &Path, read: Result<LoadedRecord>) {
         match read.map_err(|error| error.to_string()).and_then(|loaded| RunMedians::of(&loaded)) {
             Ok(medians) => self.runs.push(medians),
-            Err(reason) => self.left_out.push(LeftOut { path: path.display().to_string(), reason }),
+            Err(reason) => self.leave_out(path, reason),
         }
     }
 
-    /// Adds a run whose medians were taken before.
+    /// Names a file that does not count in the history, with the reason.
+    pub fn leave_out(&mut self, path: &Path, reason: String) {
+        self.left_out.push(LeftOut { path: path.display().to_string(), reason });
+    }
+
+    /// Adds a run with known medians.
     pub fn add_medians(&mut self, medians: RunMedians) {
         self.runs.push(medians);
     }
 
-    /// The lineages, and what was left out. A run that occurs twice counts once.
+    /// The lineages, and the excluded files. A run that occurs twice counts once.
     fn into_lineages(mut self) -> (Vec<Lineage>, Vec<LeftOut>) {
         self.runs.sort_by(|a, b| moment(a).cmp(&moment(b)).then(a.run_id.cmp(&b.run_id)).then(a.path.cmp(&b.path)));
         let mut lineages: Vec<Vec<RunMedians>> = Vec::new();
@@ -175,7 +178,7 @@ impl HistoryInput {
         for run in self.runs {
             let twin =
                 seen.insert(run.run_id.clone(), run.path.clone()).map(|twin| format!("is the same run as {twin}"));
-            // A log that was copied or fetched once more has another date.
+            // A copied log has another date.
             let same_log = || {
                 let twin = seen_logs.insert(times_of_log(&run)?, run.path.clone())?;
                 Some(format!("comes from the same log as {twin}, with the same times in all {} rows", run.rows.len()))
@@ -196,7 +199,7 @@ impl HistoryInput {
     }
 }
 
-/// The times of what another tool measured, to the last digit; none of few rows, in which two measurements may agree by chance.
+/// The times measured by another tool, to the last digit; `None` for few rows, in which two measurements may agree by chance.
 fn times_of_log(run: &RunMedians) -> Option<Vec<(String, Option<u64>)>> {
     let tool = run.facts.0.get(&(Allowed::Versions, "measured by".to_owned()))?;
     let timed = run.rows.iter().filter(|(_, seconds)| seconds.is_some()).count();
@@ -220,7 +223,7 @@ fn is_same_lineage(first: &RunMedians, run: &RunMedians) -> bool {
 fn lineage(runs: Vec<RunMedians>) -> Lineage {
     let mut rows: Vec<Series> = Vec::new();
     let mut index: BTreeMap<&str, usize> = BTreeMap::new();
-    // The newest first, so that its order is that of the rows.
+    // The newest first, which sets the order of the rows.
     for (run, taken) in runs.iter().enumerate().rev() {
         for (row, seconds) in &taken.rows {
             let at = *index.entry(&row.name).or_insert_with(|| {
@@ -280,8 +283,8 @@ fn describe_differences(before: &RunMedians, run: &RunMedians) -> Vec<String> {
         .collect()
 }
 
-// What is odd about the times at which runs began: gaps, clocks that were set wrong, and texts that are no times. The order of the
-// runs is theirs, so that a reader of a change has to know of it.
+// Anomalies in the start times of runs: gaps, wrong clocks, and texts that are not times. The order of the runs follows these times, so a
+// reader of a change must know.
 
 /// A gap is longer than this, ...
 const MIN_GAP_SECONDS: f64 = 7.0 * 86_400.0;
@@ -289,23 +292,23 @@ const MIN_GAP_SECONDS: f64 = 7.0 * 86_400.0;
 /// ... and than this many usual intervals.
 const MIN_USUAL_INTERVALS: f64 = 10.0;
 
-/// The time at which a run began; none where the record's text is no time.
+/// The start time of a run; `None` if the record's text is not a time.
 fn time(started_at: &str) -> Option<Timestamp> {
     started_at.parse().ok()
 }
 
-/// What is odd about the times of runs in their order, as sentences.
+/// Anomalies in the times of runs in their order, as sentences.
 fn oddities(runs: &[RunMedians]) -> Vec<String> {
     let mut said: Vec<String> =
         runs.windows(2).zip(intervals(runs)).filter_map(gap(low_median(intervals(runs)))).collect();
     let without_time = runs.iter().filter(|run| time(&run.started_at).is_none());
     said.extend(
-        without_time.map(|run| format!("run {} has no start time (`{}`): it is put last", run.run_id, run.started_at)),
+        without_time.map(|run| format!("run {} has no start time (`{}`): it comes last", run.run_id, run.started_at)),
     );
     said
 }
 
-/// Seconds from each run to the next, as far as both have a time.
+/// Seconds from each run to the next, if both have a time.
 fn intervals(runs: &[RunMedians]) -> impl Iterator<Item = f64> {
     runs.windows(2).filter_map(|two| {
         let (before, after) = (time(&two[0].started_at)?, time(&two[1].started_at)?);
@@ -318,7 +321,7 @@ fn gap(usual: Option<f64>) -> impl Fn((&[RunMedians], f64)) -> Option<String> {
         let usual = usual?;
         (seconds > MIN_GAP_SECONDS && seconds > MIN_USUAL_INTERVALS * usual).then(|| {
             format!(
-                "no run for {:.0} days, between {} of {} and {} of {} (usually {:.1} days): a gap, or a clock that was set wrong",
+                "no run for {:.0} days, between {} of {} and {} of {} (usually {:.1} days): a gap, or a wrong clock",
                 seconds / 86_400.0,
                 two[0].run_id,
                 two[0].started_at,
@@ -345,27 +348,27 @@ pub struct History {
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// Exit code of the program: 1 where the last change of some row was for the worse, 3 where there are too few runs to
-    /// find any change or a run says no time, else 0.
+    /// Exit code of the program: 1 if the last change of some row was for the worse, 3 if there are too few runs to find any change or a
+    /// run has no time, else 0.
     pub exit_code: i32,
     /// How changes are distinguished from chance, as sentences.
     pub rule: Vec<String>,
-    /// Runs that repeat one another.
+    /// Groups of repeated runs.
     pub lineages: Vec<Lineage>,
-    /// Files that have no say.
+    /// Excluded files.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A file that has no say.
+/// An excluded file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
     /// The file.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Runs of one suite on the same hosts, devices and ranks, by the time at which they began.
+/// Runs of one suite on the same hosts, devices and ranks, by start time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lineage {
     /// Name of the suite.
@@ -374,28 +377,28 @@ pub struct Lineage {
     pub place: String,
     /// Name of the backend.
     pub backend: String,
-    /// Machine file of the newest run; empty where none was given.
+    /// Machine file of the newest run; empty without one.
     pub machine: String,
     /// The runs, the oldest first.
     pub runs: Vec<SeriesRun>,
-    /// Gaps between the runs, and runs that say no time, as sentences.
+    /// Gaps between the runs, and runs without a time, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub odd_times: Vec<String>,
-    /// The rows that any of them has, in the order of the newest.
+    /// The rows of all runs, in the order of the newest run.
     pub rows: Vec<Series>,
     /// Runs at which rows changed.
     pub events: Vec<Event>,
 }
 
 impl Lineage {
-    /// Rows that count in too few runs for a change, in words.
+    /// Rows with too few runs for a change, in words.
     pub fn rows_without_say(&self) -> Option<String> {
         let few = self.rows.iter().filter(|row| !row.can_show_change()).count();
         let (all, least) = (counted(self.rows.len(), "row"), 2 * MIN_RUNS);
-        (few > 0).then(|| format!("{few} of {all} count in fewer than {least} runs, in which no change can be found"))
+        (few > 0).then(|| format!("{few} of {all} are in fewer than {least} runs, too few to find a change"))
     }
 
-    /// A run by its index, with what else changed there, in words.
+    /// A run by its index, with its other changes, in words.
     pub fn run_and_why(&self, run: u32) -> String {
         let Some(run) = self.runs.get(run as usize) else { return "an unknown run".to_owned() };
         format!("run {} of {}; {}", run.run_id, run.started_at, run.what_else_changed())
@@ -403,22 +406,22 @@ impl Lineage {
 }
 
 impl Series {
-    /// Whether it counts in enough runs for one change.
+    /// Whether it has enough runs for one change.
     pub fn can_show_change(&self) -> bool {
         self.latency_seconds.iter().flatten().count() >= 2 * MIN_RUNS
     }
 
-    /// The last change, where the row is slower since.
+    /// The last change, if the row is slower since.
     pub fn slower_since(&self) -> Option<&Change> {
         self.changes.last().filter(|change| change.slowdown > 0.0)
     }
 }
 
 impl SeriesRun {
-    /// In what it differs from the run before it, as a sentence.
+    /// Its differences from the run before, as a sentence.
     pub fn what_else_changed(&self) -> String {
         match self.differences.as_slice() {
-            [] => "nothing else that the records hold changed there".to_owned(),
+            [] => "no other recorded fact changed there".to_owned(),
             differences => format!("changed there: {}", differences.join("; ")),
         }
     }
@@ -431,11 +434,11 @@ pub struct SeriesRun {
     pub path: String,
     /// Name of the run.
     pub run_id: String,
-    /// When it began.
+    /// Start time.
     pub started_at: String,
-    /// In what it differs from the run before it, as sentences.
+    /// Its differences from the run before, as sentences.
     pub differences: Vec<String>,
-    /// Rows that have no say, for being missing, wrong, unverified or unreliable.
+    /// Excluded rows: missing, wrong, unverified or unreliable.
     pub rows_left_out: u32,
 }
 
@@ -447,9 +450,9 @@ pub struct Series {
     /// Its subject.
     #[serde(flatten)]
     pub subject: RowSubject,
-    /// Median time over the replicates of each run; null where a run has none that counts.
+    /// Median time over the replicates of each run; null without a valid replicate.
     pub latency_seconds: Vec<Option<f64>>,
-    /// Where it changed, the oldest first.
+    /// Its changes, the oldest first.
     pub changes: Vec<Change>,
 }
 
@@ -477,18 +480,18 @@ pub struct Event {
     pub rows_slower: u32,
     /// Rows that became faster.
     pub rows_faster: u32,
-    /// The smallest slow-down among them, negative where a row became faster.
+    /// The smallest slowdown among them, negative if a row became faster.
     pub slowdown_least: f64,
     /// The largest.
     pub slowdown_most: f64,
 }
 
-// What a history keeps of a run: a median for each row, and the facts by which runs are told to be repetitions.
+// What a history keeps of a run: a median for each row, and the facts that identify repetitions.
 
 /// A row that runs have in common.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowKey {
-    /// Name of the case, copy or product, without versions: what a new one changes is what a history shows.
+    /// Name of the case, copy or product, without versions: a history shows the effect of a new version.
     pub name: String,
     pub subject: RowSubject,
 }
@@ -500,23 +503,23 @@ pub struct RunMedians {
     pub path: String,
     /// Name of the run.
     pub run_id: String,
-    /// When it began.
+    /// Start time.
     pub started_at: String,
     /// Name of the suite.
     pub suite: String,
     /// Name of the backend.
     pub backend: String,
-    /// Machine file of the run; empty where none was given.
+    /// Machine file of the run; empty without one.
     pub machine: String,
-    /// What must be equal for runs to repeat one another, and what is worth knowing where it differs.
+    /// Facts that must be equal in repeated runs, and facts worth knowing if they differ.
     pub facts: RunFacts,
-    /// Median of the replicates in seconds, row by row; none where the row has no say.
+    /// Median of the replicates in seconds, row by row; `None` if the row is excluded.
     pub rows: Vec<(Arc<RowKey>, Option<f64>)>,
-    /// Rows that have no say, for being missing, wrong, unverified or unreliable.
+    /// Excluded rows: missing, wrong, unverified or unreliable.
     pub rows_left_out: u32,
 }
 
-/// The facts of a run by which others are compared with it.
+/// The facts of a run for comparison with others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFacts(Facts);
 
@@ -526,7 +529,7 @@ impl RunFacts {
         self.0.iter().map(|((kind, name), value)| [kind.name().to_owned(), name.clone(), value.clone()]).collect()
     }
 
-    /// The facts of such texts; none where a kind is unknown.
+    /// Parses such texts; `None` if a kind is unknown.
     pub fn from_texts(texts: Vec<[String; 3]>) -> Option<RunFacts> {
         let fact = |[kind, name, value]: [String; 3]| Some(((Allowed::from_str(&kind, false).ok()?, name), value));
         texts.into_iter().map(fact).collect::<Option<Facts>>().map(RunFacts)
@@ -534,14 +537,14 @@ impl RunFacts {
 }
 
 impl RunMedians {
-    /// The medians of a record, or why it has no say.
+    /// The medians of a record, or the reason for its exclusion.
     pub fn of(loaded: &LoadedRecord) -> std::result::Result<RunMedians, String> {
         if let Some(reason) = reason_to_exclude(loaded) {
             return Err(reason);
         }
         let header = &loaded.record.header;
         let mut cases = evidence(std::slice::from_ref(loaded), &[]).cases;
-        // As in a comparison: times are looked at, whoever checked the data.
+        // As in a comparison: times count, whoever checked the data.
         cases.iter_mut().for_each(Evidence::accept_unchecked);
         let mut rows_left_out = 0;
         let names = names_to_match(&cases, &[Allowed::Versions]);
@@ -576,9 +579,9 @@ fn reason_to_exclude(loaded: &LoadedRecord) -> Option<String> {
     }
     match &record.end {
         Some(end) if end.status == EndStatus::Failed => Some("the run failed".to_owned()),
-        // The foot of another tool's log is about all of its rows.
+        // The foot of another tool's log covers all of its rows.
         Some(end) if record.header.backend.measured_by.is_some() && end.exit_code != 0 => {
-            Some(end.error.clone().unwrap_or_else(|| "the run did not end well".to_owned()))
+            Some(end.error.clone().unwrap_or_else(|| "the run failed".to_owned()))
         }
         _ => record.file.seal.tampering(),
     }
@@ -615,6 +618,6 @@ mod tests {
         assert!(said[0].contains("no run for 104 days, between run-7 of 2026-03-08"), "{said:?}");
         assert!(said[1].contains("run-9 of 2099-01-01T00:00:00Z (usually 1.0 days)"), "{said:?}");
         let (code, said) = of(&[&["yesterday"], &nights[..]].concat());
-        assert_eq!((code, said), (3, vec!["run run-0 has no start time (`yesterday`): it is put last".to_owned()]));
+        assert_eq!((code, said), (3, vec!["run run-0 has no start time (`yesterday`): it comes last".to_owned()]));
     }
 }

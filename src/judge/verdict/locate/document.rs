@@ -1,7 +1,7 @@
-//! What `commgauge judge` found, as a document. The published JSON Schema (`commgauge show schema suspects`) is made from these
-//! types.
+//! The result of `commgauge judge`'s search for suspects, as a document. The published JSON Schema (`commgauge show schema suspects`) is
+//! made from these types.
 //!
-//! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
+//! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is absent.
 
 use super::super::{Run, Trouble, most_severe};
 use super::pair_lines::{Measure, Places};
@@ -14,58 +14,58 @@ pub const SUSPECTS_FORMAT: &str = "commgauge-suspects";
 /// Minimum size of a set in which one member can be an outlier.
 pub(super) const MIN_MEMBERS: usize = 4;
 
-/// Fewest nodes whose ways to each other can be compared.
+/// Minimum number of nodes whose paths to each other can be compared.
 pub(super) const FEWEST_COMPARED: usize = 3;
 
 /// The version of the format.
 pub const SUSPECTS_VERSION: u32 = 1;
 
-/// In `unseen` where the data cannot decide on nodes and links at all.
+/// Entry of `unseen` if the data cannot decide on nodes and links at all.
 pub(super) const NODE_OR_LINK: &str = "node or link";
 
-/// Suspects, strongest evidence first, and what the data cannot tell.
+/// Suspects, strongest evidence first, and what the data cannot show.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspects {
     /// Always `commgauge-suspects`.
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// Exit code of the program: 0 no suspect and everything measured, 1 a suspect, 3 undecided, 4 to 7 a problem of the records.
+    /// Exit code of the program: 0 no suspect and everything measured, 1 a suspect, 3 undecided, 4 to 7 a problem with the records.
     pub exit_code: i32,
     /// The answer in one sentence.
     pub answer: String,
-    /// True where any of the records is synthetic: nothing below was measured.
+    /// True if any of the records is synthetic: nothing below was measured.
     pub synthetic: bool,
     /// The records.
     pub runs: Vec<Run>,
-    /// What there was to look at.
+    /// The extent of the data.
     pub examined: Examined,
     /// The suspects, strongest evidence first.
     pub suspects: Vec<Suspect>,
-    /// What one measure alone shows, on too few nodes to suspect it. It makes `exit_code` 3.
+    /// Findings of one measure alone, on too few nodes for a suspect. They set `exit_code` 3.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unconfirmed: Vec<Unconfirmed>,
-    /// Periods in which the whole machine was slow and not one suspect, as sentences.
+    /// Periods in which the whole machine was slow, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_whiles: Vec<String>,
-    /// Kinds of fault that the data cannot show, in a few words each; `cannot_tell` says why.
+    /// Kinds of fault that the data cannot show, in a few words each; `cannot_tell` gives the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
-    /// What the data cannot tell, as sentences.
+    /// What the data cannot show, as sentences.
     pub cannot_tell: Vec<String>,
-    /// Warnings about the records as a whole, with the exit code that each asks for.
+    /// Warnings about the records as a whole, each with its exit code.
     pub troubles: Vec<Trouble>,
-    /// How it was decided, as sentences.
+    /// The rule, as sentences.
     pub rule: Vec<String>,
 }
 
 impl Suspects {
-    /// The kinds of fault that would not be seen, as a sentence; none where all would be.
+    /// The kinds of fault that the data cannot show, as a sentence; `None` if it shows all.
     pub fn unseen_in_words(&self) -> Option<String> {
         (!self.unseen.is_empty()).then(|| format!("faults that this record cannot show: {}", self.unseen.join("; ")))
     }
 
-    /// The exit code if nothing were unconfirmed.
+    /// The exit code without the unconfirmed findings.
     pub(in crate::verdict) fn exit_code_when_cleared(&self) -> i32 {
         let suspected = i32::from(!self.suspects.is_empty());
         let undecided = if self.unseen.iter().any(|kind| kind == NODE_OR_LINK) { 3 } else { 0 };
@@ -73,54 +73,55 @@ impl Suspects {
     }
 }
 
-/// What there was to look at.
+/// The extent of the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Examined {
     /// Nodes of the run.
     pub nodes: u32,
     /// Host names of the nodes, by number of the node.
     pub hosts: Vec<String>,
-    /// Most ranks of a node that met other nodes in pairs; each represents the rail of its adapter.
+    /// Maximum number of ranks of a node that met other nodes in pairs; each represents the rail of its adapter.
     pub local_ranks: u32,
-    /// Nodes of each leaf switch, where that is known.
+    /// Nodes of each leaf switch, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_leaf: Option<u32>,
-    /// Nodes that the links of each rack join, where they do.
+    /// Nodes that the links of each rack join, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_rack: Option<u32>,
-    /// Pairs of nodes that there are.
+    /// Number of pairs of nodes.
     pub node_pairs: u64,
-    /// Those of them that were measured.
+    /// Number of these that were measured.
     pub node_pairs_measured: u64,
     /// Nodes whose inner collectives were measured.
     pub nodes_measured_inside: u32,
     /// Pairs of devices inside nodes that were compared with those of other nodes.
     #[serde(default)]
     pub inside_pairs: u64,
-    /// Whether a machine file says what pairs of nodes reach.
+    /// Whether a machine file gives the expected rates of pairs.
     #[serde(default)]
     pub pairs_expected: bool,
     /// Numbers of nodes that groups of growing size spanned, ascending.
     pub group_nodes: Vec<u32>,
-    /// Cases with a common start, from which late ranks show.
+    /// Cases with a common start, which show late ranks.
     pub isolated_cases: u32,
     /// Replicates.
     pub replicates: u32,
 }
 
 impl Examined {
-    /// Whether enough nodes met in pairs to tell a slow one or a slow way: of three two agree, and of two a machine file says what they reach.
+    /// Whether enough nodes met in pairs to identify a slow node or path: two of three agree, and for two a machine file gives the expected
+    /// rate.
     pub fn can_name_a_node(&self) -> bool {
         self.node_pairs_measured > 0 && (self.nodes as usize >= FEWEST_COMPARED || self.pairs_expected)
     }
 }
 
-/// A node or link that one measure alone shows to be slow, where another one would have to agree.
+/// A node or link that only one measure shows as slow, where another one must agree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unconfirmed {
     /// The measure.
     pub measure: Measure,
-    /// What is slow, such as `link between node 0 (a) and node 1 (b)`.
+    /// The slow place, such as `link between node 0 (a) and node 1 (b)`.
     pub name: String,
     /// Share by which it is slower: 0.5 is half as much time again.
     pub slower_by: f64,
@@ -129,21 +130,21 @@ pub struct Unconfirmed {
 /// A suspect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
-    /// What it is.
+    /// Kind and place.
     pub culprit: SuspectKind,
-    /// What it is called, such as `node 17 (node-0017)`.
+    /// Its name, such as `node 17 (node-0017)`.
     pub name: String,
-    /// True where it was slow in some of its measurements only.
+    /// True if it was slow only in some of its measurements.
     pub intermittent: bool,
-    /// Share by which what it takes part in is slower: 0.5 is half as much time again. For late ranks absent.
+    /// Share by which work with it is slower: 0.5 is half as much time again. Absent for late ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slower_by: Option<f64>,
     /// How late it came, for late ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_seconds: Option<f64>,
-    /// How far beyond what scatter explains: the distance as a multiple of the one that was allowed; at least 1.
+    /// How far beyond the scatter: the distance as a multiple of the allowed one; at least 1.
     pub strength: f64,
-    /// Why, as sentences, the strongest first.
+    /// The reasons, as sentences, the strongest first.
     pub evidence: Vec<String>,
     /// What an operator should do: `suspect-node`, `suspect-link`, `suspect-rail`, `suspect-leaf`, `environment`.
     pub action: String,
@@ -151,32 +152,32 @@ pub struct Suspect {
     pub next_step: String,
 }
 
-/// What can be suspected. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.
+/// Possible suspects. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "class", rename_all = "snake_case")]
 #[schemars(rename = "Culprit")]
 pub enum SuspectKind {
-    /// A node: slow with all others, or within itself.
+    /// A node: slow with all others, or inside.
     Node {
         /// Its number.
         node: u32,
     },
-    /// The path between two nodes, both of which are well with all others.
+    /// The path between two nodes, both of which are normal with all others.
     Link {
         /// Its ends, the lower first.
         nodes: [u32; 2],
-        /// The local rank whose path it is, where those of other local ranks are well.
+        /// The local rank of the path, if the paths of other local ranks are normal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         local_rank: Option<u32>,
     },
-    /// One adapter of one node: a local rank that is slow with all other nodes while its neighbours are well.
+    /// One adapter of one node: a local rank that is slow with all other nodes while its neighbours are normal.
     Adapter {
         /// The node.
         node: u32,
         /// The local rank that uses it.
         local_rank: u32,
     },
-    /// The cable or port of an adapter, in one direction: both ways at once it is as slow as a slow adapter, back and forth half
+    /// The cable or port of an adapter, in one direction: with both directions at once it is as slow as a slow adapter, back and forth half
     /// as much.
     Cable {
         /// The node.
@@ -191,14 +192,14 @@ pub enum SuspectKind {
         /// The local rank that drives it.
         local_rank: u32,
     },
-    /// Links inside a node (NVLink or what takes its place): of one device to all others, or between two devices.
+    /// Links inside a node (NVLink or its replacement): of one device to all others, or between two devices.
     #[serde(rename = "nvlink")]
     NvLink {
         /// The node.
         node: u32,
         /// The local rank that drives the device.
         local_rank: u32,
-        /// That of the other end, where those with others are well.
+        /// The local rank at the other end, if its links with others are normal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         peer: Option<u32>,
     },
@@ -214,14 +215,14 @@ pub enum SuspectKind {
         /// The nodes behind it.
         nodes: Vec<u32>,
     },
-    /// All nodes and the ways between them alike: none reaches what the machine file expects.
+    /// All nodes and the paths between them: none reaches the expectation of the machine file.
     Network,
-    /// No node alone: slow only when many nodes communicate together.
+    /// No single node: slow only when many nodes communicate together.
     OnlyAtScale {
-        /// The fewest nodes with which it showed.
+        /// The smallest number of nodes with which it showed.
         from_nodes: u32,
     },
-    /// A rank that comes late to common starts.
+    /// A rank that is late for common starts.
     LateRank {
         /// World rank.
         rank: u32,
@@ -248,7 +249,7 @@ impl SuspectKind {
         }
     }
 
-    /// What an operator should do about it.
+    /// What an operator should do.
     pub fn action(&self) -> &'static str {
         match self {
             SuspectKind::Node { .. }
@@ -263,7 +264,7 @@ impl SuspectKind {
     }
 }
 
-// What a suspect is called in sentences.
+// The name of a suspect in sentences.
 
 pub(super) fn name(suspect: &SuspectKind, places: &Places) -> String {
     let of = |node: u32| places.name(node as usize);

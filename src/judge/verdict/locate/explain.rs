@@ -1,5 +1,5 @@
-//! Finds suspects in a node-pair matrix: first what explains most (a leaf, a rail), then nodes and adapters, then single paths.
-//! Slowness that a suspect explains makes nothing else a suspect.
+//! Finds suspects in a node-pair matrix: first what explains most (a leaf, a rail), then nodes and adapters, then single paths. Slowness
+//! explained by a suspect makes nothing else a suspect.
 //!
 //! A node is judged by the lower median over its partners, so one bad partner does not make it look bad, and one bad node does
 //! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
@@ -31,7 +31,7 @@ pub(super) struct Finding {
     pub slower: f64,
     pub strength: f64,
     pub intermittent: bool,
-    /// From times inside nodes alone.
+    /// Based only on times inside nodes.
     pub inside: bool,
     pub evidence: String,
 }
@@ -41,7 +41,7 @@ pub(super) fn rule(comparisons: usize, least_distance: f64) -> OddRule {
     OddRule { chance: FALSE_ALARM_PROBABILITY, comparisons, least_deviation: MIN_DEVIATION, least_distance }
 }
 
-/// What a single path may take longer where too few are left to tell how far paths scatter.
+/// Excess allowed for a single path if too few are left to estimate the scatter of paths.
 fn single_path(middle: f64) -> Usual {
     Usual::given(middle, MIN_EXCESS_OF_PATH)
 }
@@ -54,14 +54,14 @@ pub(super) struct Search<'a> {
     /// Nodes whose slow pairs are explained.
     pub explained: Vec<bool>,
     pub findings: Vec<Finding>,
-    /// Usual value of each way.
+    /// Usual value of each kind of path.
     usual: [f64; 3],
     /// Local ranks whose rail is a suspect.
     slow_locals: Vec<bool>,
     slow_adapters: Vec<(usize, usize)>,
     /// For each node and local rank, how much longer it takes than its neighbours; empty with fewer than two local ranks.
     pub excess_of_adapter: Vec<Vec<f64>>,
-    /// How much longer a single path must take to be an outlier, as a logarithm; none where too few paths are left to tell.
+    /// Minimum excess of a single path to be an outlier, as a logarithm; `None` if too few paths are left to estimate.
     pub allowed_of_path: Option<f64>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// The usual value of each way among unexplained nodes; the one known before where none is left.
+    /// The usual value of each kind of path among unexplained nodes; the previous one if no nodes are left.
     fn usual_of_ways(&self) -> [f64; 3] {
         let open = |node: &usize| !self.explained[*node];
         Way::ALL.map(|way| {
@@ -95,7 +95,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Takes the usual values of what no suspect explains: where many leaves are slow, those of before were theirs.
+    /// Updates the usual values to unexplained paths: if many leaves are slow, the previous values were theirs.
     pub(super) fn forget_explained(&mut self) {
         self.usual = self.usual_of_ways();
     }
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
         Some(self.matrix.of_pair(pair)? - self.usual_of(pair))
     }
 
-    /// The same for the path of one local rank.
+    /// As above for the path of one local rank.
     pub(super) fn excess_of_local(&self, pair: [usize; 2], local: usize) -> Option<f64> {
         Some(self.matrix.of_local(pair, local)? - self.usual_of(pair))
     }
@@ -184,7 +184,7 @@ impl<'a> Search<'a> {
             .filter(|(node, local)| !of_adapter[*node][*local].is_nan())
             .collect();
         let scores: Vec<f64> = adapters.iter().map(|(node, local)| of_adapter[*node][*local]).collect();
-        // With two nodes the end of a slow path that causes it cannot be determined.
+        // With two nodes the end of a slow path that causes it is unknown.
         let usual = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores).filter(|_| matrix.nodes > 2);
         let Some(usual) = usual else { return };
         for ((node, local), slower) in
@@ -201,7 +201,7 @@ impl<'a> Search<'a> {
         self.excess_of_adapter = of_adapter;
     }
 
-    /// Finds nodes that are slow with nearly all others, the worst first; the pairs of each are removed before the next.
+    /// Finds nodes that are slow with nearly all others, the worst first; removes the pairs of each before the next.
     pub(super) fn nodes(&mut self) {
         loop {
             let mut left: Vec<(usize, f64)> = (0..self.matrix.nodes)
@@ -229,8 +229,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// On three nodes finds the way that is slower than the two others, or the node on the two that are slower than the third; on two and three
-    /// the rails that are slow between two nodes, where it is unknown at which end.
+    /// On three nodes finds the path that is slower than the two others, or the node on the two that are slower than the third; on two and
+    /// three the rails that are slow between two nodes, at an unknown end.
     pub(super) fn of_few_nodes(&mut self) {
         let mut ways: Vec<([usize; 2], f64)> =
             self.matrix.pairs().filter_map(|pair| Some((pair, self.matrix.of_pair(pair)?))).collect();
@@ -239,7 +239,7 @@ impl<'a> Search<'a> {
         let is_comparable = normal.iter().all(|pair| self.places.way(*pair) == self.places.way(normal[0]));
         if let ([(fast, fastest), (middle, second), (slow, _)], true) = (&ways[..], is_comparable) {
             if let Some(slower) = self.always_slower(&[*slow], &[*fast, *middle]) {
-                let evidence = format!("takes {} longer than the ways to the third node", percent(slower));
+                let evidence = format!("takes {} longer than the paths to the third node", percent(slower));
                 let suspect = SuspectKind::Link { nodes: slow.map(|node| node as u32), local_rank: None };
                 self.add(suspect, second + slower, &single_path(*second), evidence);
                 normal.retain(|pair| pair != slow);
@@ -254,7 +254,7 @@ impl<'a> Search<'a> {
         self.paths_of_locals(&normal);
     }
 
-    /// By how much the fastest of some pairs is slower than the slowest of others, where it is by enough in every replicate.
+    /// By how much the fastest of some pairs is slower than the slowest of others, if by enough in every replicate.
     fn always_slower(&self, slow: &[[usize; 2]], fast: &[[usize; 2]]) -> Option<f64> {
         let gap = |value: &dyn Fn([usize; 2]) -> Option<f64>| -> Option<f64> {
             let least = slow.iter().filter_map(|pair| value(*pair)).reduce(f64::min)?;
@@ -319,7 +319,7 @@ impl<'a> Search<'a> {
         };
         for (pair, local, slower) in cells.into_iter().filter(|(_, _, slower)| usual.strength(*slower) > 1.0) {
             let evidence = format!(
-                "the path of local rank {local} takes {} longer than usual; those of the others do not",
+                "the path of local rank {local} takes {} longer than usual; the paths of the others do not",
                 percent(slower - usual.middle)
             );
             let suspect = SuspectKind::Link { nodes: pair.map(|node| node as u32), local_rank: Some(local as u32) };
@@ -328,7 +328,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How many of several partners are slow.
+/// The number of slow partners among several.
 #[derive(Clone, Copy)]
 pub(super) struct SlowPartners {
     pub slow: usize,
@@ -347,12 +347,12 @@ pub(super) fn percent(logarithm: f64) -> String {
     format!("{:.0} %", 100.0 * logarithm.exp_m1())
 }
 
-// What explains what: findings that together are one culprit, and findings that a larger one explains.
+// Explains findings by others: findings that together are one suspect, and findings that a larger one explains.
 
-/// A link that is slow by chance is slower than its node by less than this factor, of the logarithms.
+/// A link that is slow by chance is slower than its node by less than this factor, in logarithms.
 const MOST_BY_CHANCE: f64 = 1.5;
 
-/// Replaces adapters by what is known better: the cable where one direction is slow, the device where it is slow inside its node too.
+/// Replaces adapters by more precise findings: the cable if one direction is slow, the device if it is slow inside its node too.
 pub(super) fn narrowed(found: Vec<Finding>, cables: &[SuspectKind]) -> Vec<Finding> {
     let suspected: Vec<SuspectKind> =
         found.iter().filter(|finding| !finding.intermittent).map(|finding| finding.suspect.clone()).collect();
@@ -387,8 +387,8 @@ pub(super) fn unexplained(all: Vec<Finding>) -> Vec<Finding> {
     all.iter().filter(|finding| !all.iter().any(|other| explains(other, finding))).cloned().collect()
 }
 
-/// Whether a link that was slow in every replicate is one that a node which comes and goes met slow each time by chance: of dozens of
-/// links there is nearly always one. A link that is much slower than its node has a fault of its own.
+/// Whether a link that was slow in every replicate may have met an intermittent node at its slow times by chance: with dozens of links
+/// there is nearly always one. A link that is much slower than its node has its own fault.
 fn is_by_chance(finding: &Finding, other: &Finding) -> bool {
     let of_node = matches!(
         (&finding.suspect, &other.suspect),
@@ -399,7 +399,7 @@ fn is_by_chance(finding: &Finding, other: &Finding) -> bool {
 
 /// Whether the slowness of one suspect makes another one look slow.
 fn is_part_of(finding: &Finding, other: &Finding) -> bool {
-    // A node that is slow inside alone makes no way to other nodes slow.
+    // A node that is slow only inside makes no path to other nodes slow.
     let slow_node = |node: u32| match &other.suspect {
         SuspectKind::Node { node: suspected } => *suspected == node && !other.inside,
         SuspectKind::Leaf { nodes, .. } => nodes.contains(&node),
@@ -460,13 +460,13 @@ pub(super) fn slows_down(suspect: &SuspectKind, members: &[usize]) -> bool {
     }
 }
 
-// On few nodes a node or a link becomes a suspect only where several measures agree.
+// On few nodes a node or a link becomes a suspect only if several measures agree.
 //
 // With three partners each, all pairs of a node can easily be slow by chance. Observed on four healthy hosts over TCP:
 // *both ways* takes as long as either one message or two, at random for each pair, and three slow pairs of six share a node
 // in one case of five.
 
-/// With fewer nodes than this one measure alone makes no suspect.
+/// With fewer nodes than this a single measure makes no suspect.
 pub(super) const FEW_NODES: usize = 8;
 
 /// A measure confirms another if its excess is at least this share of the other's excess, in logarithms.
@@ -497,12 +497,12 @@ pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>
             if agreeing.is_empty() {
                 unconfirmed.push((one.search.measure, finding));
             } else {
-                let evidence = format!("{}; borne out by {}", finding.evidence, agreeing.join(" and "));
+                let evidence = format!("{}; confirmed by {}", finding.evidence, agreeing.join(" and "));
                 findings.push(Finding { evidence, ..finding.clone() });
             }
         }
     }
-    // Drop what a confirmed finding already covers.
+    // Drop findings that a confirmed one already covers.
     unconfirmed.retain(|(_, finding)| !findings.iter().any(|suspected| explains(&suspected.suspect, &finding.suspect)));
     let alone = unconfirmed.iter().map(|(measure, finding)| Unconfirmed {
         measure: *measure,
@@ -512,11 +512,10 @@ pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>
     (findings, alone.collect())
 }
 
-/// What one measure alone shows, in a sentence.
+/// A finding of one measure alone, in a sentence.
 pub(super) fn sentence(alone: &Unconfirmed) -> String {
     format!(
-        "{} alone speaks against {}, by {:.0} %: on fewer than {FEW_NODES} nodes another measure must agree, so it is not suspected; \
-         more replicates would decide",
+        "only {} shows {} as slow, by {:.0} %: on fewer than {FEW_NODES} nodes another measure must agree, so it is not suspected; more replicates would decide",
         alone.measure.name(),
         alone.name,
         100.0 * alone.slower_by
@@ -528,17 +527,17 @@ fn needs_confirmation(suspect: &SuspectKind) -> bool {
     matches!(suspect, SuspectKind::Node { .. } | SuspectKind::Link { .. })
 }
 
-/// Exactly one of the two must be a one-way measure, the most stable kind; the tail is taken from the same messages.
+/// Exactly one of the two must be a one-way measure, the most stable kind; the tail comes from the same messages.
 fn is_independent(one: Measure, other: Measure) -> bool {
     let one_way = |measure| matches!(measure, Measure::OneWay | Measure::Tail);
     one_way(one) != one_way(other)
 }
 
-/// Whether a measure has the same finding, or at least shows the same suspect to be slower.
+/// Whether a measure has the same finding, or at least shows the same suspect as slower.
 fn confirms(other: &MeasureFindings, finding: &Finding) -> bool {
     let same = other.findings.iter().any(|own| own.suspect == finding.suspect);
     if same || finding.intermittent {
-        // An intermittent fault may be absent while another measure is taken, so its median shows nothing.
+        // An intermittent fault may be absent during another measure, so its median shows nothing.
         return same;
     }
     let (search, share) = (&other.search, CONFIRMING_SHARE * finding.slower);
@@ -555,7 +554,7 @@ fn confirms(other: &MeasureFindings, finding: &Finding) -> bool {
     }
 }
 
-/// Whether a suspect explains that something else looked slow.
+/// Whether a suspect explains another slow place.
 fn explains(suspected: &SuspectKind, other: &SuspectKind) -> bool {
     match (suspected, other) {
         (SuspectKind::Node { node }, SuspectKind::Link { nodes, .. }) => nodes.contains(node),

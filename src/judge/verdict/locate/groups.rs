@@ -1,4 +1,4 @@
-//! Times of groups of nodes, each node by itself and growing groups, from the histograms of their ranks.
+//! Times of groups of nodes, each node alone and growing groups, from the histograms of their ranks.
 
 use super::super::comparability::LoadedRecord;
 use super::super::expected::{Expected, expected_call};
@@ -24,7 +24,6 @@ const MIN_GROWTH: f64 = 0.1;
 /// A size of groups is compared with the line through this many smaller ones.
 pub(super) const FIRST_COMPARED: usize = 2;
 
-/// Groups of equal size that performed the same call.
 #[derive(Debug)]
 pub(super) struct Level {
     /// Nodes in each group.
@@ -43,7 +42,7 @@ impl Level {
 #[derive(Debug)]
 struct Group {
     members: Vec<usize>,
-    /// Of its slowest rank, in each replicate.
+    /// Time of its slowest rank, in each replicate.
     seconds: Vec<f64>,
 }
 
@@ -66,17 +65,17 @@ pub(super) struct Growth {
     pub levels: Vec<Level>,
 }
 
-/// Placement of the groups of a growth. A call that leaves a rack takes longer than its growth inside one allows, and that is no fault.
+/// Extent of the groups of a growth. A call that leaves a rack takes longer than its growth inside one allows, which is not a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extent {
-    /// Inside racks, or on nodes that nothing joins to racks.
+    /// Inside racks, or on nodes without racks.
     Inside,
     /// Larger than a rack.
     Beyond,
 }
 
 impl Extent {
-    /// That of a group; none where it is small and still spans two racks.
+    /// The extent of a group; `None` if it is small and still spans two racks.
     fn of(members: &[usize], places: &Places) -> Option<Extent> {
         let racks =
             members.first().zip(members.last()).map(|(first, last)| (places.rack_of(*first), places.rack_of(*last)));
@@ -150,7 +149,7 @@ fn seconds_of_nodes(line: &CaseLine, facts: &CaseFacts, places: &Places) -> Opti
 }
 
 impl Growth {
-    /// Finds nodes that are slower inside than the others, the worst first. Returns how many were compared.
+    /// Finds nodes that are slower inside than the others, the worst first. Returns the number compared.
     pub(super) fn inside(&self, places: &Places, findings: &mut Vec<Finding>) -> u32 {
         let Some(level) = self.levels.first().filter(|level| level.nodes == 1) else { return 0 };
         let mut left: Vec<(usize, f64)> = (level.groups.iter())
@@ -183,10 +182,9 @@ impl Growth {
         all as u32
     }
 
-    /// Finds group sizes that take longer than a straight line through the smaller ones allows. The time of a healthy
-    /// collective grows at most in proportion to the nodes (its steps), and mostly less, as the share of each falls; so
-    /// twice the nodes may cost twice the last increase. Groups with a suspect are left out. Returns whether all sizes
-    /// could be checked.
+    /// Finds group sizes that take longer than a straight line through the smaller ones allows. The time of a healthy collective grows at
+    /// most in proportion to the nodes (its steps), and usually less, as the share of each node falls; so twice the nodes may cost twice
+    /// the last increase. Groups with a suspect are excluded. Returns whether all sizes could be checked.
     pub(super) fn at_scale(&self, is_suspected: &dyn Fn(&[usize]) -> bool, findings: &mut Vec<Finding>) -> bool {
         let clean: Vec<(u32, Vec<f64>)> = (self.levels.iter())
             .map(|level| (level.nodes, of_replicates(level, is_suspected)))
@@ -230,7 +228,7 @@ fn of_replicates(level: &Level, is_suspected: &dyn Fn(&[usize]) -> bool) -> Vec<
 
 // The late rank: the one that arrived last in a clear majority of the samples of isolated cases.
 
-/// Share of the samples in which a rank must be last; of two ranks one is last in half of them by chance.
+/// Share of the samples in which a rank must be last; with two ranks each is last in half of them by chance.
 const CLEAR_MAJORITY: f64 = 0.6;
 
 const CLEAR_MAJORITY_OF_TWO: f64 = 0.8;
@@ -243,7 +241,7 @@ const MIN_LATENESS_SHARE: f64 = 0.1;
 pub(super) struct Arrivals {
     /// Isolated cases with samples.
     pub cases: u32,
-    /// True where the clocks of a record were not synchronised, so that no late rank can be named from it.
+    /// True if the clocks of a record were not synchronised, so that it cannot show a late rank.
     pub no_clock: bool,
     /// The late rank and its median lateness.
     pub late: Option<(Finding, Seconds)>,
@@ -271,7 +269,7 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
             let arrivals =
                 line.samples.valid().filter_map(|index| Some((index, last.get(index)?, spread_of.get(index)?)));
             for (index, rank, spread) in arrivals {
-                // The two arrivals may be off by what the clocks of their devices may.
+                // Both arrivals may be off by the clock errors of their devices.
                 let error = line.samples.arrival_error_nanoseconds(index);
                 spreads.entry(*rank).or_default().push([*spread as f64, error as f64]);
                 samples += 1;
@@ -316,32 +314,32 @@ pub(super) struct Analysis {
     pub(super) coarse: bool,
     pub(super) arrivals: Arrivals,
     pub(super) nodes_inside: u32,
-    /// True where groups of every size could be checked.
+    /// True if groups of every size could be checked.
     pub(super) all_sizes: bool,
-    /// Pairs that were slow in a single replicate and are no suspects.
+    /// Pairs that were slow in a single replicate and are not suspects.
     pub(super) slow_once: usize,
-    /// How much longer a path must take to be seen in the measure of bandwidth that scatters least, as a logarithm.
+    /// Minimum excess of a path that the least scattering measure of bandwidth can show, as a logarithm.
     pub(super) allowed_of_path: Option<f64>,
-    /// Findings of a single measure on few nodes. They make no suspect, but the machine is not called good either.
+    /// Findings of a single measure on few nodes. They make no suspect, but the machine does not count as good either.
     pub(super) unconfirmed: Vec<Unconfirmed>,
-    /// What the machine file says that pairs reach; empty without one.
+    /// The machine file's expectations of pairs; empty without one.
     pub(super) expected_pairs: Vec<ExpectedPairs>,
 }
 
-// Pairs of nodes against what the machine file says that they reach: what is slow everywhere shows in no comparison of its parts, and on two
-// nodes there is nothing to compare.
+// Pairs of nodes against the expectations of the machine file: a uniform slowdown shows in no comparison of the parts, and with two nodes
+// there is nothing to compare.
 
-/// What pairs reach by one measure on a machine that meets its file.
+/// Performance of pairs by one measure on a machine that meets its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedPairs {
     measure: Measure,
-    /// Of one path.
+    /// The rate of one path.
     rate: Rate,
-    /// The logarithm of the nanoseconds of a message at that rate, and how much longer it may take.
+    /// The logarithm of a message's nanoseconds at that rate, and the allowed excess.
     usual: Usual,
 }
 
-/// What a machine file says of the large messages of pairs between nodes.
+/// The machine file's expectation for large messages of pairs between nodes.
 pub(super) fn expected_pairs(records: &[LoadedRecord], machine: Option<&Machine>) -> Vec<ExpectedPairs> {
     let Some(machine) = machine.map(|machine| network::expecting(machine, records)) else { return Vec::new() };
     let expected = Expected::new(Some(&machine));
@@ -350,7 +348,7 @@ pub(super) fn expected_pairs(records: &[LoadedRecord], machine: Option<&Machine>
     let of_measure = |measure: Measure| {
         let cases =
             between_nodes.iter().filter(|facts| Measure::of(facts.collective, facts.bytes_total, None) == measure);
-        // Small messages say nothing of a rate, though learned files bound them too.
+        // Small messages say nothing about a rate, though learned files bound them too.
         let largest = cases.clone().map(|facts| facts.bytes_total).max()?;
         cases.filter(|facts| facts.bytes_total == largest).find_map(|facts| {
             let required = expected.of_any_algorithm(&expected_call(facts))?;
@@ -364,7 +362,7 @@ pub(super) fn expected_pairs(records: &[LoadedRecord], machine: Option<&Machine>
 }
 
 impl ExpectedPairs {
-    /// Names what all paths between all nodes have in common, where none of them reaches what is expected.
+    /// Names what all paths between all nodes have in common, if none of them reaches the expectation.
     pub(super) fn all_slow(expected: &[ExpectedPairs], search: &mut Search) {
         let Some(expected) = expected.iter().find(|one| one.measure == search.measure) else { return };
         let nodes = search.matrix.nodes;
@@ -374,11 +372,12 @@ impl ExpectedPairs {
             return;
         }
         let share = (expected.usual.middle - fastest).exp();
-        let file = format!("of the {} that the machine file expects", expected.rate);
+        let file = format!("of the {} expected by the machine file", expected.rate);
         let (suspect, evidence) = match nodes {
             2 => {
-                let evidence =
-                    format!("reaches {share:.2} {file}; on two nodes it may be either of them or the way between them");
+                let evidence = format!(
+                    "reaches {share:.2} {file}; on two nodes it may be either of them or the path between them"
+                );
                 (SuspectKind::Link { nodes: [0, 1], local_rank: None }, evidence)
             }
             _ => {

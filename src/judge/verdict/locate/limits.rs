@@ -1,4 +1,4 @@
-//! What was examined, and what the data therefore cannot determine.
+//! What was examined, and what the data cannot show.
 
 use super::document::{Examined, FEWEST_COMPARED, MIN_MEMBERS, NODE_OR_LINK, Suspect, SuspectKind, Suspects, name};
 use super::explain;
@@ -9,7 +9,7 @@ use super::paths::MIN_LEAVES;
 use crate::verdict::next_run::{NextRun, next_run};
 use commgauge_model::record::line::Header;
 
-/// Where a path at a third of its rate would not be seen, nothing is called good; as a logarithm.
+/// If a path at a third of its rate would not show, nothing counts as good; as a logarithm.
 const MAX_ALLOWED_OF_PATH: f64 = 1.1;
 
 /// The extent of the data.
@@ -41,31 +41,30 @@ pub(super) fn examined(analysis: &Analysis) -> Examined {
     }
 }
 
-/// Why the data cannot decide on nodes and links; none where they can.
+/// Why the data cannot decide on nodes and links; `None` if they can.
 pub(super) fn undecided(analysis: &Analysis) -> Option<String> {
     let nodes = analysis.places.nodes();
     if analysis.pair_matrices.planned == 0 {
-        return Some("no two nodes met in pairs: neither nodes nor links can be distinguished; `commgauge run qualify` lets all meet".to_owned());
+        return Some("no two nodes met in pairs: neither nodes nor links can be distinguished; `commgauge run qualify` pairs all nodes".to_owned());
     }
     if nodes < FEWEST_COMPARED && analysis.expected_pairs.is_empty() {
         return Some(format!(
-            "{nodes} nodes have one way between them, and nothing to compare it with: a machine file that expects something of pairs \
-             ([[expect_network]], --machine) or a third node is needed"
+            "{nodes} nodes have a single path, with nothing to compare it to: use a machine file with expectations of pairs ([[expect_network]], --machine) or a third node"
         ));
     }
     analysis.allowed_of_path.filter(|allowed| *allowed > MAX_ALLOWED_OF_PATH).map(|allowed| {
         format!(
-            "the times of the pairs scatter so much that a path must take {} longer to be seen; measure on quiet hosts, with larger messages \
+            "the times of the pairs scatter so much that a path must take {} longer to show; measure on quiet hosts, with larger messages \
              (`bandwidth_bytes` in [pairs]) or more replicates",
             percent(allowed)
         )
     })
 }
 
-/// Something that the data cannot determine.
+/// Something that the data cannot show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// The kind of fault that would not be seen, in a few words; none where a suspect is only less certain.
+    /// The kind of fault that would not show, in a few words; `None` if a suspect is only less certain.
     pub(super) unseen: Option<String>,
     pub(super) text: String,
 }
@@ -80,7 +79,7 @@ impl Limit {
     }
 }
 
-/// What the data cannot determine.
+/// What the data cannot show.
 pub(super) fn limits(analysis: &Analysis) -> Vec<Limit> {
     let mut limits: Vec<Limit> = undecided(analysis).map(|why| Limit::new(NODE_OR_LINK, why)).into_iter().collect();
     if analysis.pair_matrices.planned > 0 {
@@ -93,52 +92,49 @@ pub(super) fn limits(analysis: &Analysis) -> Vec<Limit> {
     limits
 }
 
-/// Of the inside of nodes.
+/// Limits inside nodes.
 fn limit_inside(analysis: &Analysis) -> Option<Limit> {
     if analysis.coarse {
         Some(Limit::new(
             "node that is slow inside; only at scale",
-            "histograms of this many ranks cover several nodes each: the time that a node takes by itself, and groups of nodes, cannot be judged",
+            "histograms of this many ranks cover several nodes each: the time of a single node, and groups of nodes, cannot be judged",
         ))
     } else if analysis.nodes_inside == 0 {
         Some(Limit::new(
             "node that is slow inside",
-            "no collective was measured within each node: a node that is slow inside, or whether a suspected one is, cannot be determined",
+            "no collective was measured within each node: nodes that are slow inside cannot be found",
         ))
     } else if (analysis.nodes_inside as usize) < MIN_MEMBERS {
         Some(Limit::new(
             "node that is slow inside",
-            format!(
-                "{} nodes were measured inside: the outlier among them cannot be determined",
-                analysis.nodes_inside
-            ),
+            format!("{} nodes were measured inside: too few to find an outlier", analysis.nodes_inside),
         ))
     } else if analysis.inside_pairs.compared == 0 {
         Some(Limit::new(
             "device or link inside a node",
-            "no pairs of devices inside the nodes were measured: which device or link of a node that is slow inside cannot be determined; `inside_nodes` in [pairs] lets them meet",
+            "no pairs of devices inside the nodes were measured: the slow device or link of a node that is slow inside cannot be found; `inside_nodes` in [pairs] measures them",
         ))
     } else {
         None
     }
 }
 
-/// Of groups of growing size.
+/// Limits of groups of growing size.
 fn limits_of_growth(analysis: &Analysis) -> Vec<Limit> {
     let sizes = |extent| sizes(analysis, extent);
     let mut limits = Vec::new();
     if sizes(Extent::Inside).len() <= FIRST_COMPARED {
         limits.push(Limit::new(
             "only at scale",
-            "no groups of at least three growing sizes were measured: what is slow only at scale cannot be determined",
+            "no groups of at least three growing sizes were measured: slowness only at scale cannot be found",
         ));
     } else if !analysis.all_sizes {
         limits.push(Limit::remark(
-            "the largest groups contain a suspect: whether they are slow for their size too is known only without it",
+            "the largest groups contain a suspect: only without it can they show slowness at their size",
         ));
     }
     if analysis.places.has_racks() && sizes(Extent::Beyond).len() <= FIRST_COMPARED {
-        limits.push(Limit::new("only at a scale of racks", "no groups of at least three sizes larger than a rack were measured: what is slow only at a scale of racks cannot be determined"));
+        limits.push(Limit::new("only at a scale of racks", "no groups of at least three sizes larger than a rack were measured: slowness only at a scale of racks cannot be found"));
     }
     let (inside, beyond) = (uncompared(&sizes(Extent::Inside)), uncompared(&sizes(Extent::Beyond)));
     let between_racks = beyond.map(|nodes| format!("between racks already from {nodes} nodes on"));
@@ -149,28 +145,27 @@ fn limits_of_growth(analysis: &Analysis) -> Vec<Limit> {
         limits.push(Limit::new(
             format!("slow {from}"),
             format!(
-                "groups are compared with smaller ones: what is slow {from}, such as a network that is slow everywhere, is taken for their usual \
-                 time; limits for such groups in a machine file show it (`commgauge judge --machine`)"
+                "groups are compared with smaller ones: slowness {from}, such as a network that is slow everywhere, counts as their usual time; limits for such groups in a machine file show it (`commgauge judge --machine`)"
             ),
         ));
     }
     if beyond.is_some() {
         limits.push(Limit::new(
-            "only at scale where the groups' call does not fill the way between racks",
-            "links inside racks may be what bounds the call of the groups: a way between racks that is slow only at scale shows where it makes that call 10 % longer",
+            "only at scale if the groups' call does not fill the path between racks",
+            "links inside racks may bound the call of the groups: a path between racks that is slow only at scale shows if it makes that call 10 % longer",
         ));
     }
     limits
 }
 
-/// The largest of the sizes that are compared with none, where there are others.
+/// The largest size without a comparison, if there are others.
 fn uncompared(sizes: &[u32]) -> Option<u32> {
     let (first, compared) = sizes.split_at_checked(FIRST_COMPARED)?;
     first.last().copied().filter(|_| !compared.is_empty())
 }
 
-/// The sizes of the groups of an extent, in the call that has most, ascending. One node alone is not among them: leaving it is a step of its own,
-/// which hides growth.
+/// The sizes of the groups of an extent, in the call with the most, ascending. Single nodes are excluded: leaving a node is a separate
+/// step, which hides growth.
 fn sizes(analysis: &Analysis, extent: Extent) -> Vec<u32> {
     let of = |growth: &Growth| -> Vec<u32> {
         growth.levels.iter().map(|level| level.nodes).filter(|nodes| *nodes > 1).collect()
@@ -181,12 +176,12 @@ fn sizes(analysis: &Analysis, extent: Extent) -> Vec<u32> {
 
 fn limit_of_arrivals(analysis: &Analysis) -> Option<Limit> {
     if analysis.arrivals.no_clock {
-        Some(Limit::new("late rank", "the clocks of the ranks were not synchronised: late ranks cannot be determined"))
+        Some(Limit::new("late rank", "the clocks of the ranks were not synchronised: late ranks cannot be found"))
     } else if analysis.arrivals.cases == 0 {
-        let text = "no case with a common start (cadence isolated) was measured: late ranks cannot be determined";
+        let text = "no case with a common start (cadence isolated) was measured: late ranks cannot be found";
         Some(Limit::new("late rank", text))
     } else if analysis.arrivals.late.is_some() {
-        Some(Limit::remark("others that are late by less than the late rank hide behind it"))
+        Some(Limit::remark("ranks that are less late are hidden by the latest one"))
     } else {
         None
     }
@@ -197,7 +192,7 @@ fn limit_of_leaves(analysis: &Analysis) -> Option<Limit> {
     if places.nodes_per_leaf.is_none() {
         Some(Limit::new(
             "leaf switch",
-            "which leaf switch a node is behind is not known, so a leaf shows as several nodes; give --nodes-per-leaf, or between_nodes.nodes_per_leaf in the machine file of the run",
+            "the leaf switch of a node is unknown, so a slow leaf shows as several nodes; give --nodes-per-leaf, or between_nodes.nodes_per_leaf in the machine file of the run",
         ))
     } else if places.leaves() < MIN_LEAVES {
         Some(Limit::new(
@@ -219,7 +214,7 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
         limits.push(Limit::new(
             "links of unmeasured pairs",
             format!(
-                "{} of {} pairs of nodes have no values: their links cannot be determined",
+                "{} of {} pairs of nodes have no values: their links cannot be judged",
                 pair_matrices.planned - pair_matrices.measured,
                 pair_matrices.planned
             ),
@@ -228,32 +223,35 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
     if pair_matrices.locals < 2 {
         limits.push(Limit::new(
             "rail or adapter",
-            "one rank of each node met others: a slow rail or adapter cannot be distinguished from slow nodes",
+            "one rank of each node met others: a slow rail or adapter cannot be distinguished from a slow node",
         ));
     }
     if analysis.places.is_one_rack() {
         limits.push(Limit::new(
             "rail, adapter or cable",
-            "the links of one rack join all nodes, so that their adapters were idle: what is slow there cannot be determined",
+            "the links of one rack join all nodes, so their adapters were idle: slow ones cannot be found",
         ));
     }
     if pair_matrices.replicates < 2 {
-        limits.push(Limit::new("what comes and goes", "one replicate only: a disturbance that passed looks like a fault, and one that comes and goes is not recognised"));
+        limits.push(Limit::new(
+            "intermittent faults",
+            "one replicate only: a passing disturbance looks like a fault, and an intermittent fault is not recognised",
+        ));
     }
     if pair_matrices.one_at_a_time {
-        let text = "pairs met one at a time: links that pairs share were never loaded together";
+        let text = "pairs met one at a time: links shared by pairs were never loaded together";
         limits.push(Limit::new("shared links under load", text));
     }
     limits.extend(analysis.unconfirmed.iter().map(|alone| Limit::remark(explain::sentence(alone))));
     if analysis.slow_once > 0 {
         let subject = if analysis.slow_once == 1 { "single meeting was" } else { "single meetings were" };
         limits.push(Limit::remark(format!(
-            "{} {subject} slow once and normal in other replicates: a disturbance that passed, or a link that comes and goes; more replicates would decide",
+            "{} {subject} slow once and normal in other replicates: a passing disturbance, or an intermittent link; more replicates would decide",
             analysis.slow_once
         )));
     }
     limits.push(Limit::remark(
-        "messages go there and back: whether a suspect is slow in sending or in receiving cannot be determined",
+        "messages go back and forth: whether a suspect is slow in sending or in receiving is unknown",
     ));
     limits
 }
@@ -264,7 +262,7 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
 pub(super) fn suspects(findings: &[Finding], analysis: &Analysis, header: &Header) -> Vec<Suspect> {
     let mut suspects: Vec<Suspect> = Vec::new();
     for finding in findings {
-        let evidence = format!("{}{}", if finding.intermittent { "now and then, " } else { "" }, finding.evidence);
+        let evidence = format!("{}{}", if finding.intermittent { "intermittent, " } else { "" }, finding.evidence);
         if let Some(known) = suspects.iter_mut().find(|known| known.culprit == finding.suspect) {
             known.intermittent &= finding.intermittent;
             if finding.strength > known.strength {
@@ -307,19 +305,19 @@ fn next_step(suspect: &SuspectKind, places: &Places, header: &Header) -> String 
     let run = |what, nodes: &[u32]| next_run(header, what, Some(&on(nodes, &all_ranks)));
     let (command, why) = match suspect {
         SuspectKind::Node { node } => {
-            (run(NextRun::Qualify, &others(&[*node], MIN_MEMBERS - 1)), "does it stay with the node?".to_owned())
+            (run(NextRun::Qualify, &others(&[*node], MIN_MEMBERS - 1)), "does it follow the node?".to_owned())
         }
         SuspectKind::Link { nodes, .. } => (
             next_run(header, NextRun::PairsOneAtATime, Some(&on(&others(nodes, MIN_MEMBERS - 2), &|_| 1))),
-            "is it the path, or what shares it?".to_owned(),
+            "is it the path, or a shared part of it?".to_owned(),
         ),
         SuspectKind::Adapter { node, .. } => (
             run(NextRun::PairsOneAtATime, &others(&[*node], 1)),
-            "every rank with every rank: does it stay with the adapter?".to_owned(),
+            "every rank with every rank: does it follow the adapter?".to_owned(),
         ),
         SuspectKind::Cable { node, local_rank } => (
             run(NextRun::PairsOneAtATime, &others(&[*node], MIN_MEMBERS - 1)),
-            format!("swap the cable of local rank {local_rank} with a neighbour's: does it stay with the cable?"),
+            format!("swap the cable of local rank {local_rank} with a neighbour's: does it follow the cable?"),
         ),
         SuspectKind::Device { node, .. } | SuspectKind::NvLink { node, .. } => {
             (run(NextRun::PairsOneAtATime, &[*node]), "every device with every other: which links are slow?".to_owned())
@@ -329,11 +327,12 @@ fn next_step(suspect: &SuspectKind, places: &Places, header: &Header) -> String 
         }
         SuspectKind::Leaf { nodes, .. } => (
             run(NextRun::Qualify, &nodes[..nodes.len().min(8)]),
-            "normal among themselves? then it is the uplinks".to_owned(),
+            "normal among themselves? then suspect the uplinks".to_owned(),
         ),
         SuspectKind::Network => (
             "commgauge doctor".to_owned(),
-            "on every node: GPUDirect, the rate and the firmware of each adapter, what all nodes have alike".to_owned(),
+            "on every node: GPUDirect, the rate and the firmware of each adapter, everything that all nodes share"
+                .to_owned(),
         ),
         SuspectKind::OnlyAtScale { from_nodes } => {
             let half: Vec<u32> = (0..from_nodes / 2).collect();
@@ -341,7 +340,7 @@ fn next_step(suspect: &SuspectKind, places: &Places, header: &Header) -> String 
         }
         SuspectKind::LateRank { node, .. } => (
             run(NextRun::Qualify, &others(&[*node], 1)),
-            "is it late there too? look for what else runs on that host".to_owned(),
+            "is it late there too? check for other processes on that host".to_owned(),
         ),
     };
     format!("{command}  # {why}")
@@ -354,18 +353,17 @@ pub(super) fn answer(located: &Suspects, analysis: &Analysis) -> String {
             format!("no suspects; all pairs of {} nodes were measured", analysis.places.nodes())
         }
         ([], Some(why), _) => format!("undecided: {why}"),
-        ([], None, 0) => "no suspects, but the data are not good enough to call the machine good".to_owned(),
+        ([], None, 0) => "no suspects, but the data is not sufficient to call the machine good".to_owned(),
         ([], None, alone) => format!(
-            "no suspects, but {} in one measure alone: thresholds for that measure decide (`commgauge judge --machine`), \
-             or more replicates",
+            "no suspects, but {} in one measure only: thresholds for that measure decide (`commgauge judge --machine`), or more replicates",
             if alone == 1 { "one place is slow".to_owned() } else { format!("{alone} places are slow") }
         ),
         ([only], ..) => format!("suspect: {}", only.name),
-        ([first, others @ ..], ..) => format!("{} suspects, first of all {}", others.len() + 1, first.name),
+        ([first, others @ ..], ..) => format!("{} suspects, first {}", others.len() + 1, first.name),
     }
 }
 
-/// The rule of the decision, as sentences.
+/// The rule, as sentences.
 pub(super) fn rule(analysis: &Analysis) -> Vec<String> {
     let measures: Vec<&str> =
         analysis.pair_matrices.measures.iter().map(|(measure, _)| measure.name()).collect::<Vec<_>>();
@@ -373,29 +371,25 @@ pub(super) fn rule(analysis: &Analysis) -> Vec<String> {
     vec![
         format!(
             "an outlier is above the lower median of its kind by more than k robust standard deviations (1.4826 times the \
-             median of absolute distances, at least 1 %), where k is the normal quantile that all comparisons of one kind of \
-             evidence together pass by chance in {} % of healthy machines (Bonferroni), times 1 + 8 / (n - 1) for n values",
+             median of absolute distances, at least 1 %), where k is the normal quantile that all comparisons of one kind of evidence together exceed by chance in {} % of healthy machines (Bonferroni), times 1 + 8 / (n - 1) for n values",
             100.0 * FALSE_ALARM_PROBABILITY
         ),
         "and by at least 5 % with most of its partners (nodes, rails, adapters, leaves), or by 10 % on a single path".to_owned(),
         format!(
-            "on fewer than {FEW_NODES} nodes a node or link is suspected only where another measure agrees: one way with both ways or \
-             latency, or the other way round; what one measure alone shows is listed and makes nothing a suspect"
+            "on fewer than {FEW_NODES} nodes a node or link is suspected only if another measure agrees: one way with both ways or latency, or vice versa; findings of one measure alone are listed and make no suspect"
         ),
-        format!("measures of pairs, each by itself: {} (of {all})", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),
-        "what explains most is suspected first: rails and adapters within each pair, then leaves, nodes, and last single paths; \
-         what a suspect explains makes nothing else a suspect"
+        format!("measures of pairs, each separately: {} (of {all})", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),
+        "the best explanation is suspected first: rails and adapters within each pair, then leaves, nodes, and last single paths; slowness explained by a suspect makes nothing else a suspect"
             .to_owned(),
         "inside nodes a pair of devices is compared with the same pair on other nodes, by bandwidth; slow links of a device and a slow \
          adapter of it together are the device"
             .to_owned(),
         format!(
-            "a slow adapter is a cable in one direction where, of a call that takes r times as long both ways at once, one way back and \
-             forth takes (1 + r) / 2 times as long and not r, on {FEW_NODES} nodes and more"
+            "a slow adapter is a cable in one direction if a call takes r times as long in both directions at once but (1 + r) / 2 times, not r, back and forth, on {FEW_NODES} nodes and more"
         ),
         "only at scale: groups that take 10 % longer in every replicate than a straight line through two smaller sizes, and \
          that contain no suspect"
             .to_owned(),
-        "late: last in a clear majority of common starts, later than the clocks disagree and than a tenth of the call".to_owned(),
+        "late: last in a clear majority of common starts, by more than the clocks disagree and more than a tenth of the call".to_owned(),
     ]
 }

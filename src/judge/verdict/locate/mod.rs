@@ -1,6 +1,6 @@
 //! Locates suspects: node, link, adapter, rail, leaf, only at scale, or a late rank, from pairs, groups and arrivals.
 //!
-//! Only slowness is searched for here; wrong data and failed runs are reported as troubles. Rendering is in `report`.
+//! Only slowness is searched for here; wrong data and failed runs are reported as warnings. Rendering is in `report`.
 
 mod document;
 mod explain;
@@ -27,7 +27,7 @@ use paths::InsidePairs;
 /// Finds the suspects of the records, the strongest evidence first.
 ///
 /// # Errors
-/// A usage error where records do not belong together.
+/// A usage error if the records do not belong together.
 pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspects> {
     let places = Places::of(records, options)?;
     let lines = pair_lines::pair_lines(records);
@@ -54,7 +54,7 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
     let mut suspects = limits::suspects(&findings, &analysis, &records[0].record.header);
     suspects.sort_by(|one, other| other.strength.total_cmp(&one.strength));
     let whiles: Vec<String> = slow_whiles(records);
-    // A while in which a suspect was slow is its own, and not the machine's.
+    // A slow period caused by a suspect belongs to the suspect, not to the machine.
     let is_own = suspects.iter().any(|suspect| suspect.intermittent);
     let (own_whiles, slow_whiles) = if is_own { (whiles, Vec::new()) } else { (Vec::new(), whiles) };
     let mut troubles = troubles(records, &analysis);
@@ -85,7 +85,7 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
     Ok(located)
 }
 
-/// The findings of every kind of evidence, without those that another one explains.
+/// The findings of every kind of evidence, without those explained by another one.
 fn findings(analysis: &mut Analysis) -> Vec<Finding> {
     let mut searches = Vec::new();
     for (measure, matrix) in &analysis.pair_matrices.measures {
@@ -116,7 +116,7 @@ fn findings(analysis: &mut Analysis) -> Vec<Finding> {
     found
 }
 
-/// All searches in one matrix, those that explain most first.
+/// All searches in one matrix, the best explanations first.
 fn search_pairs(search: &mut Search) {
     search.rails_and_adapters();
     if search.matrix.nodes >= MIN_MEMBERS {
@@ -142,7 +142,7 @@ fn cables(searches: &[Search]) -> Vec<SuspectKind> {
         .collect()
 }
 
-/// Whiles in which runs were slow, as sentences.
+/// Periods in which runs were slow, as sentences.
 fn slow_whiles(records: &[LoadedRecord]) -> Vec<String> {
     records.iter().filter_map(|loaded| evidence::transient_slowdown(&loaded.record)).map(|found| found.text).collect()
 }
@@ -166,15 +166,13 @@ fn troubles(records: &[LoadedRecord], analysis: &Analysis) -> Vec<Trouble> {
     troubles
 }
 
-// The suspects that the injected faults of a simulated machine should lead to, so that a rehearsal can count how often
-// they do.
+// The suspects that the injected faults of a simulated machine should lead to, so that a rehearsal can count how often they are found.
 
 /// How the suspects of a rehearsal compare with its injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Every injected fault was found, by class and location.
     pub all_named: bool,
-    /// Something else became a suspect.
     pub others_suspected: bool,
 }
 
@@ -241,7 +239,7 @@ fn of_fault(fault: &Fault, machine: &Machine, nodes: u32) -> Vec<SuspectKind> {
         }
         Fault::Rank { rank, .. } => vec![SuspectKind::LateRank { rank, node: rank / machine.ranks_per_node }],
         Fault::Corrupt { .. } => Vec::new(),
-        // The whole network for a while is no suspect.
+        // A slow period of the whole network is not a suspect.
         Fault::While { ref fault, .. } if matches!(**fault, Fault::Scale { .. }) => Vec::new(),
         Fault::Intermittent { ref fault, .. } | Fault::While { ref fault, .. } => of_fault(fault, machine, nodes),
     }
@@ -302,8 +300,8 @@ mod tests {
         }
     }
 
-    /// The suspects by one way and both ways together on four nodes, and the number of unconfirmed findings, where both ways takes
-    /// as long as one message or two, at random for each pair.
+    /// The suspects by one way and both ways together on four nodes, and the number of unconfirmed findings, if both ways takes as long as
+    /// one message or two, at random for each pair.
     fn confirmed_on_four(
         seed: u64,
         one_way: impl Fn([usize; 2]) -> f64,
@@ -346,7 +344,7 @@ mod tests {
             assert_eq!(healthy, [], "seed {seed}");
             unconfirmed += usize::from(alone > 0);
         }
-        assert!(unconfirmed > 0, "what one measure alone shows is listed");
+        assert!(unconfirmed > 0, "findings of one measure alone are listed");
     }
 
     #[test]
@@ -360,7 +358,7 @@ mod tests {
             },
         );
         assert_eq!(found, [SuspectKind::Link { nodes: [0, 3], local_rank: None }]);
-        assert!(alone >= 1, "both ways spoke against node 3 alone");
+        assert!(alone >= 1, "only both ways showed node 3 as slow");
     }
 
     #[test]
@@ -507,7 +505,7 @@ mod tests {
                 assert_eq!(node, [SuspectKind::Node { node: 1 }], "seed {seed}");
             }
         }
-        // Behind different leaves ways differ by design.
+        // Behind different leaves paths differ by design.
         assert_eq!(suspects_of(3, Some(2), 1, |pair, _| if pair.contains(&2) { 2.0 } else { 1.0 }), []);
         let rails = |slow_local: usize| {
             let matrix = PairMatrix::of(2, 8, 3, |_, local, replicate| {

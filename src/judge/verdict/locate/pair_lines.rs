@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What is measured between two nodes, or two devices.
+/// The measure between two nodes, or two devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -23,14 +23,14 @@ pub enum Measure {
     OneWay,
     /// Large messages in both directions at once.
     BothWays,
-    /// How much longer the slowest tenth of large messages takes than their median.
+    /// Excess of the slowest tenth of large messages over their median.
     Tail,
 }
 
 impl Measure {
     pub(super) const ALL: [Measure; 4] = [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail];
 
-    /// What a round of pairs measures, where the smallest of the ping-pongs has this many bytes.
+    /// The measure of a round of pairs whose smallest ping-pong has this many bytes.
     pub(in crate::verdict) fn of(collective: Collective, bytes: Bytes, latency_bytes: Option<Bytes>) -> Measure {
         match collective {
             Collective::Bidirectional => Measure::BothWays,
@@ -39,12 +39,12 @@ impl Measure {
         }
     }
 
-    /// Whether it takes as long as a large message needs.
+    /// Whether it depends on the time of a large message.
     pub(super) fn is_of_bandwidth(self) -> bool {
         matches!(self, Measure::OneWay | Measure::BothWays)
     }
 
-    /// What it is called in sentences.
+    /// Its name in sentences.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Latency => "latency",
@@ -81,7 +81,7 @@ impl PairValue {
         (self.median as f64 / self.messages).ln()
     }
 
-    /// Logarithm of how much longer the slowest tenth takes than the median.
+    /// Logarithm of the excess of the slowest tenth over the median.
     pub(super) fn tail(&self) -> f64 {
         if self.p90 >= self.median { (self.p90 as f64 / self.median as f64).ln() } else { f64::NAN }
     }
@@ -114,7 +114,7 @@ pub(super) fn is_pairs(facts: &CaseFacts) -> bool {
     facts.style == Style::Pairs && matches!(facts.collective, Collective::PingPong | Collective::Bidirectional)
 }
 
-/// Every valid line of a round; corrupt and failed ones are left out.
+/// Every valid line of a round; corrupt and failed ones are skipped.
 pub(super) fn pair_lines(records: &[LoadedRecord]) -> Vec<PairLine<'_>> {
     let mut found = Vec::new();
     let mut before = 0;
@@ -150,12 +150,12 @@ pub(super) fn pair_lines(records: &[LoadedRecord]) -> Vec<PairLine<'_>> {
 pub(super) struct PairMatrix {
     pub nodes: usize,
     pub locals: usize,
-    /// For each replicate: every pair of nodes, and in it every local rank; NaN where nothing was measured.
+    /// For each replicate: every pair of nodes, and in it every local rank; NaN if not measured.
     by_replicate: Vec<Vec<f64>>,
     /// The lower median of the replicates.
     middle: Vec<f64>,
-    /// For each pair of nodes the lower median of its local ranks: of their medians, and of each replicate. Every search asks for them
-    /// again and again.
+    /// For each pair of nodes the lower median of its local ranks: of their medians, and of each replicate. Precomputed because every
+    /// search uses them.
     pair_middle: Vec<f64>,
     pair_by_replicate: Vec<Vec<f64>>,
 }
@@ -163,7 +163,7 @@ pub(super) struct PairMatrix {
 /// The matrices of all measures, and their coverage.
 #[derive(Debug)]
 pub(super) struct PairMatrices {
-    /// In the order of [`Measure::ALL`]; those without any value are left out.
+    /// In the order of [`Measure::ALL`]; measures without values are absent.
     pub measures: Vec<(Measure, PairMatrix)>,
     /// Pairs of nodes in the plan.
     pub planned: u64,
@@ -172,7 +172,7 @@ pub(super) struct PairMatrices {
     /// Local ranks with measurements.
     pub locals: usize,
     pub replicates: usize,
-    /// True where pairs ran one at a time, so that links shared by pairs were never loaded together.
+    /// True if pairs ran one at a time, so that links shared by pairs were never loaded together.
     pub one_at_a_time: bool,
 }
 
@@ -180,7 +180,7 @@ impl PairMatrices {
     /// Reads the rounds between nodes of all records.
     pub(super) fn of(records: &[LoadedRecord], lines: &[PairLine], places: &Places) -> PairMatrices {
         let nodes = places.nodes();
-        // Pairs of equal local ranks use the same rail. Where all ranks were paired with all, only those are used.
+        // Pairs of equal local ranks use the same rail. If all ranks were paired with all, only those count.
         let equal = |value: &PairValue| value.locals[0] == value.locals[1];
         let rails = lines.iter().any(|line| between_nodes(line, places).any(|value| equal(&value)));
         let is_kept = |value: &PairValue| !rails || equal(value);
@@ -312,21 +312,21 @@ fn medians_of_pairs(cells: &[f64], locals: usize) -> Vec<f64> {
     cells.chunks(locals.max(1)).map(|pair| known(pair).unwrap_or(f64::NAN)).collect()
 }
 
-// Where ranks are: nodes by number with their hosts, local ranks, and leaf switches, from the records.
+// The placement of ranks: nodes by number with their hosts, local ranks, and leaf switches, from the records.
 
-/// What is known of the machine in addition to the records.
+/// Facts about the machine in addition to the records.
 #[derive(Clone, Debug, Default)]
 pub struct LocateOptions {
     /// Nodes behind each leaf switch, counted from node 0; `None` takes the value from the records.
     pub nodes_per_leaf: Option<u32>,
     /// Nodes that the links of a rack join, counted from node 0 (18 in an NVL72 rack); `None` takes the value from the records.
     pub nodes_per_rack: Option<u32>,
-    /// The machine file that says what pairs of nodes reach; without it, they are only compared with each other.
+    /// The machine file with the expected rates of pairs; without it, pairs are only compared with each other.
     pub machine: Option<Machine>,
 }
 
 impl LocateOptions {
-    /// What a machine file says.
+    /// The options from a machine file.
     pub fn of_machine(machine: &Machine) -> LocateOptions {
         let machine = machine.clone();
         LocateOptions {
@@ -337,7 +337,7 @@ impl LocateOptions {
     }
 }
 
-/// Where the ranks of a run are.
+/// The placement of a run's ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     /// Host of each node, by number.
@@ -348,18 +348,18 @@ pub(super) struct Places {
     pub local_of: Vec<u32>,
     /// Ranks on each node.
     pub ranks_on: Vec<u32>,
-    /// Nodes behind each leaf switch, where that is known.
+    /// Nodes behind each leaf switch, if known.
     pub nodes_per_leaf: Option<u32>,
-    /// Nodes that the links inside a rack join, where they do.
+    /// Nodes that the links inside a rack join, if any.
     pub nodes_per_rack: Option<u32>,
 }
 
-/// What joins two nodes; each kind has times of its own.
+/// The connection of two nodes; each kind has its own times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// The links of one rack.
     WithinRack,
-    /// One leaf switch, or a network of which no leaves are known.
+    /// One leaf switch, or a network whose leaves are unknown.
     SameLeaf,
     AcrossLeaves,
 }
@@ -369,13 +369,12 @@ impl Way {
 }
 
 impl Places {
-    /// The places that all records share.
+    /// The placement that all records share.
     ///
     /// # Errors
-    /// A usage error where records have different machines or placements, or one is given twice.
+    /// A usage error if records have different machines or placements, or one is given twice.
     pub(super) fn of(records: &[LoadedRecord], options: &LocateOptions) -> Result<Places> {
-        let (first, others) =
-            records.split_first().ok_or_else(|| Error::usage("name at least one record to look at"))?;
+        let (first, others) = records.split_first().ok_or_else(|| Error::usage("name at least one record"))?;
         let places = Places::of_ranks(&first.record.header.ranks, first.record.header.world_size);
         for (index, other) in others.iter().enumerate() {
             let header = &other.record.header;
@@ -387,7 +386,7 @@ impl Places {
             if (&theirs.hosts, &theirs.node_of) != (&places.hosts, &places.node_of) {
                 let (a, b) = (first.path.shown(), other.path.shown());
                 return Err(Error::usage(format!(
-                    "{a} and {b} have their ranks on different hosts; look at them one by one"
+                    "{a} and {b} have their ranks on different hosts; judge them separately"
                 )));
             }
         }
@@ -434,17 +433,17 @@ impl Places {
         self.hosts.len()
     }
 
-    /// The leaf of a node; 0 for all where leaves are not known.
+    /// The leaf of a node; 0 for all if leaves are unknown.
     pub(super) fn leaf_of(&self, node: usize) -> usize {
         self.nodes_per_leaf.map_or(0, |each| node / each as usize)
     }
 
-    /// The rack of a node; where no links join several nodes, each is its own.
+    /// The rack of a node; without links that join several nodes, each node is its own rack.
     pub(super) fn rack_of(&self, node: usize) -> usize {
         self.nodes_per_rack.map_or(node, |each| node / each as usize)
     }
 
-    /// Whether nodes are of several racks that are more than a node each.
+    /// Whether nodes belong to several racks of more than one node each.
     pub(super) fn has_racks(&self) -> bool {
         self.nodes_per_rack.is_some_and(|each| self.nodes() > each as usize)
     }
@@ -464,7 +463,7 @@ impl Places {
         }
     }
 
-    /// Number of leaves; one where they are not known.
+    /// Number of leaves; one if unknown.
     pub(super) fn leaves(&self) -> usize {
         self.nodes().checked_sub(1).map_or(0, |last| self.leaf_of(last) + 1)
     }

@@ -1,4 +1,4 @@
-//! Finds leaf switches whose nodes are slow with nodes behind other leaves, also where half of the leaves are.
+//! Finds leaf switches whose nodes are slow with nodes behind other leaves, even if half of the leaves are slow.
 
 use super::document::{MIN_MEMBERS, SuspectKind};
 use super::explain::{
@@ -14,17 +14,16 @@ pub(super) const MIN_LEAVES: usize = 3;
 /// Share of the nodes behind a leaf that must be slow with others before the leaf is a suspect.
 const MIN_SLOW_SHARE: f64 = 0.8;
 
-/// What the nodes behind a leaf take with others.
+/// Times of the nodes behind a leaf with others.
 struct Leaf {
     leaf: usize,
     nodes: Vec<usize>,
-    /// Each node's, where it met other leaves.
+    /// Each node's, if it met other leaves.
     of_nodes: Vec<f64>,
-    /// The lower median of these.
     middle: f64,
 }
 
-/// Adds the leaves that are slow to the findings, and explains their nodes by them.
+/// Adds the slow leaves to the findings, and explains their nodes by them.
 pub(super) fn find(search: &mut Search) {
     let places = search.places;
     if places.leaves() < MIN_LEAVES || places.nodes_per_leaf.is_none_or(|each| each < 2) {
@@ -45,7 +44,7 @@ pub(super) fn find(search: &mut Search) {
         );
         let within = match inside {
             Some(excess) if excess > usual.allowed => "among themselves too",
-            Some(_) => "not among themselves, so look at its uplinks",
+            Some(_) => "not among themselves, so check its uplinks",
             None => "among themselves unknown",
         };
         leaf.nodes.iter().for_each(|node| search.explained[*node] = true);
@@ -64,8 +63,8 @@ fn of_leaf(search: &Search, leaf: usize) -> Option<Leaf> {
     Some(Leaf { leaf, nodes, of_nodes, middle })
 }
 
-/// What a node takes with the third of the other leaves that it is fastest with, the slowest of these: a node that is well has leaves
-/// that are well among them.
+/// A node's times with the third of the other leaves that it is fastest with, the slowest of these: for a normal node they include normal
+/// leaves.
 fn with_faster_leaves(search: &Search, node: usize) -> Option<f64> {
     let places = search.places;
     let with = |leaf: usize| {
@@ -76,8 +75,8 @@ fn with_faster_leaves(search: &Search, node: usize) -> Option<f64> {
     of_leaves.get(of_leaves.len().saturating_sub(1) / 3).copied()
 }
 
-/// The usual value of a leaf. Where none is an outlier by the scatter of the leaves, half of them may be slow and the scatter theirs: then
-/// that of the nodes behind each leaf, and of the faster leaves, is taken.
+/// The usual value of a leaf. If none is an outlier by the scatter of the leaves, half of them may be slow and cause the scatter: then the
+/// scatter of the nodes behind each leaf, and of the faster leaves, applies.
 fn usual(leaves: &[Leaf]) -> Option<Usual> {
     let middles: Vec<f64> = leaves.iter().map(|leaf| leaf.middle).collect();
     let rule = rule(leaves.len(), MIN_EXCESS_OF_MANY);
@@ -90,15 +89,15 @@ fn usual(leaves: &[Leaf]) -> Option<Usual> {
     OddRule { least_deviation: MIN_DEVIATION.max(scatter), ..rule }.usual_by_lower_half(&middles)
 }
 
-// Adapters that are slow in one direction only, from how much longer calls take both ways at once and back and forth.
+// Adapters that are slow in one direction only, from the excess of calls with both directions at once and back and forth.
 //
-// Of a call that takes r times as long in one direction: both ways at once it takes r times as long, as the slower direction
-// decides, and back and forth (1 + r) / 2 times. Where both directions are slow it is r times for both.
+// For a call that takes r times as long in one direction: with both directions at once it takes r times as long, as the slower one decides,
+// and back and forth (1 + r) / 2 times. If both directions are slow it is r times for both.
 
-/// Smaller differences between the two explanations are not taken apart.
+/// Smaller differences do not separate the two explanations.
 const MIN_DIFFERENCE: f64 = 0.04;
 
-/// Whether an adapter is slow in one direction only, as far as the searches of both measures can say.
+/// Whether an adapter is slow in one direction only, as far as the searches of both measures show.
 pub(super) fn is_one_direction(searches: &[Search], node: usize, local: usize) -> bool {
     let excess = |measure| {
         let search = searches.iter().find(|search| search.measure == measure && search.matrix.nodes >= FEW_NODES)?;
@@ -110,14 +109,14 @@ pub(super) fn is_one_direction(searches: &[Search], node: usize, local: usize) -
     }
 }
 
-/// The same, from logarithms.
+/// From logarithms.
 fn fits_one_direction(back_and_forth: f64, both_ways: f64) -> bool {
     let expected = ((1.0 + both_ways.exp()) / 2.0).ln();
     let difference = both_ways - expected;
     difference >= MIN_DIFFERENCE && (back_and_forth - expected).abs() < difference / 2.0
 }
 
-// Intermittent faults: pairs that were slow in one replicate and not in another, and the node that they share.
+// Intermittent faults: pairs that were slow in one replicate but not in another, and the node that they share.
 
 /// Minimum excess of a single slow measurement, as a logarithm.
 const MIN_EXCESS: f64 = 0.1;
@@ -212,7 +211,7 @@ fn slow_pairs(search: &Search) -> (Vec<Slow>, f64) {
     (all, usual.allowed)
 }
 
-/// The node with the most slow partners, and their number, if that is far more than usual.
+/// The node with the most slow partners, and their number, if far above the usual.
 fn worst_node(nodes: usize, slow: &[Slow]) -> Option<(usize, usize)> {
     let partners: Vec<usize> = (0..nodes)
         .map(|node| {
@@ -230,16 +229,15 @@ fn worst_node(nodes: usize, slow: &[Slow]) -> Option<(usize, usize)> {
 
 // Devices of a node whose links to the other devices are slow, from pairs of ranks inside the nodes.
 //
-// A pair is compared with the pair of the same local ranks on the other nodes, so that devices which are further apart by
-// design (another socket, no direct link) do not look slow. Bandwidth only: latencies inside a node depend on what else the
-// processor does.
+// A pair is compared with the pair of the same local ranks on the other nodes, so that devices which are further apart by design (another
+// socket, no direct link) do not look slow. Bandwidth only: latencies inside a node depend on the load of the processor.
 
 /// One measure between the devices of every node.
 #[derive(Debug)]
 struct InsideMatrix {
     measure: Measure,
     locals: usize,
-    /// For each replicate and node, every pair of local ranks: the logarithm of its time; NaN where nothing was measured.
+    /// For each replicate and node, every pair of local ranks: the logarithm of its time; NaN if not measured.
     by_replicate: Vec<Vec<Vec<f64>>>,
     /// The lower median of the replicates above that of the other nodes, in the same order.
     excess: Vec<Vec<f64>>,
@@ -247,7 +245,7 @@ struct InsideMatrix {
     usual: Vec<f64>,
 }
 
-/// What pairs inside nodes show.
+/// Results of pairs inside nodes.
 #[derive(Debug, Default)]
 pub(super) struct InsidePairs {
     pub findings: Vec<Finding>,
@@ -265,7 +263,7 @@ impl InsidePairs {
             [Measure::OneWay, Measure::BothWays].iter().filter_map(|m| InsideMatrix::of(*m, lines, places)).collect();
         let compared = |matrix: &InsideMatrix| matrix.excess.iter().flatten().filter(|value| !value.is_nan()).count();
         let by_measure: Vec<Vec<Finding>> = matrices.iter().map(|matrix| matrix.findings(places)).collect();
-        // As between nodes: on a few nodes one measure alone suspects nothing.
+        // As between nodes: on few nodes a single measure suspects nothing.
         let agreed = |finding: &&Finding| {
             places.nodes() >= FEW_NODES
                 || by_measure.iter().all(|found| found.iter().any(|other| other.suspect == finding.suspect))
@@ -329,7 +327,7 @@ impl InsideMatrix {
         found
     }
 
-    /// Devices that are slow with nearly all others of their node. Where nearly all of a node are, it is the node.
+    /// Devices that are slow with nearly all others of their node. If nearly all devices of a node are, the node is slow.
     fn devices(&self, places: &Places, explained: &mut [Vec<bool>], found: &mut Vec<Finding>) {
         if self.locals < 3 {
             return;
@@ -435,9 +433,9 @@ mod tests {
             (1.45, 2.0, true),
             (2.0, 2.0, false),
             (1.9, 2.0, false),
-            // Slow only where both directions are used at once.
+            // Slow only if both directions are used at once.
             (1.0, 2.0, false),
-            // Too little to tell.
+            // Too little data.
             (1.025, 1.05, false),
             (1.1, 1.2, true),
         ] {

@@ -1,4 +1,4 @@
-//! Do the rules meet their stated error rates? Measured with the code of gate and compare, on synthetic and on the user's runs.
+//! Do the rules meet their stated error rates? Measured with the code of gate and compare, on synthetic runs and the user's runs.
 //!
 //! Seeds are fixed: the same request gives the same result on every machine. Rendering is in `cli` and `report`.
 
@@ -26,7 +26,7 @@ pub const SELFTEST_FORMAT: &str = "commgauge-selftest";
 /// The version of the format.
 pub const SELFTEST_VERSION: u32 = 1;
 
-/// The slowdown that must be found, and the share of comparisons in which it must be found.
+/// The slowdown that must be found, and the share of comparisons that must find it.
 const SLOWDOWN: f64 = 0.05;
 
 const FOUND: f64 = 0.9;
@@ -34,9 +34,9 @@ const FOUND: f64 = 0.9;
 /// Parameters of a self-test.
 #[derive(Clone, Debug)]
 pub struct SelfTestRule {
-    /// Chance of any false alarm of a comparison, and of a wrong answer on each gated row.
+    /// Probability of any false alarm of a comparison, and of a wrong answer on each gated row.
     pub level: f64,
-    /// The smallest slow-down that matters.
+    /// The smallest relevant slowdown.
     pub relevant_slowdown: f64,
     /// Comparisons of each kind.
     pub comparisons: u32,
@@ -56,9 +56,9 @@ pub struct SelfTest {
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// Chance of any false alarm that is promised at most.
+    /// Promised maximum probability of any false alarm.
     pub level: f64,
-    /// The smallest slow-down that matters, as a share.
+    /// The smallest relevant slowdown, as a share.
     pub relevant_slowdown: f64,
     /// Rows in each comparison.
     pub rows: u32,
@@ -66,25 +66,25 @@ pub struct SelfTest {
     pub replicates: u32,
     /// Standard deviation of the noise from run to run, as a share.
     pub sigma: f64,
-    /// Of all noise.
+    /// Seed of all noise.
     pub seed: u64,
     /// Confidence of the intervals.
     pub confidence: f64,
-    /// What was tried, one by one.
+    /// The trials.
     pub trials: Vec<Trial>,
-    /// Results of the user's own runs, where they were given.
+    /// Results of the user's own runs, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
-    /// False where a promise is broken beyond chance.
+    /// False if a promise is broken beyond chance.
     pub holds: bool,
 }
 
-/// What is counted.
+/// The counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Asked")]
 pub enum TrialKind {
-    /// `compare` says that a row became slower, and none did.
+    /// `compare` reports a slower row although none is.
     CompareFalseAlarm,
     /// `compare` finds the one row that became 5 % slower.
     ComparePower,
@@ -99,22 +99,22 @@ pub enum TrialKind {
 /// One kind of trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// What is counted.
+    /// The counted event.
     pub asked: TrialKind,
-    /// Under which noise.
+    /// The noise.
     pub noise: Noise,
     /// The result.
     pub counted: Counted,
-    /// What is promised: at most this share of wrong answers, at least this share of findings. Absent where nothing is.
+    /// The promise: at most this share of wrong answers, at least this share of findings. Absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<f64>,
-    /// Pass where the interval is on the promised side, fail where it is on the other, else inconclusive.
+    /// Pass if the interval is on the promised side, fail if it is on the other, else inconclusive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
 
 impl TrialKind {
-    /// Every kind, in the order in which they are run.
+    /// Every kind, in run order.
     pub const ALL: [TrialKind; 5] = [
         TrialKind::CompareFalseAlarm,
         TrialKind::ComparePower,
@@ -123,23 +123,23 @@ impl TrialKind {
         TrialKind::GatePower,
     ];
 
-    /// True where more is better.
     pub fn is_power(self) -> bool {
         matches!(self, TrialKind::ComparePower | TrialKind::GatePower)
     }
 }
 
 impl SelfTest {
-    /// Reads what `commgauge expect selftest --format json` wrote.
+    /// Reads the output of `commgauge expect selftest --format json`.
     ///
     /// # Errors
-    /// A usage error that names the file and what is wrong with it.
+    /// A usage error that names the file and the problem.
     pub fn read(path: &Path) -> Result<SelfTest> {
         let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.shown()));
         let text = commgauge_base::host::read_to_string(path)
             .map_err(|cause| wrong(format!("cannot read the self-test: {cause}")))?;
-        let tried: SelfTest = serde_json::from_str(&text)
-            .map_err(|cause| wrong(format!("is not what `commgauge expect selftest --format json` writes: {cause}")))?;
+        let tried: SelfTest = serde_json::from_str(&text).map_err(|cause| {
+            wrong(format!("is not the output of `commgauge expect selftest --format json`: {cause}"))
+        })?;
         match (tried.format.as_str(), tried.version) {
             (SELFTEST_FORMAT, SELFTEST_VERSION) => Ok(tried),
             (SELFTEST_FORMAT, version) => Err(wrong(format!(
@@ -158,8 +158,7 @@ impl SelfTest {
         let alarms = of(TrialKind::CompareFalseAlarm).map(share).fold(0.0, f64::max);
         let found = of(TrialKind::ComparePower).map(share).fold(1.0, f64::min);
         format!(
-            "selftest: at most {} false alarms over {} rows are promised, {} were measured in the worst case; a slow-down of 5 % \
-             was found in at least {} with {} replicates at {} noise",
+            "selftest: at most {} false alarms over {} rows promised, {} measured in the worst case; a slowdown of 5 % was found in at least {} with {} replicates at {} noise",
             percent(self.level),
             self.rows,
             percent(alarms),
@@ -173,22 +172,22 @@ impl SelfTest {
 /// The user's own records.
 #[derive(Clone, Debug, Default)]
 pub struct OwnRecords {
-    /// Those that could be read, in any order.
+    /// The readable records, in any order.
     pub records: Vec<LoadedRecord>,
-    /// Why others could not, as sentences.
+    /// Why others could not be read, as sentences.
     pub left_out: Vec<String>,
 }
 
-/// Runs the self-test; with records of the user, on those too.
+/// Runs the self-test, also on the user's records if given.
 ///
 /// # Errors
-/// Where a synthetic run is refused, which would be a defect.
+/// If a synthetic run is refused, which would be a defect.
 pub fn selftest(rule: &SelfTestRule, own: Option<OwnRecords>) -> Result<SelfTest> {
     let mut trials = Vec::new();
     for asked in TrialKind::ALL {
         for noise in Kind::ALL {
             let of_gate = !matches!(asked, TrialKind::CompareFalseAlarm | TrialKind::ComparePower);
-            // One run cannot drift on into another.
+            // Drift must not continue from one run into another.
             if of_gate && noise == Kind::DriftingOn {
                 continue;
             }
@@ -220,7 +219,7 @@ fn compare_rule(rule: &SelfTestRule) -> CompareRule {
     CompareRule { false_alarm_level: rule.level, relevant_slowdown: rule.relevant_slowdown, allowed: Vec::new() }
 }
 
-/// Comparisons run in parallel; each has its own seed, so that their order does not matter.
+/// Comparisons run in parallel; each has its own seed, so their order does not matter.
 fn trial(asked: TrialKind, noise: Noise, rule: &SelfTestRule) -> Result<Trial> {
     let total = u64::from(rule.comparisons);
     let hits = (0..total).into_par_iter().map(|index| once(asked, noise, rule, index).map(u64::from));
@@ -244,7 +243,7 @@ fn decide(asked: TrialKind, counted: &Counted, promised: f64) -> Decision {
     }
 }
 
-/// One comparison, or one gated row: true where the counted event occurred.
+/// One comparison, or one gated row: true if the counted event occurred.
 fn once(asked: TrialKind, noise: Noise, rule: &SelfTestRule, index: u64) -> Result<bool> {
     let stream = TrialKind::ALL.iter().position(|other| *other == asked).unwrap_or(0) as u64 * 8
         + Kind::ALL.iter().position(|other| *other == noise).unwrap_or(0) as u64;
@@ -282,17 +281,17 @@ fn once(asked: TrialKind, noise: Noise, rule: &SelfTestRule, index: u64) -> Resu
     }
 }
 
-// The rules applied to the user's own runs, in which nothing is supposed to have changed: A/A tests.
+// The rules applied to the user's own runs, in which nothing should have changed: A/A tests.
 //
-// Splits follow time: each run against the next one like it, and the first half of a run's replicates against the second.
-// Random splits would show nothing, since the test is exact for them by construction.
+// Splits follow time: each run against the next comparable one, and the first half of a run's replicates against the second. Random splits
+// would show nothing, since the test is exact for them by construction.
 
 /// Results of the user's own runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
-    /// Records that were looked at.
+    /// Number of records.
     pub records: u32,
-    /// Runs against the next like them.
+    /// Runs against the next comparable ones.
     pub run_against_run: Counted,
     /// First halves of runs against their second halves.
     pub half_against_half: Counted,
@@ -339,7 +338,7 @@ fn history(mut records: Vec<LoadedRecord>, mut left_out: Vec<String>, rule: &Com
     }
 }
 
-/// The first and the second half of a run's replicates, each as a whole record; none where a half would be empty.
+/// The first and the second half of a run's replicates, each as a whole record; `None` if a half would be empty.
 fn split(loaded: &LoadedRecord) -> Option<(LoadedRecord, LoadedRecord)> {
     let half = loaded.record.header.settings.replicates / 2;
     let part = |from: u32, id: &str| {
@@ -364,19 +363,19 @@ fn split(loaded: &LoadedRecord) -> Option<(LoadedRecord, LoadedRecord)> {
     Some((first, part(half, "-second")?))
 }
 
-// A share that was counted, with its interval.
+// A counted share with its interval.
 
 /// Confidence of the intervals around measured shares.
 const CONFIDENCE: f64 = 0.95;
 
-/// A share that was counted, with its interval.
+/// A counted share with its interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
-    /// How often it came about.
+    /// Number of occurrences.
     pub count: u64,
-    /// Of how many.
+    /// Number of trials.
     pub of: u64,
-    /// Lower bound of the true share; absent where nothing was tried.
+    /// Lower bound of the true share; absent without trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_bound: Option<f64>,
     /// Its upper bound.
@@ -395,7 +394,7 @@ mod tests {
     // The self-test is deterministic, reports drift, and detects a broken rule.
     use super::*;
 
-    /// The documented numbers in optimised builds; fewer otherwise, so that the tests stay quick.
+    /// The documented numbers in optimised builds; fewer otherwise, so that the tests stay fast.
     const COMPARISONS: u32 = if cfg!(debug_assertions) { 12 } else { 400 };
     const ROWS: u32 = if cfg!(debug_assertions) { 20 } else { 200 };
 

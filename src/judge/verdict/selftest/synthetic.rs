@@ -64,7 +64,7 @@ pub(super) fn loaded(run_id: &str, rows: &[Vec<f64>]) -> Result<LoadedRecord> {
     Ok(LoadedRecord { path: format!("{run_id}.jsonl").into(), record: Record::from_lines(lines)? })
 }
 
-/// A machine on which the first row, without noise, has `share` of the time that it may take.
+/// A machine on which the first row, without noise, takes `share` of its allowed time.
 pub(super) fn machine(share: f64) -> Result<Machine> {
     let ceiling = MICROSECONDS / share;
     let text = format!(
@@ -152,7 +152,6 @@ fn header(run_id: &str, replicates: u32) -> Header {
     }
 }
 
-/// All ranks, on one host.
 fn ranks() -> RankFacts {
     RankFacts {
         rank: 0,
@@ -205,19 +204,18 @@ fn case_line(case: usize, name: &str, replicate: usize, time: f64) -> CaseLine {
 
 // The kinds of noise of synthetic runs.
 
-/// How the medians of replicates are spread; each kind has about the same standard deviation.
+/// Distribution of the medians of replicates; each kind has about the same standard deviation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Noise {
-    /// Normal.
     Normal,
     /// Most runs near the slowest, some much faster than the rest.
     LeftSkewed,
-    /// Two states, each as often as the other, with little noise around both.
+    /// Two equally frequent states, with little noise around both.
     Bimodal,
-    /// Slower from replicate to replicate, beginning anew with every run.
+    /// Slower from replicate to replicate, restarting with every run.
     DriftingWithinRuns,
-    /// Slower from replicate to replicate, the second run going on where the first ended.
+    /// Slower from replicate to replicate; the second run continues where the first ended.
     DriftingOn,
 }
 
@@ -226,7 +224,6 @@ impl Noise {
     pub const ALL: [Noise; 5] =
         [Noise::Normal, Noise::LeftSkewed, Noise::Bimodal, Noise::DriftingWithinRuns, Noise::DriftingOn];
 
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Noise::Normal => "normal",
@@ -237,7 +234,7 @@ impl Noise {
         }
     }
 
-    /// False where no error rate is guaranteed: drift across replicates is a real change.
+    /// False if no error rate is guaranteed: drift across replicates is a real change.
     pub fn is_promised(self) -> bool {
         self != Noise::DriftingOn
     }

@@ -6,16 +6,16 @@ use crate::layout::Axis;
 use commgauge_base::error::Result;
 
 impl TrainingStep<'_> {
-    /// Checks that the choices of data parallelism go with each other, with the layout and with the schedule.
+    /// Checks that the choices of data parallelism are consistent with each other, with the layout and with the schedule.
     ///
     /// # Errors
-    /// The first violated rule, with what would satisfy it.
+    /// If a rule is violated, with valid values.
     pub fn check_data_style(&self) -> Result<()> {
         check_data(self)
     }
 }
 
-/// The first violated rule, with what would satisfy it.
+/// If a rule is violated, with valid values.
 fn check_data(step: &TrainingStep) -> Result<()> {
     let (training, data, degrees) = (step.training, &step.training.data, &step.layout.degrees);
     let (style, replicas) = (data.style, data.shards.replicas);
@@ -31,7 +31,7 @@ fn check_data(step: &TrainingStep) -> Result<()> {
     quantised_gradients(step)?;
     if data.bucket_rule == BucketRule::LayerWise && step.model.biases.feed_forward && step.model.mixture.is_some() {
         return Err(training.at("bucket_rule").wrong(format!(
-            "bucket_rule = layer_wise with {}, whose experts have biases that no optimizer next to it updates (Megatron-LM \
+            "bucket_rule = layer_wise with {}, whose experts have biases that no other optimizer updates (Megatron-LM \
              core/optimizer/__init__.py _get_megatron_emerging_optimizer); accepted: experts without biases, or parameter_return = \
              gather_shares",
             step.model.name
@@ -48,23 +48,23 @@ fn check_data(step: &TrainingStep) -> Result<()> {
     if step.stages.mirrored() && every_micro_batch {
         let schedule = training.pipeline.schedule;
         return Err(training.at("schedule").wrong(format!(
-            "schedule {schedule} holds every layer twice and passes each micro-batch through one of them, which data_style {style} \
-             is not offered for; accepted: data_style ddp or zero1, or schedule dualpipe-v"
+            "schedule {schedule} stores every layer twice and passes each micro-batch through one of them, which data_style {style} \
+             does not support; accepted: data_style ddp or zero1, or schedule dualpipe-v"
         )));
     }
     Ok(())
 }
 
-/// Why divided experts do not go with parts of the groups of ranks.
+/// Why divided experts do not fit parts of the groups of ranks.
 fn groups_of_experts(step: &TrainingStep) -> String {
     let degrees = &step.layout.degrees;
     format!(
-        "with ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
+        "with ep = {} and etp = {}: experts would need separate groups; accepted: ep = 1 and etp = tp = {}",
         degrees.ep, degrees.etp, degrees.tp
     )
 }
 
-/// Whether there are parameters for secondary shards, and groups for them.
+/// Whether secondary shards have parameters and groups.
 fn secondary_shards(step: &TrainingStep) -> Result<()> {
     let data = &step.training.data;
     let Some(shards) = data.shards.secondary else { return Ok(()) };
@@ -79,7 +79,7 @@ fn secondary_shards(step: &TrainingStep) -> Result<()> {
     if data.style == DataStyle::Zero3 && step.micro_batches > 1 {
         return refused(&format!(
             "with data_style zero3 and {} micro-batches: DeepSpeed keeps secondary shards until the optimizer, and later forward passes \
-             gather from them as well (runtime/zero/stage3.py invalidate_secondary_tensor), which no list here has; accepted: \
+             gather from them as well (runtime/zero/stage3.py invalidate_secondary_tensor), which is not modelled; accepted: \
              1 micro-batch, or data_style fsdp",
             step.micro_batches
         ));
@@ -99,7 +99,7 @@ fn quantised_gradients(step: &TrainingStep) -> Result<()> {
     if d.tp * d.cp * d.pp > 1 {
         return refused(format!(
             "with tp = {}, cp = {} and pp = {}: DeepSpeed goes through the nodes of all ranks (utils/groups.py \
-             _get_local_all_to_all_group); accepted: dp alone",
+             _get_local_all_to_all_group); accepted: only dp",
             d.tp, d.cp, d.pp
         ));
     }
@@ -136,18 +136,18 @@ fn orthogonalised(step: &TrainingStep) -> Result<()> {
         ));
     }
     if d.tp == 1 && d.etp == 1 {
-        return refused("changes nothing with tp = 1; accepted: tp above 1".to_owned());
+        return refused("has no effect with tp = 1; accepted: tp above 1".to_owned());
     }
     let (heads, tp) = (step.model.attention.kv_heads, u64::from(d.tp));
     if tp > heads && step.model.attention.latent.is_none() {
         return refused(format!(
-            "with tp = {tp} and {heads} key and value heads, of which ranks hold copies; accepted: tp up to {heads}"
+            "with tp = {tp} and {heads} key and value heads, which ranks replicate; accepted: tp up to {heads}"
         ));
     }
     Ok(())
 }
 
-/// Megatron-FSDP wraps layers of the model itself.
+/// Megatron-FSDP only wraps layers of the model itself.
 fn bucket_units(step: &TrainingStep) -> Result<()> {
     let (training, data) = (step.training, &step.training.data);
     if data.units.rule != UnitRule::Buckets {
@@ -156,7 +156,7 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
     let refused = |problem: String| Err(training.at("unit_rule").wrong(format!("unit_rule = buckets {problem}")));
     if data.parameter_element_type.moves_only() && step.model.attention.latent.is_some() {
         return refused(format!(
-            "with parameter_element_type {} for {}, of whose low-rank attention no list here knows which weights are in 8 bits; accepted: \
+            "with parameter_element_type {} for {}, whose low-rank attention is not modelled in 8 bits; accepted: \
              bfloat16",
             data.parameter_element_type, step.model.name
         ));

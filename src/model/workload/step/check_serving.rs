@@ -1,4 +1,4 @@
-//! Whether a layout and its choices fit a model that serves: each violated rule is reported with what satisfies it.
+//! Whether a layout and its choices fit a model that serves: each violated rule is reported with valid values.
 
 use super::divisibility::must_divide;
 use super::messages::Messages;
@@ -41,7 +41,7 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     }
     if let Some(bits) = step.serving.reduction_bits.filter(|_| d.tp == 1 || step.joins_replicas()) {
         return Err(format!(
-            "reduction_bits = {bits} changes nothing without sums over the ranks of a replica; accepted: with tp above 1, and \
+            "reduction_bits = {bits} has no effect without sums over the ranks of a replica; accepted: with tp above 1, and \
              feed_forward_ranks = replica"
         ));
     }
@@ -52,26 +52,24 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     let etp = if d.ep == 1 { d.tp } else { 1 };
     if step.model.mixture.is_some() && d.etp != etp {
         return Err(format!(
-            "etp = {} with tp = {} and ep = {}: a model that serves has its experts divided by tp where ep = 1, and whole on \
-             the ranks of ep otherwise; accepted: etp = {etp}",
+            "etp = {} with tp = {} and ep = {}: serving divides experts by tp if ep = 1, and keeps them whole on the ranks of ep otherwise; accepted: etp = {etp}",
             d.etp, d.tp, d.ep
         ));
     }
     Ok(())
 }
 
-/// Checks of prompts that the ranks of cp share out.
+/// Checks of prompts sharded over the ranks of cp.
 fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
     let (serving, cp) = (step.serving, step.layout.degrees.cp);
     if serving.phases.decode {
         return Err(format!(
-            "cp = {cp} with a decode, in which a model that serves keeps the keys and values of a request on the ranks of its heads; \
-             accepted: cp = 1, or phases = prefill; decode_context shares out the context of a decode"
+            "cp = {cp} with a decode, which keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1, or phases = prefill; decode_context shards the context of a decode"
         ));
     }
     if step.joins_replicas() || serving.kv.transfer || serving.drafts.drafter.is_some() {
         return Err(format!(
-            "cp = {cp} beside feed_forward_ranks = stage, kv_transfer or a drafter, whose calls then are not listed; accepted: cp = 1, \
+            "cp = {cp} with feed_forward_ranks = stage, kv_transfer or a drafter is not modelled; accepted: cp = 1, \
              or without them"
         ));
     }
@@ -79,7 +77,7 @@ fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
     if !serving.prompt_tokens.is_multiple_of(pieces) {
         let up = serving.prompt_tokens.next_multiple_of(pieces);
         return Err(format!(
-            "cp = {cp} with prompts of {} tokens, of which each rank takes a piece from the front and one from the back; accepted: a \
+            "cp = {cp} with prompts of {} tokens, of which each rank processes a piece from the front and one from the back; accepted: a \
              multiple of 2 x cp = {pieces}, such as {up}",
             serving.prompt_tokens
         ));
@@ -87,21 +85,21 @@ fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Checks of contexts that ranks of tp share out: only ranks with the same keys and values can.
+/// Checks of contexts sharded over ranks of tp: only ranks with the same keys and values can.
 fn shared_contexts(step: &ServingStep) -> std::result::Result<(), String> {
     let (model, serving, tp) = (step.model, step.serving, u64::from(step.layout.degrees.tp));
     let ranks = u64::from(serving.decode_context.ranks);
     if step.joins_replicas() || serving.kv.transfer || model.attention.indexer.is_some() {
         return Err(format!(
-            "decode_context = {ranks} beside feed_forward_ranks = stage, kv_transfer or an indexer, whose calls then are not listed; \
+            "decode_context = {ranks} with feed_forward_ranks = stage, kv_transfer or an indexer is not modelled; \
              accepted: decode_context = 1, or without them"
         ));
     }
-    // Latent attention keeps the same on every rank; heads are the same where they are fewer than the ranks.
+    // Latent attention stores the same on every rank; heads are replicated if they are fewer than the ranks.
     let same = if model.attention.latent.is_some() { tp } else { tp / model.attention.kv_heads.min(tp) };
     if !same.is_multiple_of(ranks) {
         return Err(format!(
-            "decode_context = {ranks} with tp = {tp}, where the same keys and values of {} are on {same} of them; accepted: a divisor of {same}",
+            "decode_context = {ranks} with tp = {tp}, which hold the same keys and values of {} on {same} of them; accepted: a divisor of {same}",
             model.name
         ));
     }
@@ -121,7 +119,7 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
         drafter.filter(|_| step.layout.degrees.pp > 1 && step.serving.boundary.sampled == SampledTokens::Ring)
     {
         return Err(format!(
-            "drafter = {drafter} with sampled_tokens = ring and pp = {}: what stages pass on of drafts is not listed; accepted: no drafter, \
+            "drafter = {drafter} with sampled_tokens = ring and pp = {}: messages of drafts between stages are not modelled; accepted: no drafter, \
              pp = 1, or sampled_tokens = broadcast",
             step.layout.degrees.pp
         ));
@@ -129,7 +127,7 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Checks of replicas of which one half prefills for the other: whatever else replicas do together stays within a half.
+/// Checks of replicas of which one half prefills for the other: everything else that replicas do together stays within a half.
 fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
     let (serving, d) = (step.serving, &step.layout.degrees);
     if !serving.kv.transfer {
@@ -157,7 +155,7 @@ fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
             false => ("batch_agreement", "true", "false"),
         };
         return Err(format!(
-            "{key} = {value} ties replicas together of which one half prefills for the other; accepted: {other} with kv_transfer"
+            "{key} = {value} joins replicas of which one half prefills for the other; accepted: {other} with kv_transfer"
         ));
     }
     Ok(())
@@ -198,7 +196,7 @@ fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
     if !step.joins_replicas() {
         let unused = serving.expert.token_exchange != TokenExchange::AllGather;
         let problem = format!(
-            "token_exchange = {} changes nothing where replicas do not join; accepted: with feed_forward_ranks = stage and dp above 1",
+            "token_exchange = {} has no effect unless replicas join; accepted: with feed_forward_ranks = stage and dp above 1",
             serving.expert.token_exchange
         );
         return if unused { Err(problem) } else { Ok(()) };
@@ -227,18 +225,18 @@ fn whole_tokens(step: &ServingStep) -> std::result::Result<(), String> {
             || expert.dispatcher != ServingDispatcher::AllGather)
     {
         return Err(format!(
-            "expert_tokens = {tokens} changes nothing where ranks of tp gather no tokens of other replicas; accepted: with experts, tp and \
+            "expert_tokens = {tokens} has no effect if ranks of tp gather no tokens of other replicas; accepted: with experts, tp and \
              dp above 1, ep above 1, and dispatcher all_gather"
         ));
     }
     if step.model.mixture.is_some() && step.experts_take_whole_tokens() && d.ep != d.tp * d.dp {
         return Err(format!(
-            "ep = {} with tp = {} and dp = {}, where ranks of tp give all of their tokens to experts ({}); accepted: ep = tp x dp = {}, or \
+            "ep = {} with tp = {} and dp = {}, with all tokens of ranks of tp given to experts ({}); accepted: ep = tp x dp = {}, or \
              expert_tokens = parts",
             d.ep,
             d.tp,
             d.dp,
-            if expert.tokens.is_some() { "expert_tokens = whole" } else { "vLLM has it so for this model" },
+            if expert.tokens.is_some() { "expert_tokens = whole" } else { "vLLM's choice for this model" },
             d.tp * d.dp
         ));
     }
@@ -261,8 +259,7 @@ impl<'a> TrainingStep<'a> {
     /// `place` is the place of the layout.
     ///
     /// # Errors
-    /// The violated rule, with the numbers and what would satisfy it, at the place of the layout, the batch or the
-    /// choice.
+    /// If a rule is violated, with the numbers and valid ones, at the place of the layout, the batch or the choice.
     pub fn new(model: &'a Model, training: &'a Training, layout: Layout, place: &Place) -> Result<TrainingStep<'a>> {
         let mut step = TrainingStep::without_messages(model, training, layout, place)?;
         step.messages = Messages::of_stages(&training.pipeline, &step.stages, step.micro_batches)
@@ -270,11 +267,11 @@ impl<'a> TrainingStep<'a> {
         Ok(step)
     }
 
-    /// As [`TrainingStep::new`], for callers that run the schedule anyway: the rules of the schedule are checked, but
-    /// its messages are counted as those of 1F1B.
+    /// As [`TrainingStep::new`], for callers that run the schedule anyway: the rules of the schedule are checked, but messages are counted
+    /// as in 1F1B.
     ///
     /// # Errors
-    /// As there.
+    /// As [`TrainingStep::new`].
     pub fn without_messages(
         model: &'a Model,
         training: &'a Training,
@@ -320,7 +317,7 @@ impl<'a> ServingStep<'a> {
     /// `place` is the place of the layout.
     ///
     /// # Errors
-    /// The violated rule, with the numbers and what would satisfy it.
+    /// If a rule is violated, with the numbers and valid ones.
     pub fn new(
         model: &'a Model,
         serving: &'a Serving,
@@ -367,6 +364,6 @@ fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
     let down = up.saturating_sub(together);
     let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
     Err(training.at("global_batch").wrong(format!(
-        "{global} samples are no multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
+        "{global} samples are not a multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
     )))
 }

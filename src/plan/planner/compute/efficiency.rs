@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 /// Source of the speed of products.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Efficiency {
-    /// Products that are larger reach more.
+    /// Larger products reach more.
     Saturating(Saturation),
-    /// Products that were measured, on one machine.
+    /// Products measured on one machine.
     Measured(MeasuredProducts),
 }
 
 /// A share of the peak that grows with the product: best x m/(m + M) x n/(n + N) x k/(k + K), with one half size for all three.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Saturation {
-    /// What the largest products reach.
+    /// Share that the largest products reach.
     pub best: f64,
-    /// The width at which a product reaches half of that, were the two others without bounds.
+    /// The width at which a product reaches half of that if the other two widths are unbounded.
     pub half_width: f64,
 }
 
@@ -47,7 +47,7 @@ impl MeasuredProducts {
     /// The products of an element type.
     ///
     /// # Errors
-    /// None of that type (lists the available types), and products without a size or a time.
+    /// If none has that type (lists the available types), or a product lacks a size or a time.
     pub fn new(products: &[MeasuredProduct], element: ElementType) -> Result<MeasuredProducts> {
         if let Some(wrong) = products.iter().find(|product| product.flops_per_second().is_none()) {
             let MeasuredProduct { m, n, k, seconds, .. } = wrong;
@@ -62,14 +62,13 @@ impl MeasuredProducts {
             types.dedup();
             let found = if types.is_empty() { "none at all".to_owned() } else { format!("of {}", types.join(", ")) };
             return Err(Error::usage(format!(
-                "no matrix product of {element} was measured, {found}; measure them in the type of the activations, or say \
-                 what share of the peak is reached"
+                "no matrix product of {element} was measured, {found}; measure them in the type of the activations, or give the reached share of the peak"
             )));
         }
         Ok(MeasuredProducts(own))
     }
 
-    /// The same shape at another level: the largest product takes what it takes at this share of the peak.
+    /// The same shape at another level: the largest product reaches this share of the peak.
     pub fn at_level(&self, form: Saturation, peak_flops_per_second: f64) -> MeasuredProducts {
         let flops = |known: &&MeasuredProduct| known.m as f64 * known.n as f64 * known.k as f64;
         let largest = self.0.iter().max_by(|a, b| flops(a).total_cmp(&flops(b)));
@@ -91,7 +90,7 @@ impl MeasuredProducts {
 }
 
 impl MeasuredProduct {
-    /// Floating-point operations per second: 2 m n k over the time. None where the time is no time.
+    /// Floating-point operations per second: 2 m n k over the time. `None` for an invalid time.
     pub fn flops_per_second(&self) -> Option<f64> {
         let flops = 2.0 * self.m as f64 * self.n as f64 * self.k as f64;
         (self.seconds > 0.0 && self.seconds.is_finite() && flops > 0.0).then(|| flops / self.seconds)
@@ -123,9 +122,9 @@ impl Saturation {
     }
 }
 
-/// The speed at a product's own shape: that of the same product where it was measured; else the mean of the logarithms of the
-/// speeds, each weighted by the inverse fourth power of its distance in octaves of m, n and k, so that neighbours decide. It
-/// stays within what was measured.
+/// The speed for a product's shape: as measured if the same product was measured; else the mean of the logarithms of the speeds, each
+/// weighted by the inverse fourth power of its distance in octaves of m, n and k, so that neighbours dominate. It stays within the measured
+/// range.
 fn flops_per_second_at(measured: &[MeasuredProduct], product: &Product) -> f64 {
     let (mut weights, mut sum) = (0.0, 0.0);
     for known in measured {

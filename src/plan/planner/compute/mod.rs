@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 const OPTIMIZER_MOVES: f64 = 2.5;
 
 impl Compute {
-    /// All products at one share of the peak, and nothing else: the simplest rival of a model of steps.
+    /// All products at one share of the peak, and nothing else: the simplest baseline for a model of steps.
     pub fn constant(peak_flops_per_second: f64, share: f64) -> Compute {
         Compute {
             peak_flops_per_second,
@@ -82,7 +82,7 @@ impl Compute {
         layers.chain([speed::of_output(step)]).flat_map(|work| work.products).collect()
     }
 
-    /// Adam's update, which computes little and moves much.
+    /// Adam's update, which computes little and moves many bytes.
     pub(super) fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
         let own = optimizer_bytes(step, stage).0 as f64;
         Seconds(OPTIMIZER_MOVES * own / self.memory_rate.0)
@@ -92,7 +92,7 @@ impl Compute {
 // The matrix products of a record, in the form of the planner. `record::product_times` extracts them.
 
 impl MeasuredProduct {
-    /// Every product of a record that has a time; without those that were wrong, skipped or failed in all replicates.
+    /// Every product of a record with a time, except those that were wrong, skipped or failed in all replicates.
     pub fn all_of(record: &Record) -> Vec<MeasuredProduct> {
         let measured = |time: commgauge_model::record::times::ProductTime| {
             let seconds = time.times.median()?.0;
@@ -103,25 +103,25 @@ impl MeasuredProduct {
     }
 }
 
-// What of the step model is known of any GPU without a measurement: constants that the published runs of `commgauge plan validate`
-// gave, and the peaks of the data sheet.
+// The step model of any GPU without measurements: constants from the published runs of `commgauge plan validate`, and the peaks of the data
+// sheet.
 
-/// What is not on a data sheet.
+/// Values that a data sheet lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Constants {
-    /// Share of the peak that the largest matrix products reach.
+    /// Share of the peak reached by the largest matrix products.
     pub share_of_peak: f64,
-    /// Width at which a matrix product reaches half of what the largest do.
+    /// Width at which a matrix product reaches half the rate of the largest.
     pub half_width: f64,
-    /// Share of the memory's rate that kernels reach which only move data.
+    /// Share of the memory rate reached by kernels that only move data.
     pub share_of_memory_rate: f64,
-    /// Time in which PyTorch starts a kernel, with the Python around it.
+    /// Time in which PyTorch starts a kernel, including the Python around it.
     pub seconds_per_kernel: f64,
-    /// Share of its speed that computing loses while a call runs beside it.
+    /// Share of its speed that computing loses while a call overlaps with it.
     pub lost_beside_calls: f64,
 }
 
-/// Those that did best on the A100 runs of Megatron-LM and vTrain; the share of the peak is that of a level, where one is known.
+/// The constants that did best on the A100 runs of Megatron-LM and vTrain; the share of the peak comes from a level, if one is known.
 pub const PUBLISHED: Constants = Constants {
     share_of_peak: 0.79,
     half_width: 150.0,
@@ -131,12 +131,12 @@ pub const PUBLISHED: Constants = Constants {
 };
 
 impl Constants {
-    /// How fast products are.
+    /// The efficiency of products.
     pub fn saturation(&self) -> Saturation {
         Saturation { best: self.share_of_peak, half_width: self.half_width }
     }
 
-    /// Those of plans at a level.
+    /// The constants of plans at a level.
     pub fn of(level: &Level) -> Constants {
         let Level { share_of_peak, share_of_memory_rate, .. } = *level;
         Constants { share_of_peak, share_of_memory_rate, ..PUBLISHED }
@@ -159,7 +159,7 @@ impl Constants {
 
 #[cfg(test)]
 mod tests {
-    // Amount of computing against counts of the papers; speed against numbers computed by hand.
+    // Amount of computing against counts of the papers; speed against hand-computed numbers.
     use super::*;
     use crate::planner::testing::{NEMOTRON_H, QWEN3_NEXT, with_step};
     use commgauge_base::element::ElementType;
@@ -232,7 +232,7 @@ mod tests {
                 head / 3.0,
                 "the head is in the last chunk",
             );
-            assert_eq!(counting(false).stage(step, 4), StageCompute::default(), "a stage that is not there");
+            assert_eq!(counting(false).stage(step, 4), StageCompute::default(), "a stage that does not exist");
         });
     }
 
@@ -299,12 +299,12 @@ mod tests {
         };
         close(speed(256), 1e12, "measured");
         close(speed(1024), 4e12, "measured");
-        // Between two at one octave each: their geometric mean, all but what the far one pulls.
+        // Between two at one octave each: their geometric mean, minus the pull of the distant one.
         assert!((speed(512) / 2e12 - 1.0).abs() < 0.01, "{}", speed(512));
         assert!(speed(1 << 24) > 4e12 && speed(1 << 24) < 5e12 && speed(1) > 1e12 && speed(1) < 2e12);
     }
 
-    /// A GPU whose memory moves a byte in a second, and that computes in no time.
+    /// A GPU whose memory moves a byte per second, and that computes in no time.
     fn moving() -> Compute {
         Compute {
             memory_rate: Rate(1.0),
@@ -340,7 +340,7 @@ mod tests {
                 let kernels = Kernels { fused_elementwise, ..moving().kernels };
                 Compute { kernels, ..moving() }.stage(step, 0).forward_seconds()
             };
-            // Of each token: 36 bytes instead of 4 for each number of two norms; ten times 2 bytes for each of 32 heads of queries and 8 of
+            // Per token: 36 bytes instead of 4 for each number of two norms; ten times 2 bytes for each of 32 heads of queries and 8 of
             // keys; 10 instead of 6 for each of 14336 numbers of the gate.
             let of_a_token = 2.0 * 4096.0 * 32.0 + 40.0 * 128.0 * 20.0 + 14336.0 * 4.0;
             close(of(false) - of(true), 32.0 * step.tokens_per_micro_batch() as f64 * of_a_token, "bytes");
@@ -352,7 +352,7 @@ mod tests {
         let moved = |layout: &str, ranks| {
             with_step("mixtral-8x7b", "", layout, ranks, |step| moving().stage(step, 0).forward_seconds())
         };
-        // 32 layers, 2 experts for each of 2048 tokens, 4096 wide, 2 bytes: read and written before the experts and behind them.
+        // 32 layers, 2 experts for each of 2048 tokens, 4096 wide, 2 bytes: read and written before and after the experts.
         let sorted = 32.0 * 4.0 * 2.0 * 2048.0 * 4096.0 * 2.0;
         close(moved("dp = 8\nep = 4", 8) - moved("dp = 8\nep = 8", 8), sorted, "one expert on a rank needs no sorting");
         let layers = with_step("mixtral-8x7b", "", "dp = 8\nep = 8", 8, |step| {
@@ -371,7 +371,7 @@ mod tests {
         let compute = Compute { peak_flops_per_second: f64::INFINITY, ..compute };
         with_step("gpt2", "sequence = 1", "tp = 1", 1, |step| {
             let one = compute.chunk(step, 0, 0);
-            // 12 layers of 34 kernels and 6 products; 4 before and 10 behind them.
+            // 12 layers of 34 kernels and 6 products; 4 before and 10 after them.
             close(one.forward.0, 12.0 * 40.0 + 14.0, "forward");
             close(one.backward().0, 1.5 * one.forward.0, "backward");
         });

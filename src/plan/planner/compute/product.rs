@@ -9,13 +9,12 @@ pub struct Product {
     pub n: u64,
     /// Terms of each sum.
     pub k: u64,
-    /// Number of equal products: heads, experts.
     pub count: f64,
-    /// Whether one operand are weights, whose gradient is a separate product.
+    /// Whether one operand is weights, whose gradient is a separate product.
     pub has_weights: bool,
     /// Whether it is recomputed under selective recomputation.
     pub in_attention: bool,
-    /// Whether training in 8 bits computes it in them: the linear layers of blocks.
+    /// Whether 8-bit training computes it in 8 bits: the linear layers of blocks.
     pub in_8_bits: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How fast a rank computes, and what its passes and its optimizer take.
+//! The computing speed of a rank, and the duration of its passes and its optimizer.
 
 use super::efficiency::Efficiency;
 use super::product::Product;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct Compute {
     /// Peak of dense matrix products in the type of the activations, floating-point operations per second.
     pub peak_flops_per_second: f64,
-    /// The same for the linear layers of blocks where they are computed in 8 bits.
+    /// As `peak`, for the linear layers of blocks if they are computed in 8 bits.
     pub peak_8_bits: Option<f64>,
     /// Share of the peak that products reach.
     pub efficiency: Efficiency,
@@ -26,9 +26,9 @@ pub struct Compute {
     pub seconds_per_kernel: Seconds,
     /// How a layer is split into kernels.
     pub kernels: Kernels,
-    /// Share of its speed that computing loses while a call runs beside it.
+    /// Share of its speed that computing loses while a call overlaps with it.
     pub lost_beside_calls: f64,
-    /// How far steps are off that follow from all this.
+    /// The error of steps predicted with all this.
     pub error: StepError,
 }
 
@@ -44,9 +44,9 @@ impl Compute {
 pub struct ChunkCompute {
     /// Forward.
     pub forward: Seconds,
-    /// What is computed again for the backward pass.
+    /// Recomputation for the backward pass.
     pub recompute: Seconds,
-    /// Gradients of inputs, and of everything that is no linear layer.
+    /// Gradients of inputs, and of everything except linear layers.
     pub input_gradient: Seconds,
     /// Gradients of weights.
     pub weight_gradient: Seconds,
@@ -59,12 +59,12 @@ impl ChunkCompute {
     }
 }
 
-/// What a rank of a stage computes.
+/// The computing of a rank of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageCompute {
     /// The passes of a micro-batch, chunk by chunk of the stage.
     pub chunks: Vec<ChunkCompute>,
-    /// The optimizer's update of what the rank keeps, once in a step.
+    /// The optimizer's update of the rank's parameters, once per step.
     pub optimizer: Seconds,
 }
 
@@ -101,22 +101,22 @@ impl ChunkCompute {
     }
 }
 
-// What a rank computes in a layer and at the ends of the model: matrix products, bytes that other kernels move, and kernels.
+// The work of a rank in a layer and at the ends of the model: matrix products, bytes that other kernels move, and kernels.
 //
-// Symbols: n = b s/c tokens of a micro-batch on a rank, h, f, t as everywhere. A product of m x k by k x n is 2mnk operations;
-// the backward pass has two of the same for each linear layer (arXiv 2104.04473, appendix).
+// Symbols: n = b s/c tokens of a micro-batch on a rank, h, f, t as everywhere. A product of m x k by k x n has 2mnk operations; the
+// backward pass has two such products for each linear layer (arXiv 2104.04473, appendix).
 
 /// Forward pass of a micro-batch through a part of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     pub products: Vec<Product>,
-    /// Bytes that kernels without products read and write, outside of attention.
+    /// Bytes that kernels without products read and write, outside attention.
     pub moved_bytes: f64,
-    /// The same for the matrices of tokens by tokens.
+    /// As above for the token-by-token matrices.
     pub moved_bytes_in_attention: f64,
-    /// Kernels that are started.
+    /// Number of kernels.
     pub kernels: f64,
-    /// What is recomputed for the backward pass.
+    /// Recomputation for the backward pass.
     pub recompute: Option<Recompute>,
 }
 
@@ -124,7 +124,7 @@ pub struct Work {
 /// gradient.
 const BACKWARD_MOVES: f64 = 1.5;
 
-/// Kernels of a mixer or a feed-forward outside of products, forward, with the norm in front of it.
+/// Kernels of a mixer or a feed-forward other than products, forward, with the norm before it.
 const KERNELS_OF_BLOCK: f64 = 17.0;
 
 /// Kernels that choose experts and bring tokens into their order and back: the scores, their largest and the map of them, the
@@ -147,7 +147,7 @@ impl Work {
             Some(Recompute::Full) => forward,
             Some(Recompute::Selective) => of(&|product| product.in_attention) + moved(self.moved_bytes_in_attention),
         };
-        // Without weights both sides are inputs and have a gradient each.
+        // Without weights both sides are inputs, each with a gradient.
         let input = of(&|_| true) + of(&|product| !product.has_weights) + BACKWARD_MOVES * all;
         ChunkCompute {
             forward: Seconds(forward),
@@ -158,23 +158,22 @@ impl Work {
     }
 }
 
-/// Bytes that a norm moves for each number of its input as kernels one after another (Hugging Face transformers 5.17,
-/// models/llama/modeling_llama.py `LlamaRMSNorm`): to fp32, its square, the mean of that, the product with its root, back, times the weight.
-/// `element` is the bytes of a number.
+/// Bytes that a norm moves per number of its input as separate kernels (Hugging Face transformers 5.17, models/llama/modeling_llama.py
+/// `LlamaRMSNorm`): to fp32, square, mean, product with the root, back, times the weight. `element` is the bytes of a number.
 fn bytes_of_unfused_norm(element: f64) -> f64 {
     let full = 4.0;
     (element + full) + 2.0 * full + full + 2.0 * full + (full + element) + 2.0 * element
 }
 
-/// The same of a rotation of queries and keys, in numbers (there, `apply_rotary_pos_emb`): times the cosine; half of them negated, and
-/// both halves put together; times the sine; the sum.
+/// For a rotation of queries and keys, in numbers (same file, `apply_rotary_pos_emb`): times the cosine; half of them negated, and both
+/// halves joined; times the sine; the sum.
 const NUMBERS_OF_UNFUSED_ROTATION: f64 = 2.0 + (1.0 + 2.0) + 2.0 + 3.0;
 
-/// And of a gate (there, `LlamaMLP`): the activation, and the product with it.
+/// For a gate (same file, `LlamaMLP`): the activation, and the product with it.
 const NUMBERS_OF_UNFUSED_GATE: f64 = 2.0 + 3.0;
 
-/// And of GELU operation by operation (there, activations.py `NewGELUActivation`): the cube, times a number, plus the input, times a
-/// number, the tangent, plus one, half of the input, and the product.
+/// For GELU operation by operation (activations.py `NewGELUActivation`): the cube, times a number, plus the input, times a number, the
+/// tangent, plus one, half of the input, and the product.
 const NUMBERS_OF_UNFUSED_GELU: f64 = 2.0 + 2.0 + 3.0 + 2.0 + 2.0 + 2.0 + 2.0 + 3.0;
 
 /// Fused, a norm reads and writes once, and a gate reads both and writes once.
@@ -199,8 +198,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
     let dropout = model.family == Family::Gpt2;
     let split = if step.training.tensor.sequence_parallel { t } else { 1 } as f64;
     let (tokens, h, blocks) = (n as f64, model.hidden as f64, parts.count() as f64);
-    // In front of each block a norm reads and writes; the addition to the residual behind it reads two and writes one, with a mask of
-    // dropout.
+    // Before each block a norm reads and writes; the residual addition after it reads two and writes one, with a dropout mask.
     let norm_is_fused = compute.kernels.has_one_for_norms_of(model);
     let norm = if norm_is_fused { NUMBERS_OF_NORM * element } else { bytes_of_unfused_norm(element) };
     let around = tokens * h / split * blocks * (norm + 3.0 * element + f64::from(u8::from(dropout)));
@@ -245,7 +243,7 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     products.extend([attention(keys, head), attention(value, keys)]);
     let scores = (model.attention.heads / t) as f64 * n as f64 * keys as f64;
     let each = if model.family == Family::Gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
-    // A gate reads what attention gives and itself, and writes their product.
+    // A gate reads the output of attention and itself, and writes their product.
     let gated =
         if model.attention.gate { 3.0 * element * n as f64 * (model.attention.heads / t * head) as f64 } else { 0.0 };
     let rotated = if compute.kernels.fused_elementwise || model.family == Family::Gpt2 {
@@ -317,7 +315,7 @@ fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut 
     match &model.mixture {
         Some(mixture) if model.has_experts_in(layer) => {
             let etp = u64::from(step.layout.degrees.etp);
-            // Evenly routed: the tokens that the rank's own experts receive from all ranks that share them.
+            // With even routing: the tokens that the rank's experts receive from all ranks that share them.
             let chosen = n * mixture.experts_per_token * etp / t;
             let local = step.experts_per_rank().max(1);
             both(chosen.div_ceil(local), mixture.expert_feed_forward / etp, local as f64);
@@ -330,10 +328,9 @@ fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut 
     }
 }
 
-/// Bytes that are read and written to bring tokens into the order of their experts and back, evenly routed (Megatron-LM
-/// core/transformer/moe: moe_utils.py `permute`, `unpermute` and `sort_chunks_by_idxs`, token_dispatcher.py). A token is copied once
-/// for each of its experts before it is sent; what comes in is brought together by expert where a rank has several, and apart again
-/// behind them; what comes back is read once more and added up.
+/// Bytes read and written to sort tokens by expert and back, with even routing (Megatron-LM core/transformer/moe: moe_utils.py `permute`,
+/// `unpermute` and `sort_chunks_by_idxs`, token_dispatcher.py). A token is copied once per expert before it is sent; received tokens are
+/// grouped by expert if a rank has several, and ungrouped afterwards; returned tokens are read once more and summed.
 fn permuted_bytes(step: &TrainingStep, n: u64) -> f64 {
     let Some(mixture) = &step.model.mixture else { return 0.0 };
     let (t, etp) = (u64::from(step.layout.degrees.tp), u64::from(step.layout.degrees.etp));
@@ -354,10 +351,10 @@ fn inner_width(step: &TrainingStep, layer: u32) -> f64 {
     }
 }
 
-// What a rank computes for the linear attention of a layer: its projections, and chunk by chunk the products of its rule.
+// The work of a rank for the linear attention of a layer: its projections, and chunk by chunk the products of its rule.
 //
-// Within a chunk of C tokens all are compared with all; between chunks a state of d_k x d_v is passed on. Symbols as in
-// `config::LinearAttention`. The delta rule also solves C equations for each chunk and head, C^3/3 operations, which are left out.
+// Within a chunk of C tokens all are compared with all; chunks pass on a state of d_k x d_v. Symbols as in `config::LinearAttention`. The
+// delta rule also solves C equations per chunk and head, C^3/3 operations, which are not counted.
 
 /// Forward pass of a micro-batch through linear attention.
 pub(super) struct LinearWork {
@@ -376,8 +373,8 @@ pub(super) fn of(step: &TrainingStep, linear: &LinearAttention) -> LinearWork {
     products.extend(of_rule(linear, t, chunk, chunks));
     let (element, tokens) = (step.activation().size() as f64, n as f64);
     let values = linear.value_width(t) as f64;
-    // The convolution reads and writes; each chunk writes the state that the next one reads; the norm behind reads its input and the gate,
-    // and writes.
+    // The convolution reads and writes; each chunk writes the state that the next one reads; the norm after it reads its input and the
+    // gate, and writes.
     let convolution = 2.0 * tokens * linear.convolution_width(t) as f64;
     let states = 2.0 * chunks * values * linear.key_dimension as f64;
     LinearWork { products, moved_bytes: element * (convolution + states + 3.0 * tokens * values) }
@@ -389,16 +386,16 @@ fn of_rule(linear: &LinearAttention, t: u64, chunk: u64, chunks: f64) -> Vec<Pro
     let (of_keys, of_values) = (chunks * (key_heads / t) as f64, chunks * (value_heads / t) as f64);
     let product = |m, n, k, count| Product { count, has_weights: false, ..Product::linear(m, n, k) };
     match linear.rule {
-        // arXiv 2405.21060 section 6: queries with keys, which the heads of a group share; those with values; the state of a chunk; what
-        // queries find in the state before it.
+        // arXiv 2405.21060 section 6: queries with keys, which the heads of a group share; the result with values; the state of a chunk;
+        // queries with the previous state.
         LinearRule::StateSpace => vec![
             product(chunk, chunk, d_k, of_keys),
             product(chunk, d_v, chunk, of_values),
             product(d_k, d_v, chunk, of_values),
             product(chunk, d_v, d_k, of_values),
         ],
-        // arXiv 2412.06464 section 3.3 and 2406.06484 section 3.2: keys with keys, and queries with keys; the solved equations with keys, and
-        // with values; what keys, and queries, find in the state before the chunk; queries with keys, with the new values; the state.
+        // arXiv 2412.06464 section 3.3 and 2406.06484 section 3.2: keys with keys, and queries with keys; the solved equations with keys,
+        // and with values; keys, and queries, with the previous state; queries with keys, with the new values; the state.
         LinearRule::GatedDelta => vec![
             product(chunk, chunk, d_k, 2.0 * of_values),
             product(chunk, d_k, chunk, of_values),

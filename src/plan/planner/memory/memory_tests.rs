@@ -4,11 +4,11 @@ use super::*;
 use crate::planner::Kernels;
 use crate::planner::testing::{NEMOTRON_H, QWEN3_NEXT, with_step};
 
-/// Attention as in 2022, with its matrices stored.
+/// Attention as in 2022, with stored matrices.
 const UNFUSED: MemoryChoices =
     MemoryChoices { kernels: Kernels::WITH_ATTENTION_MATRICES, optimizer_gradient_copy: true };
 
-/// A model of arXiv 2205.05198 table 3, and how it was divided.
+/// A model of arXiv 2205.05198 table 3, and its division.
 struct Trained {
     preset: &'static str,
     micro_batch: u64,
@@ -19,7 +19,7 @@ struct Trained {
     micro_batches: u64,
 }
 
-/// Ranks of tensor parallelism of all of them.
+/// Degree of tensor parallelism of all of them.
 const TENSOR: u32 = 8;
 
 const fn trained(
@@ -54,8 +54,8 @@ fn gibibytes(bytes: Bytes) -> f64 {
     bytes.0 as f64 / f64::from(1 << 30)
 }
 
-/// Figure 1 of arXiv 2205.05198 in GiB: parameters with optimizer, activations with nothing computed again, and with sequence
-/// parallelism and selective recomputation. The digits are those of Calculon's copy of the figure.
+/// Figure 1 of arXiv 2205.05198 in GiB: parameters with optimizer, activations without recomputation, and with sequence parallelism and
+/// selective recomputation. The digits are those of Calculon's copy of the figure.
 #[test]
 fn parameters_and_activations_of_figure_1_come_out_exactly() {
     let expected = [
@@ -170,7 +170,7 @@ fn a_parameter_takes_the_bytes_that_megatron_and_zero_say() {
     }
 }
 
-/// What two ranks of PyTorch 2.15 and DeepSpeed 0.19.8 held on the CPU between the backward pass and the update, in bytes for each parameter
+/// Bytes per parameter held by two ranks of PyTorch 2.15 and DeepSpeed 0.19.8 on the CPU between the backward pass and the update
 /// (`scripts/check-frameworks`).
 #[test]
 fn a_rank_holds_the_state_that_ranks_of_pytorch_and_deepspeed_held() {
@@ -192,7 +192,7 @@ fn a_rank_holds_the_state_that_ranks_of_pytorch_and_deepspeed_held() {
     assert!((bytes_per_parameter("framework = 'ddp'", 1, MemoryChoices::default()) - 16.0).abs() < 1e-6);
 }
 
-/// DeepSpeed's buffer of 500 million gradients, and what the backward pass uses again soon enough to be kept.
+/// DeepSpeed's buffer of 500 million gradients, and parameters kept because the backward pass uses them again soon.
 #[test]
 fn deepspeed_holds_a_bucket_and_what_it_uses_again_soon() {
     let of = |training: &str| {
@@ -273,7 +273,7 @@ fn gradients_that_are_added_up_whole_are_there_beside_the_shards_that_another_st
     let unsharded = "gradient_accumulation = 'unsharded'";
     let shards = whole.div_ceil(8);
     assert_eq!((gradients(unsharded, 2), gradients("", 2)), (whole + shards, shards));
-    assert_eq!(gradients(unsharded, 1), shards, "one micro-batch is not added to any");
+    assert_eq!(gradients(unsharded, 1), shards, "a single micro-batch accumulates nothing");
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn the_most_loaded_stage_is_the_one_with_most_and_not_always_the_first() {
         assert_eq!(Some(&used.total().0), all.iter().max());
         assert_eq!(all[stage as usize], used.total().0);
         assert_eq!(stage, 1, "{all:?}");
-        assert_eq!(memory(step, 16), MemoryUse::default(), "a stage that is not there");
+        assert_eq!(memory(step, 16), MemoryUse::default(), "a stage that does not exist");
     });
 }
 
@@ -389,7 +389,7 @@ fn every_part_says_where_it_comes_from() {
         with_step(preset, training, layout, ranks, |step| {
             let parts = MemoryChoices::default().explain(step, 0);
             let sum: u64 = parts.iter().map(|part| part.bytes.0).sum();
-            assert_eq!(Bytes(sum), memory(step, 0).total(), "nothing is left out");
+            assert_eq!(Bytes(sum), memory(step, 0).total(), "nothing is missing");
             assert!(MemoryChoices::default().explain(step, 99).is_empty());
             parts.iter().map(|part| format!("{}: {}", part.name, part.why)).collect::<Vec<_>>().join("\n")
         })
@@ -404,7 +404,7 @@ fn every_part_says_where_it_comes_from() {
 #[test]
 fn linear_attention_keeps_neither_keys_and_values_nor_matrices_of_tokens_by_tokens() {
     let (s, e) = (2048u64, 2u64);
-    // Nemotron-H-8B: 24 layers of Mamba-2 keep what their projection gives and three times their values, 4 keep attention's queries, keys,
+    // Nemotron-H-8B: 24 Mamba-2 layers keep the output of their projection and three times their values, 4 keep attention's queries, keys,
     // values, outputs and softmax, 24 the inner width twice. Each keeps the inputs of its norm and of its block.
     let around = 2 * e * s * 4096;
     let (mamba, attention) = (e * s * (18_560 + 3 * 8192), e * s * 2 * 128 * (32 + 8) + e * 32 * s * s);
@@ -412,7 +412,7 @@ fn linear_attention_keeps_neither_keys_and_values_nor_matrices_of_tokens_by_toke
     with_step(NEMOTRON_H, "", "tp = 1", 1, |step| {
         assert_eq!(UNFUSED.memory(step, 0).activations, Bytes(expected));
     });
-    // Of longer sequences only attention keeps more than in proportion.
+    // With longer sequences only attention keeps more than in proportion.
     let kept = |model: &str, sequence: u64, layout: &str, ranks: u32| {
         let training = format!("sequence = {sequence}\nsequence_parallel = true");
         with_step(model, &training, layout, ranks, |step| MemoryChoices::default().memory(step, 0).activations.0)

@@ -1,8 +1,7 @@
-//! How many bytes one rank of a stage needs for a training step, part by part.
+//! Bytes that one rank of a stage needs for a training step, part by part.
 //!
-//! Counted is what the model, the optimizer and the schedule need. What a CUDA context, a communication library and a
-//! fragmented allocator take besides is not: leave room for it in the limit. Each part's form
-//! and source is in its file.
+//! Counts what the model, the optimizer and the schedule need, but not the CUDA context, the communication library and fragmentation: leave
+//! room for these in the limit. The formula and source of each part is in its file.
 
 mod parts;
 mod state;
@@ -27,18 +26,18 @@ pub fn memory(step: &TrainingStep, stage: u32) -> MemoryUse {
     MemoryChoices::default().memory(step, stage)
 }
 
-/// The stage whose ranks need most, and what they need, with the usual choices.
+/// The stage whose ranks need the most memory, and their need, with the usual choices.
 pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
     MemoryChoices::default().most_loaded(step)
 }
 
-/// What the optimizer updates on a rank of a stage, in bytes, with the usual choices.
+/// Bytes that the optimizer updates on a rank of a stage, with the usual choices.
 pub(super) fn optimizer_bytes(step: &TrainingStep, stage: u32) -> Bytes {
     Bytes(state::updated_bytes(step, stage))
 }
 
 impl MemoryChoices {
-    /// The memory of a rank of a stage; nothing for a stage that is not there.
+    /// The memory of a rank of a stage; nothing for a stage that does not exist.
     pub fn memory(&self, step: &TrainingStep, stage: u32) -> MemoryUse {
         if stage >= step.stages.count() {
             return MemoryUse::default();
@@ -46,17 +45,17 @@ impl MemoryChoices {
         self.of_stage(step, stage, chunks(step, stage))
     }
 
-    /// Parameters, gradients, optimizer and what is gathered for the moment, on a rank of a stage that is there, in bytes.
+    /// Parameters, gradients, optimizer and temporarily gathered data, on a rank of an existing stage, in bytes.
     pub(super) fn state_bytes(&self, step: &TrainingStep, stage: u32) -> u64 {
         state::of(step, stage, self.optimizer_gradient_copy).total().0
     }
 
-    /// What each sample of a micro-batch needs beside that.
+    /// The additional need of each sample of a micro-batch.
     pub(super) fn sample_bytes(&self, step: &TrainingStep, stage: u32) -> SampleBytes {
         SampleBytes::of(step, stage, self.kernels)
     }
 
-    /// The stage whose ranks need most, the first of equals, and what they need.
+    /// The stage whose ranks need the most memory, the first among equals, and their need.
     pub fn most_loaded(&self, step: &TrainingStep) -> (u32, MemoryUse) {
         let mut most = (0, MemoryUse::default());
         for (stage, chunks) in (0..).zip(of_stages(step)) {
@@ -68,7 +67,7 @@ impl MemoryChoices {
         most
     }
 
-    /// With the forwards of a chunk that the schedule has in flight on the stage.
+    /// With the chunk forwards that the schedule has in flight on the stage.
     fn of_stage(&self, step: &TrainingStep, stage: u32, chunks_in_flight: u64) -> MemoryUse {
         let state = state::of(step, stage, self.optimizer_gradient_copy);
         let micro_batches =
@@ -99,7 +98,7 @@ pub struct MemoryPart {
 }
 
 impl MemoryChoices {
-    /// The parts that are not nothing, each with its reason; none for a stage that is not there.
+    /// The nonzero parts, each with its reason; none for a stage that does not exist.
     pub fn explain(&self, step: &TrainingStep, stage: u32) -> Vec<MemoryPart> {
         let used = self.memory(step, stage);
         let parts = used.parts().into_iter().filter(|(_, bytes)| bytes.0 > 0);
@@ -118,7 +117,7 @@ impl MemoryChoices {
             "gradients" => {
                 let each = state::gradient_bytes_per_parameter(step);
                 let own = match state::reduces_in_turn(step) {
-                    true => "those of one chunk whole, as chunks are reduced one after another".to_owned(),
+                    true => "one chunk whole, as chunks are reduced one after another".to_owned(),
                     false => parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1)),
                 };
                 match (state::holds_buckets(step), state::reduces_into_other_memory(step)) {
@@ -134,7 +133,7 @@ impl MemoryChoices {
             "unsharded" if !gathers => "copies of weights in the type of products, until the backward pass".to_owned(),
             "unsharded" if step.reshards_after_forward() => {
                 let whole =
-                    "root unit, the layer at work and the next, and gradients of layers before they are scattered";
+                    "root unit, the active layer and the next, and gradients of layers before they are scattered";
                 match data.shards.secondary {
                     None => whole.to_owned(),
                     Some(shards) => format!("{whole}; all parameters in {shards} shards between the passes"),
@@ -145,9 +144,9 @@ impl MemoryChoices {
             }
             "activations" => self.in_layers(step, stage, used.activations),
             "recomputation" if step.training.tensor.recompute == Recompute::Selective => {
-                "attention of one layer, computed again".to_owned()
+                "attention of one layer, recomputed".to_owned()
             }
-            "recomputation" => "one layer, computed again".to_owned(),
+            "recomputation" => "one layer, recomputed".to_owned(),
             "backward" => "gradients inside one layer, while its backward pass runs".to_owned(),
             "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),
             "logits" => {
@@ -161,7 +160,7 @@ impl MemoryChoices {
             }
             _ => match state::reduction_buffer(step) {
                 0 => "messages from neighbouring stages, and a gathered sequence".to_owned(),
-                buffer => format!("{} in which gradients are gathered to be reduced, and messages", bytes(buffer)),
+                buffer => format!("{} for gradients to reduce, and messages", bytes(buffer)),
             },
         }
     }
@@ -180,13 +179,13 @@ impl MemoryChoices {
             _ => format!("{in_flight} chunks of {chunks} on the rank in flight ({schedule})"),
         };
         let attention = if self.kernels.fused_attention { "fused attention" } else { "attention with its matrices" };
-        let elementwise = if self.kernels.fused_elementwise { "" } else { ", norms and gates kernel after kernel" };
+        let elementwise = if self.kernels.fused_elementwise { "" } else { ", norms and gates in separate kernels" };
         let recompute = step.training.tensor.recompute;
         format!("{layers} layers, {flight}, {each} a layer: {attention}{elementwise}, recompute {recompute}")
     }
 }
 
-/// Bytes for each parameter on a rank, or a share of it among so many groups of shards, in words.
+/// Bytes per parameter on a rank, or a share of it among this many groups of shards, in words.
 fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, groups: Option<u64>) -> String {
     let parameters = step.rank_parameters(stage);
     let share = |count: u64, kind: ParameterKind| match groups.map_or(1, |groups| groups * state::shards(step, kind)) {
@@ -198,18 +197,18 @@ fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, groups: Option<u6
     }
     let (dense, experts) =
         (share(parameters.dense, ParameterKind::Dense), share(parameters.experts, ParameterKind::Experts));
-    format!("{each} B x ({dense} dense + {experts} of experts)")
+    format!("{each} B x ({dense} dense + {experts} expert)")
 }
 
-// How many forwards of a chunk a stage has in flight at once, by the schedule.
+// Number of chunk forwards that a stage has in flight at once, by schedule.
 //
 // The common schedules have closed forms, compared with the event lists of `workload::schedule` by a test; for the
 // others the lists are used.
 
-/// Micro-batches, as a multiple of the stages, after which the peak of a searched schedule no longer changes.
+/// Micro-batches, as a multiple of the stages, above which the peak of a searched schedule is constant.
 const ENOUGH_PER_STAGE: u64 = 4;
 
-/// Chunks in flight on one stage, 1 chunk being all layers of the stage where the schedule has no virtual stages.
+/// Chunks in flight on one stage; 1 chunk is all layers of the stage if the schedule has no virtual stages.
 pub(super) fn chunks(step: &TrainingStep, stage: u32) -> u64 {
     closed_form(step, stage).unwrap_or_else(|| listed(step).map_or(1, |schedule| peak(&schedule, stage)))
 }
@@ -245,7 +244,7 @@ fn closed_form(step: &TrainingStep, stage: u32) -> Option<u64> {
     }
 }
 
-/// None if the schedule does not exist, which a checked step rules out.
+/// `None` if the schedule does not exist, which a checked step rules out.
 fn listed(step: &TrainingStep) -> Option<Arc<Schedule>> {
     let (p, choices) = (step.stages.count(), &step.training.pipeline);
     let enough = u32::try_from(step.micro_batches.min(ENOUGH_PER_STAGE * u64::from(p))).ok()?;
@@ -258,8 +257,8 @@ fn peak(schedule: &Schedule, stage: u32) -> u64 {
 
 #[cfg(test)]
 mod kept_tests {
-    // What layers keep, against the tensors that transformers' own layers save for their backward pass
-    // (`scripts/check-frameworks` records them in tests/data/transformers/kept.json).
+    // Stored activations against the tensors that transformers' own layers save for their backward pass (`scripts/check-frameworks` records
+    // them in tests/data/transformers/kept.json).
     use super::*;
     use crate::planner::Kernels;
     use crate::planner::testing::with_step;
@@ -272,7 +271,7 @@ mod kept_tests {
     struct Recorded {
         sequence: u64,
         kept: Vec<KeptByLayer>,
-        /// The config.json of each model, of two layers.
+        /// The config.json of each model, with two layers.
         configs: BTreeMap<String, Value>,
     }
 
@@ -289,7 +288,7 @@ mod kept_tests {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
-    /// Bytes that one of the two layers of a model keeps.
+    /// Bytes stored by one of the two layers of a model.
     fn kept(config: &Value, computed: &str, sequence: u64, kernels: Kernels) -> f64 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.json");
@@ -322,7 +321,7 @@ mod kept_tests {
         for (model, config) in configs {
             let of = |kernels| kept(&config, "bfloat16", sequence, kernels);
             let separate = Kernels { fused_attention: true, fused_elementwise: false };
-            // LayerNorm and GELU are one kernel of PyTorch, and gpt2 asks for GELU by operations.
+            // LayerNorm and GELU are one PyTorch kernel, and gpt2 uses GELU by operations.
             assert!(of(Kernels::FUSED) < of(separate), "{model}");
             assert!(of(separate) < of(Kernels { fused_attention: false, ..separate }), "{model}");
         }
@@ -331,7 +330,7 @@ mod kept_tests {
 
 #[cfg(test)]
 mod torchtitan_tests {
-    // The memory model against what runs of torchtitan printed.
+    // The memory model against the output of torchtitan runs.
     use super::most_loaded;
     use crate::planner::testing::with_step;
 
@@ -341,7 +340,7 @@ mod torchtitan_tests {
         training: &'static str,
         layout: &'static str,
         ranks: u32,
-        /// Peak memory that the allocator reserved, of all variants of the run.
+        /// Peak reserved memory of the allocator, over all variants of the run.
         gibibytes: &'static [f64],
     }
 
@@ -355,7 +354,7 @@ mod torchtitan_tests {
         Printed { preset, training, layout, ranks, gibibytes }
     }
 
-    /// Tables 1 to 6. Where the tables do not say how many micro-batches a pipeline has, it has as many as stages, the default.
+    /// Tables 1 to 6. If the tables lack the number of micro-batches of a pipeline, it equals the number of stages, the default.
     const PRINTED: [Printed; 13] = [
         // Eager, and compiled.
         printed("llama-3-8b", "sequence = 8192\nmicro_batch = 2\nrecompute = 'selective'", "dp = 8", 8, &[82.4, 77.0]),
@@ -366,7 +365,7 @@ mod torchtitan_tests {
             128,
             &[67.0, 62.0],
         ),
-        // One sample of 32,768 tokens for each rank of cp: as much as four samples of the tokens that the preset allows.
+        // One sample of 32,768 tokens per rank of cp: as much as four samples of the maximum length of the preset.
         printed("llama-3-8b", "sequence = 8192\nmicro_batch = 4\nrecompute = 'full'", "dp = 8", 8, &[83.9]),
         printed("llama-3-8b", "sequence = 8192\nmicro_batch = 8\nrecompute = 'full'", "dp = 4\ncp = 2", 8, &[84.2]),
         printed("llama-3-8b", "sequence = 8192\nmicro_batch = 16\nrecompute = 'full'", "dp = 2\ncp = 4", 8, &[84.0]),

@@ -1,4 +1,4 @@
-//! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
+//! Parameters, gradients and optimizer of a rank: bytes per parameter, and the number of ranks that share each.
 
 use super::parts::{MemoryUse, Shape, bytes, casts_for_products, held_logit_bytes, is_ddp_of_pytorch, logit_bytes};
 use crate::planner::Kernels;
@@ -10,10 +10,10 @@ use commgauge_model::config::step::{
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
-/// Bytes of an fp32 number: the copy that is updated, each of Adam's two moments, and the copy of a 16-bit gradient.
+/// Bytes of an fp32 number: the updated copy, each of Adam's two moments, and the copy of a 16-bit gradient.
 const FULL_PRECISION_BYTES: u64 = 4;
 
-/// Units whose parameters are there at once while layers are gathered ahead: the one at work and the next.
+/// Units held at once while layers are gathered ahead: the active one and the next.
 const GATHERED_UNITS: u64 = 2;
 
 /// The first four parts of the memory of a rank of a stage.
@@ -68,7 +68,7 @@ pub(super) fn reduction_buffer(step: &TrainingStep) -> u128 {
     u128::from(parameters) * u128::from(data.gradient_element_type.size())
 }
 
-/// Whether a rank holds its shard of the gradients alone; not where those of several micro-batches are added up whole.
+/// Whether a rank holds only its shard of the gradients; false if gradients of several micro-batches are accumulated whole.
 pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
     let data = &step.training.data;
     match data.style {
@@ -78,21 +78,21 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
     }
 }
 
-/// PyTorch's FSDP shares out parameters in full precision, and gathers copies in the type in which they are computed: the shards are the
-/// copy that the optimizer updates, and their gradients are as wide (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). Megatron-FSDP
-/// and ZeRO-3 hold shards in either type.
+/// PyTorch's FSDP shards parameters in full precision, and gathers copies in the type of computing: the shards are the copy that the
+/// optimizer updates, and their gradients are as wide (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). Megatron-FSDP and ZeRO-3 hold
+/// shards in either type.
 fn shares_full_precision(step: &TrainingStep) -> bool {
     matches!(step.training.data.style, DataStyle::Fsdp | DataStyle::Hsdp)
         && step.training.framework != Some(Framework::Megatron)
 }
 
-/// Whether gradients are held a second time, in the buckets in which they are reduced: PyTorch's DDP has them unless gradients are views of
-/// them, which by default they are not (torch/csrc/distributed/c10d/reducer.cpp `initialize_buckets`).
+/// Whether gradients are held a second time, in the buckets in which they are reduced: PyTorch's DDP does so unless gradients are views of
+/// buckets, which is off by default (torch/csrc/distributed/c10d/reducer.cpp `initialize_buckets`).
 pub(super) fn holds_buckets(step: &TrainingStep) -> bool {
     is_ddp_of_pytorch(step) && shards(step, ParameterKind::Dense) > 1
 }
 
-/// Bytes that a rank holds for each parameter of its shard, or of its layers.
+/// Bytes that a rank holds per parameter of its shard, or of its layers.
 pub(super) fn parameter_bytes_per_parameter(step: &TrainingStep) -> u64 {
     if is_ddp_of_pytorch(step) {
         return step.training.data.gradient_element_type.size();
@@ -110,8 +110,8 @@ pub(super) fn gradient_bytes_per_parameter(step: &TrainingStep) -> u64 {
     }
 }
 
-/// Adam: two moments, fp32 copies of 16-bit parameters and, if the optimizer stores one, of 16-bit gradients
-/// (Megatron-LM docs/source/api-guide/dist_optimizer.md). PyTorch's own has moments in the type of the parameters, and no copy.
+/// Adam: two moments, fp32 copies of 16-bit parameters and, if the optimizer stores one, of 16-bit gradients (Megatron-LM
+/// docs/source/api-guide/dist_optimizer.md). PyTorch's own keeps moments in the type of the parameters, and no copy.
 pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep, gradient_copy: bool) -> u64 {
     if is_ddp_of_pytorch(step) {
         return 2 * parameter_bytes_per_parameter(step);
@@ -122,16 +122,16 @@ pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep, gradient_copy: 
     FULL_PRECISION_BYTES * (2 + copies)
 }
 
-/// Bytes that the update of a rank's parameters reads and writes again: the moments, and the parameters in full precision wherever they
-/// are.
+/// Bytes that the update of a rank's parameters reads and writes: the moments, and the parameters in full precision wherever they are
+/// stored.
 pub(super) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
     let used = of(step, stage, false);
     let full = if shares_full_precision(step) { used.parameters.0 } else { 0 };
     used.optimizer.0.saturating_add(full)
 }
 
-/// Parameters whose whole gradients are there at once; `None` where a rank holds its shard alone. The chunks of a stage go backward in turn,
-/// and if all micro-batches are one round, the gradients of a chunk are reduced before the next begins.
+/// Parameters whose whole gradients are held at once; `None` if a rank only holds its shard. The chunks of a stage go backward one after
+/// another, and if all micro-batches are one round, the gradients of a chunk are reduced before the next begins.
 fn whole_gradients(step: &TrainingStep, stage: u32) -> Option<u64> {
     if shares_gradients(step) {
         return None;
@@ -158,8 +158,8 @@ fn largest_chunk(step: &TrainingStep, stage: u32) -> u64 {
 }
 
 /// Whether the shards of whole gradients take memory of their own: PyTorch's FSDP reduces into tensors of another stream
-/// (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py `foreach_reduce`), and what the allocator has for one stream no other gets,
-/// whole gradients that are released meanwhile among it.
+/// (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py `foreach_reduce`), and the allocator does not give memory of one stream to
+/// another, including whole gradients released meanwhile.
 pub(super) fn reduces_into_other_memory(step: &TrainingStep) -> bool {
     shares_full_precision(step) && shards(step, ParameterKind::Dense) > 1 && !shares_gradients(step)
 }
@@ -171,7 +171,7 @@ pub(super) enum ParameterKind {
     Experts,
 }
 
-/// Ranks that share out parameters: the groups that reduce their gradients.
+/// Ranks that shard parameters: the groups that reduce their gradients.
 pub(super) fn shards(step: &TrainingStep, kind: ParameterKind) -> u64 {
     let layout = &step.layout;
     let replicated = step.training.data.shards.replicas > 1;
@@ -183,7 +183,7 @@ pub(super) fn shards(step: &TrainingStep, kind: ParameterKind) -> u64 {
     u64::from(layout.group_size(axis)).max(1)
 }
 
-/// Groups of ranks with equal shards that share out the optimizer's state once more; `None` where it is whole.
+/// Groups of ranks with equal shards that shard the optimizer state further; `None` if it is whole.
 pub(super) fn groups_of_optimizer(step: &TrainingStep) -> Option<u64> {
     let data = &step.training.data;
     match (data.style, data.outer_sharding) {
@@ -193,14 +193,13 @@ pub(super) fn groups_of_optimizer(step: &TrainingStep) -> Option<u64> {
     }
 }
 
-/// Parameters that a rank keeps from the forward to the backward pass, beside its shard.
+/// Parameters that a rank keeps from the forward to the backward pass in addition to its shard.
 fn secondary(step: &TrainingStep, stage: u32) -> u128 {
     let shards = step.training.data.shards.secondary;
     shards.map_or(0, |shards| u128::from(step.rank_parameters(stage).total().div_ceil(u64::from(shards))))
 }
 
-/// Weights in the type in which products are computed, from the forward to the backward pass: all but embeddings, norms included as they are
-/// few.
+/// Weights in the type of products, from the forward to the backward pass: all but embeddings, including norms as they are few.
 pub(super) fn copies_for_products(step: &TrainingStep, stage: u32) -> u128 {
     if !casts_for_products(step) {
         return 0;
@@ -210,8 +209,8 @@ pub(super) fn copies_for_products(step: &TrainingStep, stage: u32) -> u128 {
     u128::from(weights) * u128::from(step.activation().size())
 }
 
-/// Parameters that ZeRO-3 does not release at the end of the forward pass, as the backward pass uses them again within so many: as far
-/// before the end as behind it (DeepSpeed runtime/zero/partitioned_param_coordinator.py `release_sub_module`).
+/// Parameters that ZeRO-3 does not release at the end of the forward pass, as the backward pass uses them again within this distance: as
+/// far before the end as after it (DeepSpeed runtime/zero/partitioned_param_coordinator.py `release_sub_module`).
 fn kept_for_reuse(step: &TrainingStep, stage: u32) -> u128 {
     let data = &step.training.data;
     if data.units.rule != UnitRule::Modules {
@@ -220,11 +219,10 @@ fn kept_for_reuse(step: &TrainingStep, stage: u32) -> u128 {
     u128::from(step.rank_parameters(stage).total().min(data.units.modules.reuse_distance / 2))
 }
 
-/// Parameters and gradients that are temporarily unsharded: the root unit, the largest layer and the next one that is
-/// gathered ahead, and the gradients of one layer as they are computed, in the type of the parameters (arXiv
-/// 2304.11277 section 3.2.1), and secondary shards. Everything, if parameters stay gathered until the optimizer runs. PyTorch's FSDP
-/// scatters the gradients of the layer before meanwhile, from a copy in the type in which they are reduced
-/// (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py foreach_reduce).
+/// Parameters and gradients that are temporarily unsharded: the root unit, the largest layer and the next one gathered ahead, and the
+/// gradients of one layer as they are computed, in the type of the parameters (arXiv 2304.11277 section 3.2.1), and secondary shards.
+/// Everything, if parameters stay gathered until the optimizer runs. PyTorch's FSDP scatters the gradients of the layer before meanwhile,
+/// from a copy in the type in which they are reduced (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py foreach_reduce).
 fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
     let element = u128::from(step.training.data.parameter_element_type.size());
     let root = u128::from(step.rank_end_parameters(stage).total());
@@ -245,8 +243,8 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
     element * (root + gathered + u128::from(largest) + secondary(step, stage)) + scattered
 }
 
-// What a rank of a stage stores beside its state: so many bytes for each sample of a micro-batch, times the samples and the micro-batches
-// in flight. `activations` has the bytes of a layer.
+// Memory of a rank of a stage in addition to its state: bytes per sample of a micro-batch, times the samples and the micro-batches in
+// flight. `parts` has the bytes of a layer.
 
 /// Activations stored on a rank of a stage, in bytes.
 pub(super) struct StoredActivations {
@@ -258,24 +256,24 @@ pub(super) struct StoredActivations {
     pub buffers: Bytes,
 }
 
-/// What a sample of a micro-batch needs on a rank of a stage: what is stored is as many times as much.
+/// Bytes that a sample of a micro-batch needs on a rank of a stage; stored parts scale with the number in flight.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::planner) struct SampleBytes {
-    /// Of all layers of the stage.
+    /// For all layers of the stage.
     kept: u128,
     recomputation: u128,
     backward: u128,
     input: u128,
     output: u128,
     logits: u128,
-    /// Logits that are there for every micro-batch of the step.
+    /// Logits held for every micro-batch of the step.
     held_logits: u128,
     boundary: u128,
     gathered: u128,
     /// Chunks of the stage.
     chunks: u128,
     messages: MessageBuffers,
-    /// Whether logits of all micro-batches in flight are there at once, as in `GPipe`. In all other schedules the head's backward pass runs
+    /// Whether logits of all micro-batches in flight are held at once, as in `GPipe`. In all other schedules the head's backward pass runs
     /// before the next micro-batch arrives.
     all_logits: bool,
 }
@@ -285,9 +283,9 @@ pub(in crate::planner) struct SampleBytes {
 enum MessageBuffers {
     /// One stage.
     Nothing,
-    /// One from each neighbour.
+    /// One per neighbour.
     OfNeighbours,
-    /// One for each micro-batch and direction; and each chunk in flight keeps its output, whereas its input is that of a layer, counted there
+    /// One per micro-batch and direction; each chunk in flight also keeps its output, while its input is counted as that of a layer
     /// (torch/distributed/pipelining/stage.py `args_recv_info`, `grad_recv_info`, `fwd_cache`).
     OfMicroBatches,
 }
@@ -296,14 +294,14 @@ enum MessageBuffers {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::planner) struct MicroBatches {
     pub samples: u64,
-    /// How many a replica has.
+    /// Number of micro-batches of a replica.
     pub count: u64,
     /// Chunks of the stage in flight.
     pub chunks_in_flight: u64,
 }
 
 impl SampleBytes {
-    /// Of a rank of a stage.
+    /// For a rank of a stage.
     pub(super) fn of(step: &TrainingStep, stage: u32, kernels: Kernels) -> SampleBytes {
         let shape = Shape::of(step, kernels);
         let recompute = step.training.tensor.recompute;
@@ -347,7 +345,7 @@ impl SampleBytes {
         }
     }
 
-    /// What is stored of so many micro-batches.
+    /// Bytes stored for this many micro-batches.
     pub(super) fn stored(&self, micro_batches: MicroBatches) -> StoredActivations {
         let MicroBatches { samples, count, chunks_in_flight } = micro_batches;
         let [samples, in_flight] = [samples, chunks_in_flight].map(u128::from);
@@ -368,7 +366,7 @@ impl SampleBytes {
         }
     }
 
-    /// All of it.
+    /// The total.
     pub(in crate::planner) fn total(&self, micro_batches: MicroBatches) -> u64 {
         let StoredActivations { layers, recomputation, backward, ends, logits, buffers } = self.stored(micro_batches);
         [layers, recomputation, backward, ends, logits, buffers]

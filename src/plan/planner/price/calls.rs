@@ -16,7 +16,7 @@ use commgauge_model::workload::{Op, Style};
 /// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.
 #[derive(Clone, Debug)]
 pub struct PreparedStep {
-    /// For each stage, which of the kinds it is.
+    /// The kind of each stage.
     pub(super) kind_of_stage: Vec<usize>,
     pub(super) kinds: Vec<StageKind>,
     /// A message of activations, and one of gradients.
@@ -26,7 +26,6 @@ pub struct PreparedStep {
 /// Stages with equal layers and equal calls.
 #[derive(Clone, Debug)]
 pub(super) struct StageKind {
-    /// The first of them.
     pub stage: u32,
     pub ops: Vec<Op>,
 }
@@ -38,12 +37,11 @@ impl StageKind {
     }
 }
 
-/// Predicted time of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub call: RatedCall,
     pub seconds: f64,
-    /// Ends of the interval; the same as `seconds` if there is none.
+    /// Ends of the interval; equal to `seconds` without one.
     pub low: f64,
     pub high: f64,
     untrusted: bool,
@@ -60,15 +58,15 @@ impl PreparedStep {
     /// Prepares a step.
     ///
     /// # Errors
-    /// Counts that pass 64 bits.
+    /// If counts exceed 64 bits.
     pub fn new(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
         PreparedStep::with(step, &|stage| step.ops_of_stage(stage))
     }
 
-    /// Prepares a step of which only the calls count that carry activations.
+    /// Prepares a step of which only the calls that carry activations count.
     ///
     /// # Errors
-    /// Counts that pass 64 bits.
+    /// If counts exceed 64 bits.
     pub(super) fn of_activations(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
         PreparedStep::with(step, &|stage| step.activation_ops_of_stage(stage))
     }
@@ -105,7 +103,7 @@ impl PreparedStep {
         for op in between {
             let forward = matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
             let known = &mut self.messages[usize::from(!forward)];
-            // Of messages in the steady state and while the pipeline fills, the former are most.
+            // Of messages in the steady state and while the pipeline fills, the former dominate.
             if known.as_ref().is_none_or(|known| known.overlap.is_exposed()) {
                 *known = Some(op);
             }
@@ -142,7 +140,7 @@ impl PreparedStep {
         for (message, op) in messages.iter_mut().zip(&self.messages) {
             *message = op.as_ref().map(&mut query).transpose()?;
         }
-        // A schedule that turns back before all micro-batches are through has messages of both directions on a link at once.
+        // A schedule that starts backward passes before all forward passes are done has messages of both directions on a link at once.
         let turns = !matches!(step.training.pipeline.schedule, ScheduleKind::Naive | ScheduleKind::GPipe);
         for answer in messages.iter_mut().flatten().filter(|_| turns) {
             if let Some(slower) = rates.both_ways(&answer.call.locality) {
@@ -175,7 +173,7 @@ impl PreparedStep {
         .collect()
     }
 
-    /// Share of the busiest stage's computing that is waiting for the host.
+    /// Share of the busiest stage's computing spent waiting for the host.
     pub(super) fn host_share(&self, step: &TrainingStep, compute: &Compute, work: &[StageWork], all: f64) -> f64 {
         if compute.seconds_per_kernel.0 <= 0.0 {
             return 0.0;
@@ -188,26 +186,25 @@ impl PreparedStep {
             distance(a.1).total_cmp(&distance(b.1))
         });
         let host = nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all));
-        // Less is rounding.
+        // A smaller difference is rounding.
         if host > 1e-9 * all { host } else { 0.0 }
     }
 }
 
-/// The calls of data parallelism of the first stage, its optimizer, and a message. The calls and the optimizer depend on neither the micro-batch
-/// nor recomputation, and the message is as long as the micro-batch has samples.
+/// The calls of data parallelism of the first stage, its optimizer, and a message. The calls and the optimizer depend on neither the
+/// micro-batch nor recomputation, and the message grows with the samples of the micro-batch.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct FirstStage {
-    /// Once in a step.
+    /// Once per step.
     ops: Vec<Op>,
-    /// In every micro-batch, with their number in its passes.
+    /// In every micro-batch, with their number per pass.
     repeated: Vec<(Op, f64)>,
     message: Option<Op>,
-    /// Samples of the message.
     samples: u64,
     pub optimizer_seconds: f64,
 }
 
-/// How long the calls of a [`FirstStage`] take.
+/// Duration of the calls of a [`FirstStage`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct FirstStageTimes {
     pub calls: DataCallTimes,
@@ -215,14 +212,14 @@ pub(in crate::planner) struct FirstStageTimes {
     pub optimizer_seconds: f64,
 }
 
-/// How long the calls of data parallelism take.
+/// Duration of the calls of data parallelism.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct DataCallTimes {
-    /// Those once in a step.
+    /// Once per step.
     pub once: Once,
-    /// Seconds of those of a micro-batch that the stage waits for, all passes together.
+    /// Exposed seconds of the calls of a micro-batch, all passes together.
     pub exposed_seconds: f64,
-    /// The same of those that whole passes hide, one after another: no pass is shorter than its own.
+    /// Seconds of calls hidden by whole passes, one after another: no pass is shorter than its calls.
     pub beside_passes_seconds: f64,
 }
 
@@ -230,7 +227,7 @@ impl FirstStage {
     /// The first stage of a step.
     ///
     /// # Errors
-    /// Counts that pass 64 bits.
+    /// If counts exceed 64 bits.
     pub fn of(step: &TrainingStep, compute: &Compute) -> commgauge_base::error::Result<FirstStage> {
         let mut ops: Vec<Op> = without_reasons(step.ops_of_stage(0)?).collect();
         let is_message = |op: &&Op| matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
@@ -242,7 +239,7 @@ impl FirstStage {
         Ok(FirstStage { ops, repeated, message, samples: step.training.micro_batch, optimizer_seconds })
     }
 
-    /// The calls in a layout; nothing where the rates refuse one.
+    /// The calls in a layout; `None` if the rates refuse one.
     pub fn calls(
         &self,
         layout: &Layout,
@@ -273,7 +270,7 @@ impl FirstStage {
         Some(DataCallTimes { once, exposed_seconds, beside_passes_seconds })
     }
 
-    /// Seconds of a message of so many samples, 0 without a pipeline; nothing where the rates refuse it.
+    /// Seconds of a message with this many samples, 0 without a pipeline; `None` if the rates refuse it.
     pub fn message(&self, layout: &Layout, rates: &dyn Rates, ranks_per_node: u32, samples: u64) -> Option<f64> {
         let Some(message) = &self.message else { return Some(0.0) };
         let message = Op { bytes_total: Bytes(message.bytes_total.0 / self.samples * samples), ..message.clone() };
@@ -283,8 +280,8 @@ impl FirstStage {
     }
 }
 
-/// How often a call of data parallelism comes in every micro-batch on the first stage, whatever is computed again; nothing where the passes hide
-/// it in parts, and where the number depends on more (DeepSpeed's gathers by modules).
+/// Number of a data-parallel call per micro-batch on the first stage, whatever the recomputation; `None` if the passes hide it in parts, or
+/// the number depends on more (DeepSpeed's gathers by modules).
 fn repeated(step: &TrainingStep, op: &Op) -> Option<f64> {
     let in_parts = matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient | Overlap::Attention);
     if op.style != Style::Data || in_parts || step.training.data.units.rule == UnitRule::Modules {
@@ -295,13 +292,13 @@ fn repeated(step: &TrainingStep, op: &Op) -> Option<f64> {
     (count > 0.0).then_some(count)
 }
 
-/// The calls without the sentences on where their bytes come from: a search has very many calls, and nobody reads these.
+/// The calls without the sentences on the origin of their bytes: a search has very many calls and never shows these.
 fn without_reasons(ops: Vec<Op>) -> impl Iterator<Item = Op> {
     ops.into_iter().map(|op| Op { why: String::new(), ..op })
 }
 
-/// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the
-/// first stage, whose gradients are cut into other buckets.
+/// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the first stage, whose
+/// gradients have different buckets.
 fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
     let mut shape = vec![
         usize::from(stage == 0),
@@ -327,10 +324,10 @@ impl Answer {
             reason,
         };
         let Some(Seconds(seconds)) = prediction.seconds.filter(|_| prediction.status != Status::Refused) else {
-            return Err(unpriced(prediction.reason.unwrap_or_else(|| "there is no answer".to_owned())));
+            return Err(unpriced(prediction.reason.unwrap_or_else(|| "no answer".to_owned())));
         };
         if !(seconds.is_finite() && seconds >= 0.0) {
-            return Err(unpriced(format!("the answer is {seconds} s, which is no time")));
+            return Err(unpriced(format!("the answer is {seconds} s, which is not a time")));
         }
         let interval = prediction.low.zip(prediction.high).filter(|(low, high)| low.0 <= seconds && seconds <= high.0);
         let (low, high) = interval.map_or((seconds, seconds), |(low, high)| (low.0, high.0));
@@ -356,7 +353,7 @@ impl Answer {
 }
 
 impl Answers {
-    /// Seconds of a message forward and of one backward; both have the same bytes, so one substitutes for the other.
+    /// Seconds of a message forward and of one backward; both have the same bytes, so one can replace the other.
     pub fn messages(&self, seconds: &dyn Fn(&Answer) -> f64) -> [f64; 2] {
         let [forward, backward] = [0, 1].map(|which: usize| self.messages[which].as_ref().map(seconds));
         [forward.or(backward).unwrap_or(0.0), backward.or(forward).unwrap_or(0.0)]
@@ -367,7 +364,7 @@ impl Answers {
         self.kinds.iter().flatten().chain(self.messages.iter().flatten())
     }
 
-    /// Calls from curves that are not to be trusted, each ground once.
+    /// Calls from untrusted curves, each basis once.
     pub fn untrusted(&self, rates: &dyn Rates) -> Vec<String> {
         let mut grounds: Vec<String> = Vec::new();
         for answer in self.all().filter(|answer| answer.untrusted) {

@@ -12,10 +12,10 @@ use commgauge_model::workload::Op;
 use commgauge_model::workload::op::Pass;
 use commgauge_model::workload::step::TrainingStep;
 
-/// The samples of the micro-batches of which the calls are listed: two to know how they grow, and one more to know that they do so evenly.
+/// The samples of the micro-batches for which calls are listed: two to determine the growth, one more to check that it is linear.
 pub(in crate::planner) const LISTED_SAMPLES: [u64; 3] = [1, 2, 7];
 
-/// A step in which every layer is a stage by itself.
+/// A step in which every layer is a separate stage.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct LayerLoads {
     kind_of_layer: Vec<usize>,
@@ -24,12 +24,12 @@ pub(in crate::planner) struct LayerLoads {
     layout: Layout,
 }
 
-/// Layers with equal calls: those that occur in every micro-batch.
+/// Layers with equal calls: the calls in every micro-batch.
 type LayerKind = Vec<LayerCall>;
 
 /// Computing of some layers in a micro-batch. `LayerLoads` adds their calls.
 pub(in crate::planner) fn work_of_layers(step: &TrainingStep, layers: &[usize], compute: &Compute) -> Vec<ChunkWork> {
-    // A ring of context parallelism is all that attention can hide.
+    // Attention can only hide a ring of context parallelism.
     let hides = if step.layout.degrees.cp > 1 { Hides::Calls } else { Hides::Nothing };
     layers.iter().map(|layer| StageWork::of(step, *layer as u32, compute, hides).of_chunk(0)).collect()
 }
@@ -37,21 +37,21 @@ pub(in crate::planner) fn work_of_layers(step: &TrainingStep, layers: &[usize], 
 /// A call of a layer in every micro-batch.
 #[derive(Clone, Debug)]
 struct LayerCall {
-    /// With a micro-batch of one sample.
+    /// For a micro-batch of one sample.
     op: Op,
-    /// Bytes of each further sample.
+    /// Bytes per further sample.
     more_bytes: u64,
     pass: Pass,
     count: f64,
-    /// Of a group.
+    /// Ranks of a group.
     ranks: u32,
 }
 
 impl LayerLoads {
-    /// The loads of such steps, equal but for their micro-batches of [`LISTED_SAMPLES`].
+    /// The loads of such steps, which are equal except for their micro-batches of [`LISTED_SAMPLES`].
     ///
     /// # Errors
-    /// Counts that pass 64 bits; calls that do not grow evenly.
+    /// If counts exceed 64 bits, or calls do not grow linearly.
     pub fn of(steps: &[TrainingStep; 3]) -> Result<LayerLoads, Unpriced> {
         let [one, two, more] = steps.each_ref().map(PreparedStep::of_activations);
         let (one, others) = (one?, [two?, more?]);
@@ -72,11 +72,11 @@ impl LayerLoads {
         Ok(LayerLoads { kind_of_layer: one.kind_of_stage, kinds, layout: step.layout.clone() })
     }
 
-    /// The loads of some layers with this computing in micro-batches of so many samples; calls of axes without a place are left out. Of
-    /// several places of an axis the one counts in which each call takes least.
+    /// The loads of some layers with this computing in micro-batches of this many samples; calls of axes without a place are skipped. Of
+    /// several places of an axis the fastest counts for each call.
     ///
     /// # Errors
-    /// The first call that the rates have no answer to in any place.
+    /// The first call without an answer in any place.
     pub fn at<'p>(
         &self,
         layers: &[usize],
@@ -94,7 +94,7 @@ impl LayerLoads {
                 let bytes_total = Bytes(op.bytes_total.0.saturating_add(more_bytes.saturating_mul(further)));
                 let places = places(op.axis);
                 let Some(first) = places.first() else { continue };
-                // The size is that of all places, and takes long to count where experts are chosen.
+                // The size is the same in all places, and takes long to count for routed experts.
                 let sized = RatedCall::of(&Op { bytes_total, ..op.clone() }, *ranks, first);
                 let seconds_at = |locality: &Locality| {
                     let call = RatedCall { locality: locality.clone(), ..sized };
@@ -109,7 +109,7 @@ impl LayerLoads {
     }
 }
 
-/// The least of the numbers, or an error where there is nothing else.
+/// The minimum of the numbers, or an error if there is none.
 fn least(all: impl Iterator<Item = Result<f64, Unpriced>>) -> Option<Result<f64, Unpriced>> {
     all.reduce(|least, next| match (least, next) {
         (Ok(least), Ok(next)) => Ok(least.min(next)),
@@ -118,7 +118,7 @@ fn least(all: impl Iterator<Item = Result<f64, Unpriced>>) -> Option<Result<f64,
     })
 }
 
-/// The bytes that each call grows by with each sample; nothing where calls differ in more, or do not grow evenly.
+/// The bytes by which each call grows per sample; an error if calls differ in more, or do not grow linearly.
 fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<u64>> {
     let [_, two, more] = LISTED_SAMPLES;
     let [of_two, of_more] = others;
@@ -134,6 +134,6 @@ fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<u64>> {
 }
 
 fn uneven() -> Unpriced {
-    let reason = "their bytes do not grow evenly with the micro-batch".to_owned();
+    let reason = "their bytes do not grow linearly with the micro-batch".to_owned();
     Unpriced { call: "the calls of a layer".to_owned(), reason }
 }

@@ -1,8 +1,8 @@
 //! The time of one optimizer step of a layout, and its parts: computing, waiting for communication axis by axis, the
 //! bubble, the optimizer. The parts add up to the step.
 //!
-//! Passes are timed stage by stage (`passes`), run in the order of the pipeline's schedule (`timeline`), and seen from
-//! the stage with most work. `search` chooses the layout.
+//! Passes are timed stage by stage (`passes`), run in the order of the pipeline's schedule, and seen from the stage with the most work.
+//! `search` chooses the layout.
 
 mod calls;
 mod layers;
@@ -29,26 +29,26 @@ use passes::{Passes, StageWork};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a step takes.
+/// The time of a step and its parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepPrice {
-    /// The step: the sum of all that follows.
+    /// The step: the sum of the following parts.
     pub step_seconds: f64,
-    /// What the busiest stage computes, recomputation included.
+    /// Computing of the busiest stage, including recomputation.
     pub compute_seconds: f64,
-    /// What its passes take longer because the host cannot start kernels faster.
+    /// Extra time of its passes because the host cannot start kernels faster.
     pub host_seconds: f64,
-    /// What it waits for other stages, with messages that cost nothing.
+    /// Its wait for other stages, with free messages.
     pub bubble_seconds: f64,
-    /// What it waits for communication.
+    /// Its wait for communication.
     pub exposed: Exposed,
     /// The update of the parameters.
     pub optimizer_seconds: f64,
-    /// Lower end of the interval that holds 95 of 100 steps: the errors of calls, of computing, and of what is not modelled.
+    /// Lower end of the interval that contains 95 of 100 steps: errors of calls, of computing, and of unmodelled effects.
     pub step_seconds_low: f64,
     /// Upper end.
     pub step_seconds_high: f64,
-    /// Calls from curves that are not to be trusted, each once.
+    /// Calls from untrusted curves, without duplicates.
     pub untrusted: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl StepPrice {
 /// The price of a step on nodes of this many ranks each, neighbours in world rank.
 ///
 /// # Errors
-/// The first call for which the rates have no answer.
+/// If the rates have no answer for a call.
 pub fn price(
     step: &TrainingStep,
     compute: &Compute,
@@ -77,7 +77,7 @@ pub fn price(
 }
 
 impl PreparedStep {
-    /// The seconds of the step alone.
+    /// Only the seconds of the step.
     ///
     /// # Errors
     /// As [`price`].
@@ -97,7 +97,7 @@ impl PreparedStep {
     /// The price of the step; see [`price`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`price`].
     pub fn price(
         &self,
         step: &TrainingStep,
@@ -110,7 +110,7 @@ impl PreparedStep {
         let inputs = StepInputs { prepared: self, step, answers: &answers, work: &work };
         let mut price = parts(&inputs, &|answer| answer.seconds, MessageWaits::Apart)?;
         price.untrusted = answers.untrusted(rates);
-        // Calls without an interval count as exact: the errors of published runs hold those of published rates.
+        // Calls without an interval count as exact: the errors of published runs include those of published rates.
         let calls = Interval {
             low: parts(&inputs, &|answer| answer.low, MessageWaits::InBubble)?.step_seconds,
             high: parts(&inputs, &|answer| answer.high, MessageWaits::InBubble)?.step_seconds,
@@ -124,7 +124,7 @@ impl PreparedStep {
     }
 }
 
-/// The inputs of a price, apart from where in their intervals the times of calls are.
+/// The inputs of a price, except the position of call times within their intervals.
 struct StepInputs<'a> {
     prepared: &'a PreparedStep,
     step: &'a TrainingStep<'a>,
@@ -132,10 +132,10 @@ struct StepInputs<'a> {
     work: &'a [StageWork],
 }
 
-/// Where a price has the time for which stages wait for messages.
+/// Where a price counts the wait of stages for messages.
 #[derive(Clone, Copy)]
 enum MessageWaits {
-    /// In a part of its own, for which the schedule is computed a second time.
+    /// As a separate part, for which the schedule is computed a second time.
     Apart,
     InBubble,
 }
@@ -169,12 +169,12 @@ fn parts(
         }
         MessageWaits::Apart | MessageWaits::InBubble => makespan,
     };
-    // Of stages that are stored twice each micro-batch passes one.
+    // If stages are stored twice each micro-batch passes one of them.
     let passes = step.micro_batches as f64 * if step.stages.mirrored() { 0.5 } else { 1.0 };
     Ok(sum_up(&pipeline.stages, passes, &span, quiet))
 }
 
-/// The parts, seen from the stage that works most. `quiet` is the span where messages cost nothing.
+/// The parts, seen from the stage with the most work. `quiet` is the span with free messages.
 fn sum_up(stages: &[&Passes], micro_batches: f64, span: &StageTimes, quiet: f64) -> StepPrice {
     let busy = |stage: &Passes| stage.forward() + stage.backward();
     let Some(busiest) = stages.iter().copied().max_by(|a, b| busy(a).total_cmp(&busy(b))) else {
@@ -232,7 +232,6 @@ fn beyond(waits: Exposed, free: f64) -> Exposed {
 /// A step in all orders of its axes.
 #[derive(Clone, Debug)]
 pub(super) struct PricedOnce {
-    /// Its calls.
     pub step: PreparedStep,
     work: Vec<StageWork>,
     /// The seconds of all calls, and of the step.
@@ -243,7 +242,7 @@ impl PricedOnce {
     /// A step in any order of its axes.
     ///
     /// # Errors
-    /// Counts that pass 64 bits.
+    /// If counts exceed 64 bits.
     pub fn new(step: &TrainingStep, compute: &Compute) -> Result<PricedOnce, Unpriced> {
         let prepared = PreparedStep::new(step)?;
         let work = prepared.work(step, compute);
@@ -271,13 +270,13 @@ fn seconds_of_calls(answers: &Answers) -> Vec<u64> {
     answers.all().map(|answer| answer.seconds.to_bits()).collect()
 }
 
-// Alternative times of a step, given the known errors of predictions of its calls: one time for each draw.
+// Alternative times of a step, given the known errors of predictions of its calls: one time per draw.
 //
-// Calls that are read from the same curve have the same error factor, in all layouts, so that a draw of two layouts
-// is a fair comparison. Factors are lognormal. A call without an interval is exact.
+// Calls read from the same curve have the same error factor, in all layouts, so that a draw of two layouts is a fair comparison. Factors
+// are lognormal. A call without an interval is exact.
 
 impl PreparedStep {
-    /// The step's seconds in this many draws; none if a call has no prediction.
+    /// The step's seconds in this many draws; `None` if a call has no prediction.
     pub fn draws(
         &self,
         step: &TrainingStep,
@@ -306,26 +305,26 @@ fn seconds(answer: &Answer, draw: u32) -> f64 {
     answer.seconds * (spread * deviate(curve(&answer.call), draw)).exp()
 }
 
-/// A number for the curve that a call is read from.
+/// A number for the curve of a call.
 fn curve(call: &RatedCall) -> u64 {
     let place = &call.locality;
     let parts = [call.ranks, place.nodes_spanned, place.concurrent_groups_per_node, place.stride];
     parts.iter().fold(call.collective as u64, |sum, part| split_mix(sum ^ u64::from(*part), 0))
 }
 
-/// A standard normal number that depends on both alone.
+/// A standard normal number that only depends on both.
 fn deviate(curve: u64, draw: u32) -> f64 {
     let first = split_mix(curve ^ (u64::from(draw) << 32), 0);
     normal([first, split_mix(first, 0)])
 }
 
-// When every stage starts and ends, by the event schedule, for any number of micro-batches.
+// Start and end of every stage, by the event schedule, for any number of micro-batches.
 //
-// The events are those of `workload::schedule`. Steps of very many micro-batches are not run to the end: once the pipeline is
-// full every round of p micro-batches adds the same, so what rounds add is carried on.
+// The events are those of `workload::schedule`. Steps of very many micro-batches are not simulated to the end: once the pipeline is full
+// every round of p micro-batches adds the same time, which is extrapolated.
 
-/// Rounds of p micro-batches that are simulated, and the fewest micro-batches in them; every further round adds the
-/// mean increment of the second half.
+/// Simulated rounds of p micro-batches, and the minimum number of micro-batches in them; every further round adds the mean increment of the
+/// second half.
 const ROUNDS: u64 = 4;
 
 /// See [`ROUNDS`].
@@ -342,7 +341,7 @@ struct Pipeline<'a> {
     pub message_backward: f64,
 }
 
-/// When the stages run.
+/// Times of the stages.
 #[derive(Clone, Debug, PartialEq)]
 struct StageTimes {
     /// From the start to the last end.
@@ -357,7 +356,7 @@ impl Pipeline<'_> {
     /// Runs the schedule.
     ///
     /// # Errors
-    /// The rule of the schedule that is broken.
+    /// If a rule of the schedule is broken.
     pub fn span(&self) -> Result<StageTimes, String> {
         let p = self.stages.len() as u32;
         let m = self.micro_batches;
@@ -432,7 +431,7 @@ mod draws_tests {
 
 #[cfg(test)]
 mod tests {
-    // Prices against figures computed by hand, and properties of any price.
+    // Prices against hand-computed figures, and properties of any price.
     use super::passes::ChunkPasses;
     use super::*;
     use crate::planner::rates::{Published, RatedCall};
@@ -461,7 +460,7 @@ mod tests {
         price(step, &Compute::constant(100e12, 1.0), &Published::new(machine), 4)
     }
 
-    /// Rates that know nothing.
+    /// Rates without answers.
     struct NoRates;
 
     impl Rates for NoRates {
@@ -517,9 +516,8 @@ mod tests {
         let alone = priced("llama-3-8b", text, "tp = 1", 1, &machine(10.0, 1.0)).unwrap();
         let price = priced("llama-3-8b", text, "tp = 4", 4, &machine(10.0, 1.0)).unwrap();
         assert!((price.compute_seconds / (alone.compute_seconds / 4.0) - 1.0).abs() < 0.01);
-        // One all_reduce of 2 x 2048 x 4096 B on 4 ranks: 6 us + 1.5 x 16.8 MB at 10 GB/s. Two forward in each of 32
-        // layers, one for the embedding, are exposed; two backward run beside weight gradients of 2 x 2048 x 218e6 / 4 /
-        // 1e14 s.
+        // One all_reduce of 2 x 2048 x 4096 B on 4 ranks: 6 us + 1.5 x 16.8 MB at 10 GB/s. Two forward in each of 32 layers, one for the
+        // embedding, are exposed; two backward overlap with weight gradients of 2 x 2048 x 218e6 / 4 / 1e14 s.
         let call = 6e-6 + 1.5 * 16_777_216.0 / 10e9;
         let beside = 2.0 * 2048.0 * 218_103_808.0 / 4.0 / 1e14;
         let expected = 65.0 * call + 32.0 * (2.0 * call - beside);

@@ -1,8 +1,8 @@
 //! Duration of the passes of one stage: its computing, and the exposed communication.
 //!
-//! An overlapped call costs the time by which it exceeds what hides it: on tp the gradient product that runs beside
-//! it, on a ring of cp attention, on dp the whole pass. Calls that are hidden by the same thing run one after another.
-//! What computing loses while a call runs beside it counts to the call.
+//! An overlapped call costs the time by which it exceeds what hides it: on tp the concurrent gradient product, on a ring of cp attention,
+//! on dp the whole pass. Calls hidden by the same work run one after another. The slowdown of computing by an overlapping call counts
+//! towards the call.
 
 use crate::planner::compute::{ChunkCompute, Compute, StageCompute};
 use commgauge_base::units::Seconds;
@@ -31,14 +31,13 @@ pub(super) struct Passes {
     pub chunks: Vec<ChunkPasses>,
     /// Before the first forward pass can begin.
     pub before: Exposed,
-    /// After the last backward pass, before the optimizer: what this stage alone waits for.
+    /// After the last backward pass, before the optimizer: waits of this stage only.
     pub after: Exposed,
-    /// Beside the optimizer: what all wait for.
+    /// Overlapping with the optimizer: waits of all stages.
     pub last: Exposed,
     pub optimizer: f64,
 }
 
-/// One micro-batch through one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::planner) struct ChunkPasses {
     pub compute: ChunkCompute,
@@ -80,7 +79,7 @@ impl Passes {
     }
 }
 
-/// The calls of a stage that occur once in a step, before the hidden part is known.
+/// The calls of a stage that occur once per step, before hiding.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct Once {
     before: Exposed,
@@ -124,16 +123,15 @@ impl Once {
     }
 }
 
-/// All load that a micro-batch adds to a chunk, before the hidden part is known. Loads of layers add up to those of
-/// their chunk.
+/// All load that a micro-batch adds to a chunk, before hiding. Loads of layers add up to the load of their chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct Loads {
     work: ChunkWork,
     exposed_forward: Exposed,
     exposed_backward: Exposed,
-    /// Beside the weight gradient, the input gradient, attention forward, attention again and attention backward.
+    /// Overlapping with the weight gradient, the input gradient, attention forward, attention recomputed and attention backward.
     beside: [Hidden; 5],
-    /// Beside the whole pass, forward and backward.
+    /// Overlapping with the whole pass, forward and backward.
     beside_pass: [Hidden; 2],
 }
 
@@ -225,7 +223,7 @@ pub(super) fn count_in_chunk(step: &TrainingStep, stage: u32, chunk: u32, when: 
     }
 }
 
-/// Calls that the same thing hides.
+/// Calls hidden by the same work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hidden(Exposed);
 
@@ -234,7 +232,7 @@ impl Hidden {
         *self.0.of_op(op) += seconds;
     }
 
-    /// The part that exceeds the window, and what the computing in it loses meanwhile, divided in the same proportions.
+    /// The part that exceeds the window, and the slowdown of the computing in it, divided in the same proportions.
     fn beside(&self, window: f64, lost_beside_calls: f64) -> Exposed {
         let total = self.0.total();
         if total <= 0.0 {
@@ -245,21 +243,20 @@ impl Hidden {
     }
 }
 
-// Computing of stages of a kind, and what calls can hide beside.
+// Computing of stages of a kind, and the work that can hide calls.
 
-/// Host time of a copy that C++ code starts in a loop: what starting a kernel takes where Python has no part in it. (NVIDIA measured
-/// 3.8 us for each of many kernels in a row, "Getting Started with CUDA Graphs"; PyTorch's dispatch comes on top.) Chosen in sight of the
-/// rows of table 2 of arXiv 2104.04473, as docs/evidence.md says.
+/// Host time of a copy that C++ code starts in a loop: the start of a kernel without Python. (NVIDIA measured 3.8 us per kernel in a long
+/// sequence, "Getting Started with CUDA Graphs"; PyTorch's dispatch is extra.) Chosen with table 2 of arXiv 2104.04473 in view; see
+/// docs/evidence.md.
 const SECONDS_PER_COPY: f64 = 5e-6;
 
-/// Computing of stages of a kind.
 #[derive(Clone, Debug)]
 pub(super) struct StageWork {
     /// The passes and the optimizer.
     pub compute: StageCompute,
     /// Attention in a forward pass through each chunk; empty if it hides no call.
     attention: Vec<f64>,
-    /// Share of its speed that computing loses while a call runs beside it.
+    /// Share of its speed that computing loses while a call overlaps with it.
     pub lost_beside_calls: f64,
 }
 
@@ -270,12 +267,12 @@ pub(in crate::planner) struct ChunkWork {
     pub compute: ChunkCompute,
     /// Seconds of attention in a forward pass.
     pub attention: f64,
-    /// Share of its speed that computing loses while a call runs beside it.
+    /// Share of its speed that computing loses while a call overlaps with it.
     pub lost_beside_calls: f64,
 }
 
 impl StageWork {
-    /// Of a stage; `hides` says whether attention hides a call.
+    /// For a stage; `hides` says whether attention hides a call.
     pub fn of(step: &TrainingStep, stage: u32, compute: &Compute, attention_hides: Hides) -> StageWork {
         StageWork {
             compute: compute.stage(step, stage),
@@ -296,8 +293,8 @@ impl StageWork {
     }
 }
 
-/// Seconds in which the host starts the copies of a call whose parts are a list. They come on top of the call, which the host waits for
-/// before it begins with them.
+/// Seconds in which the host starts the copies of a call whose parts are a list. The host waits for the call before it starts them, so they
+/// add to its time.
 pub(super) fn copies_seconds(op: &Op) -> f64 {
     op.copies_per_call as f64 * SECONDS_PER_COPY
 }
@@ -305,13 +302,13 @@ pub(super) fn copies_seconds(op: &Op) -> f64 {
 /// Whether attention hides calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hides {
-    /// A ring's.
+    /// Those of a ring.
     Calls,
     /// None.
     Nothing,
 }
 
-/// Seconds of attention in a forward pass through each chunk: just what selective recomputation repeats.
+/// Seconds of attention in a forward pass through each chunk: the work that selective recomputation repeats.
 fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
     let mut training = step.training.clone();
     training.tensor.recompute = Recompute::Selective;
@@ -319,9 +316,9 @@ fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
     compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
 }
 
-// Seconds for which a rank waits for communication, by the axis that it waits for.
+// Seconds for which a rank waits for communication, by axis.
 
-/// Seconds of a step in which a rank does nothing but wait for communication, axis by axis.
+/// Seconds of a step in which a rank only waits for communication, by axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exposed {
     /// Tensor and sequence parallelism, vocabulary and loss.
@@ -336,7 +333,7 @@ pub struct Exposed {
     pub pp: f64,
     /// Gradients of an embedding that the first and the last stage share.
     pub embedding: f64,
-    /// Norms, flags and counts that everybody waits for.
+    /// Norms, flags and counts that all ranks wait for.
     pub control: f64,
 }
 
@@ -354,7 +351,7 @@ impl Exposed {
         self.values().iter().sum()
     }
 
-    /// The part that an op's waiting counts to.
+    /// The part to which an op's waiting counts.
     pub(super) fn of_op(&mut self, op: &Op) -> &mut f64 {
         match (op.style, op.axis) {
             (Style::Control, _) => &mut self.control,

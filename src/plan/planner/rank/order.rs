@@ -1,4 +1,4 @@
-//! The order of the parallelisms by one measure, how sure it is, and what becomes of the rule TP > DP > PP.
+//! The order of the parallelisms by one measure, its confidence, and the fate of the rule TP > DP > PP.
 
 use crate::planner::communication::{OpCost, localities, span};
 use crate::planner::rates::Rates;
@@ -20,9 +20,8 @@ pub const TIE: f64 = 0.95;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     pub measure: Measure,
-    /// The largest first.
     pub places: Vec<OrderPlace>,
-    /// Share of resamples with exactly this order; none if no interval is known.
+    /// Share of resamples with exactly this order; `None` if no interval is known.
     pub probability: Option<f64>,
     /// Status of TP > DP > PP among the parallelisms in use.
     pub rule: Rule,
@@ -38,7 +37,7 @@ pub struct OrderPlace {
     pub family: Family,
     /// Bytes or seconds of a step.
     pub value: Span,
-    /// Share of resamples in which it is larger than the next; none for the last, and if no interval is known.
+    /// Share of resamples in which it is larger than the next; `None` for the last, and if no interval is known.
     pub probability_above_next: Option<f64>,
 }
 
@@ -47,7 +46,7 @@ pub struct OrderPlace {
 pub enum Rule {
     /// The rule is true among the parallelisms in use.
     Holds,
-    /// It does not.
+    /// The rule is false.
     DoesNotHold,
     /// The intervals are too wide to decide.
     Tie,
@@ -58,7 +57,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Rule::Holds => "holds",
@@ -174,7 +172,7 @@ fn rule(members: &[Member], incomplete: &[String]) -> (Rule, Option<f64>) {
 /// Standard deviations on each side that cover 95 of 100.
 const SIGMAS_OF_95: f64 = 1.959_964;
 
-/// Draws by what is drawn together.
+/// Draws by what they have in common.
 #[derive(Debug)]
 pub(super) struct Draws {
     options: RankOptions,
@@ -188,7 +186,7 @@ impl Draws {
         Draws { options, known: Vec::new() }
     }
 
-    /// The sums over some calls, one for each resample; nothing where a call has no time or no interval.
+    /// The sums over some calls, one per resample; `None` if a call has no time or no interval.
     pub(super) fn sums<'p>(&mut self, priced: impl Iterator<Item = &'p Priced<'p>>) -> Option<Vec<f64>> {
         let mut sums = vec![0.0; self.options.resamples.max(1) as usize];
         for op in priced {
@@ -234,7 +232,7 @@ pub(super) fn share(resamples: usize, predicate: impl Fn(usize) -> bool) -> f64 
 /// Number of resamples for the probability of an order, and their seed.
 #[derive(Clone, Copy, Debug)]
 pub struct RankOptions {
-    /// Resamples; at least 1.
+    /// Number of resamples; at least 1.
     pub resamples: u32,
     /// The same seed gives the same result.
     pub seed: u64,
@@ -246,7 +244,7 @@ impl Default for RankOptions {
     }
 }
 
-/// An op with its price, and what of it the ranking needs.
+/// An op with its price, and the values that the ranking needs.
 #[derive(Clone, Debug)]
 pub(super) struct Priced<'o> {
     pub(super) op: &'o Op,
@@ -255,7 +253,7 @@ pub(super) struct Priced<'o> {
 }
 
 impl Priced<'_> {
-    /// Amount by a measure; none if it has no time.
+    /// Amount by a measure; `None` if it has no time.
     pub(super) fn amount(&self, measure: Measure) -> Option<Span> {
         match measure {
             Measure::PayloadBytes => Some(Span::exact(self.cost.payload_bytes.0 as f64)),
@@ -266,7 +264,7 @@ impl Priced<'_> {
         }
     }
 
-    /// Seconds of one call with their ends.
+    /// Seconds of one call with their interval.
     pub(super) fn call(&self) -> Option<Span> {
         span(&self.cost.call)
     }

@@ -1,5 +1,4 @@
-//! Times from a fit, for any place: as measured if it was measured, else extrapolated from the nearest place, and
-//! marked.
+//! Times from a fit, for any place: as measured, or extrapolated from the nearest place and marked.
 
 use super::{Hidden, Published, RatedCall, Rates};
 use commgauge_base::collective::Collective;
@@ -25,7 +24,7 @@ pub struct Fitted<'a> {
     hidden: Hidden,
 }
 
-/// The curves that an answer is read from.
+/// The curves behind an answer.
 struct Chosen<'c> {
     kind: Kind,
     candidates: &'c [Candidate],
@@ -44,8 +43,8 @@ enum Source {
 }
 
 impl<'a> Fitted<'a> {
-    /// Rates of a fit; `name` is its file. `unknown` is the placement that the user states for groups whose records do
-    /// not contain it; without it such curves give no answer.
+    /// Rates of a fit; `name` is its file. `unknown` is the user's placement for groups whose records lack it; without it such curves give
+    /// no answer.
     pub fn new(fit: &'a Fit, name: &str, unknown: Option<PlaceQuery>) -> Fitted<'a> {
         let mut candidates: HashMap<(Kind, Cadence), Vec<Candidate>> = HashMap::new();
         let mut elements: HashMap<Collective, Vec<ElementType>> = HashMap::new();
@@ -135,7 +134,7 @@ impl<'a> Fitted<'a> {
         }
     }
 
-    /// The slowdown by as many groups on a host as the call has: as fitted, else the maximum possible.
+    /// The slowdown by the call's number of groups on a host: as fitted, else the maximum possible.
     fn sharing(&self, candidate: &Candidate, ranks: u32, bytes: Bytes, call: &RatedCall) -> Sharing {
         let (measured, requested) =
             (candidate.place.concurrent_groups_per_node, call.locality.concurrent_groups_per_node);
@@ -154,7 +153,7 @@ impl<'a> Fitted<'a> {
             [Some(call.collective), stand_in(call.collective)].contains(&Some(family.key.collective))
         };
         let mut there: Vec<String> = self.fit.families.iter().filter(of_call).map(describe).collect();
-        // Curves that differ in their type alone read alike.
+        // Curves that differ only in their type read alike.
         there.sort_unstable();
         there.dedup();
         if there.is_empty() {
@@ -162,13 +161,13 @@ impl<'a> Fitted<'a> {
         }
         let unknown = self.fit.families.iter().filter(of_call).any(|family| family.key.place.nodes_spanned == 0);
         let hint = match (&self.unknown, unknown) {
-            (None, true) => "; where the groups of unknown locality lay can be said with --unknown-locality",
+            (None, true) => "; for groups of unknown locality, give their place with --unknown-locality",
             _ => "",
         };
         let shown = if there.len() > 6 { 6 } else { there.len() };
         let more = if there.len() > shown { format!(" and {} more", there.len() - shown) } else { String::new() };
         format!(
-            "{} of {} ranks at {place} was not measured, nor near enough; there is {}{more}{hint}",
+            "{} of {} ranks at {place} was not measured, nor near enough; measured: {}{more}{hint}",
             call.collective,
             call.ranks,
             there[..shown].join("; ")
@@ -177,7 +176,7 @@ impl<'a> Fitted<'a> {
 }
 
 impl Chosen<'_> {
-    /// Why it is not one curve that answers: several of the same place that differ in a label, such as an algorithm.
+    /// Why not exactly one curve answers: several in the same place differ in a label, such as an algorithm.
     fn ambiguous(&self) -> Option<String> {
         let indices = match self.source {
             Source::One { index, .. } => [index, index],
@@ -190,7 +189,7 @@ impl Chosen<'_> {
         let index = indices.into_iter().find(|index| same(*index).nth(1).is_some())?;
         let labels: Vec<String> = same(index).map(|candidate| format!("{:?}", candidate.labels)).collect();
         Some(format!(
-            "{} at {} was measured in several ways ({}); fit records of one of them",
+            "{} at {} was measured in several ways ({}); fit the records of one of them",
             self.kind.collective,
             self.candidates[index].place,
             labels.join("; ")
@@ -204,7 +203,7 @@ fn describe(family: &commgauge_cost::cost::FamilyFit) -> String {
     format!("{} of {} ranks at {}", family.key.collective, ranks.join(", "), family.key.place)
 }
 
-/// The group size to query a family for: that of the call, or for messages the nearest that was measured.
+/// The group size for a query to a family: that of the call, or for messages the nearest measured one.
 fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
     if !is_message(call.collective) {
         return call.ranks;
@@ -214,7 +213,7 @@ fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
     measured.min_by_key(|ranks| ranks.abs_diff(call.ranks)).unwrap_or(call.ranks)
 }
 
-/// Two numbers of hosts with as many ranks on each as the call has, next to its own.
+/// Two numbers of hosts with as many ranks on each as in the call, next to its own.
 fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<Source> {
     let nodes = place.nodes_spanned;
     if nodes < 2 || !call.ranks.is_multiple_of(nodes) {
@@ -367,9 +366,8 @@ impl Rates for Fitted<'_> {
 // Which measured curve is used for a call: the same call in the same place, or the nearest to it, and the possible
 // error of the difference.
 //
-// * Another number of concurrent groups: the fitted contention. If there is none, the groups share the links: going
-//   from g to g' groups, a fair share makes a call at most g'/g times as long, and at best leaves it unchanged; the
-//   estimate is the square root.
+// * Another number of concurrent groups: the fitted contention. Without it, the groups share the links: going from g to g' groups, a fair
+//   share makes a call at most g'/g times as long, and at best leaves it unchanged; the estimate is the square root.
 // * Other hosts: the line in the steps of the algorithm that extrapolates a curve to other group sizes
 //   ([`commgauge_cost::cost::sharing`]), through two numbers of hosts with equally many ranks on each.
 // * A message to a neighbour takes equally long for any number of neighbours: only whether it leaves the host counts.
@@ -406,10 +404,10 @@ impl Candidate {
     }
 }
 
-/// Defaults of labels that a call does not state, as in nccl-tests.
+/// Defaults of labels that a call does not specify, as in nccl-tests.
 const USUAL: [(&str, &str); 2] = [("placement", "out-of-place"), ("reduce_op", "sum")];
 
-/// Leaves out families that differ from another one of the same place only in being unusual: in place, or no sum.
+/// Drops families that differ from another one in the same place only by being unusual: in place, or not a sum.
 pub(super) fn usual_only(candidates: &mut Vec<Candidate>) {
     for (name, usual) in USUAL {
         let is_usual = |candidate: &Candidate| candidate.labels.get(name).is_some_and(|text| text == usual);
@@ -457,7 +455,7 @@ pub(super) fn is_message(collective: Collective) -> bool {
     matches!(collective, Collective::SendRecv | Collective::SendRecvChain)
 }
 
-/// The types that may be used for one that was not measured: first those of equal width, then any.
+/// The types usable instead of an unmeasured one: first those of equal width, then any.
 pub(super) fn similar_type(wanted: ElementType, measured: &[ElementType]) -> Option<ElementType> {
     let same_width = measured.iter().find(|element| element.size() == wanted.size());
     same_width.or_else(|| measured.iter().min_by_key(|element| element.size().abs_diff(wanted.size()))).copied()
@@ -481,7 +479,7 @@ pub(super) fn nearest_groups(
     })
 }
 
-// A fit, and for the calls that it refuses the published rates of a machine file, marked as such.
+// A fit, with the published rates of a machine file for calls that it refuses, marked as such.
 
 /// A fit first, then the links.
 #[derive(Debug)]
@@ -527,6 +525,6 @@ impl Rates for Both<'_> {
     }
 
     fn name(&self) -> String {
-        format!("{}, and for what it does not hold {}", self.fitted.name(), self.published.name())
+        format!("{}, and for calls that it lacks {}", self.fitted.name(), self.published.name())
     }
 }

@@ -1,4 +1,4 @@
-//! More than the fastest layout: the fastest for less and less memory, and what another machine would choose.
+//! Further results: the fastest layouts for decreasing memory, and the choices of other machines.
 
 use super::question::Priced;
 use super::question::Question;
@@ -28,7 +28,7 @@ pub fn pareto(question: &Question) -> Found {
     found
 }
 
-/// Leaves out every layout that another one beats, or equals, in time, memory and GPUs alike; ordered by time.
+/// Drops every layout that another one beats, or equals, in time, memory and GPUs alike; ordered by time.
 pub fn not_beaten(mut all: Vec<Priced>) -> Vec<Priced> {
     all.sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
     let mut kept: Vec<Priced> = Vec::new();
@@ -43,22 +43,21 @@ pub fn not_beaten(mut all: Vec<Priced>) -> Vec<Priced> {
     kept
 }
 
-/// A machine that differs in one thing, and its choice.
+/// A machine that differs in one property, and its choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIf {
     /// The difference.
     pub change: String,
-    /// The layout that is then the fastest, in the syntax of `--only`; absent where none fits.
+    /// The layout that is then the fastest, in the syntax of `--only`; absent if none fits.
     pub layout: Option<String>,
     /// Its step.
     pub step_seconds: Option<f64>,
-    /// The step of today's choice on that machine; absent where it does not fit.
+    /// The step of the current choice on that machine; absent if it does not fit.
     pub todays_step_seconds: Option<f64>,
-    /// Whether today's choice is as fast.
+    /// Whether the current choice is as fast.
     pub same_choice: bool,
 }
 
-/// What differs.
 struct Change {
     name: &'static str,
     within: f64,
@@ -75,7 +74,7 @@ const CHANGES: [Change; 6] = [
     Change { name: "half as much memory again", within: 1.0, between: 1.0, memory: 1.5 },
 ];
 
-/// What other machines would choose, where `best` is today's choice.
+/// The choices of other machines; `best` is the current choice.
 pub fn what_if(question: &Question, best: &Priced) -> Vec<WhatIf> {
     let of = |change: &Change| {
         let rates = Scaled { rates: question.rates, within: change.within, between: change.between };

@@ -1,6 +1,5 @@
-//! A step can be no faster than this: what its stages compute, what their layers wait for in the best place, and how long the
-//! first stages take to fill the pipeline. Then the data parallelism of the first stage, in
-//! every micro-batch and once in a step.
+//! Lower bound of a step: the computing of its stages, the waiting of their layers in the best place, and the time of the first stages to
+//! fill the pipeline; plus the data parallelism of the first stage, in every micro-batch and once per step.
 //!
 //! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
@@ -25,12 +24,12 @@ type OnceKey = (usize, ScheduleKind, u32, u8);
 /// Shape, schedule, micro-batch, and index of the order in the shape.
 type MessageKey = (usize, ScheduleKind, u64, usize);
 
-/// Bounds, and what they are made of.
+/// Bounds and their components.
 pub(super) struct Bounds {
     pub layers: KnownLayers,
     /// Calls of data parallelism, and messages.
     first_stages: HashMap<OnceKey, Option<FirstStage>>,
-    /// How long the calls take, by the order of the axes too.
+    /// The times of these calls, also by the order of the axes.
     calls: HashMap<(OnceKey, usize), Option<DataCallTimes>>,
     messages: HashMap<MessageKey, Option<f64>>,
     compositions: HashMap<PipelineCut, Composition>,
@@ -60,7 +59,7 @@ impl Bounds {
         }
     }
 
-    /// Without any communication, if the work of its layers was asked for; none if that cannot be determined.
+    /// Without any communication, if the work of its layers was requested; `None` if unknown.
     pub fn computing(&self, question: &Question, shape: &Shape, choices: Choices) -> Option<f64> {
         let seconds = |work: &ChunkWork| {
             let compute = &work.compute;
@@ -73,8 +72,7 @@ impl Bounds {
         Some(composition.least(&busy, micro_batches(question, shape, choices), &FirstStageTimes::default()))
     }
 
-    /// With each group of its layers in the best placement that it has anywhere, if the waiting there was asked for; none if the rates
-    /// refuse a call.
+    /// With each group of its layers in its best placement, if the waiting there was requested; `None` if the rates refuse a call.
     pub fn nearest(&self, question: &Question, shape: &Shape, choices: Choices) -> Option<f64> {
         let loads = self.layers.nearest(LayerKey::of(shape, choices))?;
         let composition = self.compositions.get(&cut(shape, choices))?;
@@ -140,14 +138,14 @@ fn cut(shape: &Shape, choices: Choices) -> PipelineCut {
     PipelineCut { pp: shape.degrees.pp, schedule: choices.schedule, virtual_stages: choices.virtual_stages }
 }
 
-// What the layers of a model compute and wait for, each by itself, by how a shape divides them. Asked for once, for many layouts at a time.
+// The computing and waiting of a model's layers, separately, by how a shape divides them. Requested once, for many layouts at a time.
 //
 // `composition` adds them up to stages.
 
 /// Degrees within a stage: tp, cp, ep and etp.
 type Division = [u32; 4];
 
-/// On what the loads of a layer depend.
+/// The factors of a layer's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LayerKey {
     division: Division,
@@ -161,10 +159,10 @@ impl LayerKey {
     }
 }
 
-/// All that was asked for so far.
+/// Everything requested so far.
 #[derive(Default)]
 pub(super) struct KnownLayers {
-    /// Which kind each layer is of.
+    /// The kind of each layer.
     pub kinds: Vec<usize>,
     /// Every placement of the groups of layers, by the axes of [`IN_LAYERS`].
     places: HashMap<Division, [Vec<Locality>; 5]>,
@@ -175,12 +173,12 @@ pub(super) struct KnownLayers {
     calls: HashMap<(Division, Recompute), Option<LayerLoads>>,
     /// Computing and waiting with each axis in its best place.
     nearest: HashMap<LayerKey, Option<Vec<Loads>>>,
-    /// The same by the placement of the groups.
+    /// By the placement of the groups.
     placed: HashMap<(LayerKey, usize), Option<Vec<Loads>>>,
 }
 
 impl KnownLayers {
-    /// Nothing yet, of the layers of a model, divided as these shapes.
+    /// Empty, for the layers of a model divided as in these shapes.
     pub fn new(question: &Question, shapes: &[Shape]) -> KnownLayers {
         let model = question.model;
         let last = model.layers.saturating_sub(1);
@@ -206,7 +204,7 @@ impl KnownLayers {
         layers
     }
 
-    /// Asks what layers compute, all at a time.
+    /// Requests the computing of layers, all at a time.
     pub fn ask_work(&mut self, question: &Question, keys: impl Iterator<Item = LayerKey> + Clone) {
         let divisions = missing(&self.models, keys.clone().map(|key| key.division));
         self.models.extend(each(divisions, |division| LayersAsStages::of(question, *division)));
@@ -220,7 +218,7 @@ impl KnownLayers {
         self.work.extend(work);
     }
 
-    /// Asks what layers wait for in the best places, all at a time.
+    /// Requests the waiting of layers in the best places, all at a time.
     pub fn ask_nearest(&mut self, question: &Question, keys: impl Iterator<Item = LayerKey> + Clone) {
         self.ask_work(question, keys.clone());
         let calls = missing(&self.calls, keys.clone().map(|key| (key.division, key.recompute)));
@@ -236,13 +234,12 @@ impl KnownLayers {
         self.nearest.extend(nearest);
     }
 
-    /// Computing of a layer of each kind, if it was asked for; nothing where that cannot be known.
+    /// Computing of a layer of each kind, if requested; `None` if it cannot be known.
     pub fn work(&self, key: LayerKey) -> Option<&[ChunkWork]> {
         self.work.get(&key)?.as_deref()
     }
 
-    /// Load of a layer of each kind with each axis in the best place that it has anywhere, if it was asked for; nothing if the rates refuse
-    /// a call.
+    /// Load of a layer of each kind with each axis in its best place, if requested; `None` if the rates refuse a call.
     pub fn nearest(&self, key: LayerKey) -> Option<&[Loads]> {
         self.nearest.get(&key)?.as_deref()
     }
@@ -273,7 +270,7 @@ fn division(shape: &Shape) -> Division {
     [d.tp, d.cp, d.ep, d.etp]
 }
 
-/// Those that are not known, each once.
+/// The unknown ones, without duplicates.
 fn missing<K: Copy + Ord + Hash, V>(known: &HashMap<K, V>, keys: impl Iterator<Item = K>) -> Vec<K> {
     let mut missing: Vec<K> = keys.filter(|key| !known.contains_key(key)).collect();
     missing.sort_unstable();
@@ -281,7 +278,7 @@ fn missing<K: Copy + Ord + Hash, V>(known: &HashMap<K, V>, keys: impl Iterator<I
     missing
 }
 
-/// Each with its value, on all processors where they are many.
+/// Each with its value, on all processors if there are many.
 fn each<K: Copy + Send + Sync, V: Send>(keys: Vec<K>, of: impl Fn(&K) -> V + Sync) -> Vec<(K, V)> {
     match keys.len() {
         0 => Vec::new(),
@@ -303,7 +300,7 @@ impl LayersAsStages {
         let carved = u64::from(ep) * u64::from(etp);
         let stage = u64::from(tp) * u64::from(cp);
         let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok())?;
-        // The pipeline is in no group that is requested, so that its degree may stay 1.
+        // No requested group contains the pipeline, so its degree may stay 1.
         let degrees = Degrees { tp, cp, ep, etp, dp, pp: 1 };
         let layout = Layout::new(degrees, &DEFAULT_ORDER).ok()?;
         let mut training = question.training(Choices {
@@ -314,7 +311,7 @@ impl LayersAsStages {
             recompute: Recompute::None,
             sequence_parallel: question.sequence_parallel(&degrees),
         });
-        // Between layers of a stage there are no messages whose parts would be gathered.
+        // Layers within a stage exchange no messages whose parts would be gathered.
         training.pipeline.scatter_gather = false;
         let pipeline = PipelineChoices {
             schedule: ScheduleKind::OneForwardOneBackward,
@@ -356,32 +353,32 @@ const ROUNDING: f64 = 1e-9;
 /// Stages by the layers of their chunks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Composition {
-    /// Chunks that differ: how many layers of each kind.
+    /// Distinct chunks: the number of layers of each kind.
     chunks: Vec<Vec<Counted>>,
-    /// Stages that differ.
+    /// Distinct stages.
     kinds: Vec<Kind>,
-    /// Neighbouring stages of a kind: which, and how many.
+    /// Runs of neighbouring stages of a kind: index and length.
     runs: Vec<Counted>,
-    /// Whether stages wait for those before them, forward and back again.
+    /// Whether stages wait for earlier stages, forward and back again.
     fills: Fills,
-    /// Share of its chunks that a micro-batch passes on a stage: half of those that are stored twice.
+    /// Share of its chunks that a micro-batch passes on a stage: half if they are stored twice.
     passed: f64,
 }
 
-/// What is known of the time before a stage begins and after it ends.
+/// Known time before a stage begins and after it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Fills {
-    /// The passes of the first chunks of the stages before it, there and back: 1F1B, interleaved, `GPipe` and one stage at a time.
+    /// The passes of the first chunks of the earlier stages, in both directions: 1F1B, interleaved, `GPipe` and one stage at a time.
     #[default]
     InOrder,
     /// Not enough for a bound: weight gradients run while others wait, and micro-batches begin at both ends.
     Otherwise,
 }
 
-/// How often something comes.
+/// An item with its count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Counted {
-    /// Where it stands in the list of what differs.
+    /// Index in the list of distinct items.
     index: usize,
     count: f64,
 }
@@ -391,7 +388,7 @@ struct Counted {
 struct Kind {
     /// Number of each distinct chunk.
     chunks: Vec<Counted>,
-    /// Index of the first of them.
+    /// Index of the first chunk.
     first: Option<usize>,
 }
 
@@ -405,7 +402,7 @@ pub(super) struct PassSeconds {
 /// Busy time of stages in a micro-batch, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
-    /// For each kind of stage, forward and backward.
+    /// By kind of stage, forward and backward.
     kinds: Vec<KindSeconds>,
     /// Forward through all chunks of the first stage.
     first_forward: f64,
@@ -463,7 +460,7 @@ impl Composition {
         })
     }
 
-    /// Busy time of the stages if each kind of layer computes so long, and waits for nothing.
+    /// Busy time of the stages if each kind of layer computes this long, and waits for nothing.
     pub fn computing(&self, layers: &[PassSeconds]) -> Busy {
         self.busy_in(|counted| {
             let sum = |of: &dyn Fn(&PassSeconds) -> f64| -> f64 {
@@ -473,7 +470,7 @@ impl Composition {
         })
     }
 
-    /// Busy time of the stages if chunks with these layers are busy so long.
+    /// Busy time of the stages if chunks with these layers are busy this long.
     fn busy_in(&self, chunk: impl Fn(&[Counted]) -> PassSeconds) -> Busy {
         let chunks: Vec<PassSeconds> = self.chunks.iter().map(|layers| chunk(layers)).collect();
         let all = |counted: &[Counted], of: &dyn Fn(&PassSeconds) -> f64| -> f64 {
@@ -502,14 +499,14 @@ impl Composition {
                 Fills::InOrder => kind.first_chunk + 2.0 * first.message_seconds,
                 Fills::Otherwise => 0.0,
             };
-            // Of neighbours that are equally busy the last one finishes last.
+            // Of equally busy neighbours the last one finishes last.
             longest = longest.max(way + (stages - 1.0) * step + micro_batches * kind.all_chunks);
             way += stages * step;
         }
-        // No pass of the first stage is shorter than its own calls beside it.
+        // No pass of the first stage is shorter than its calls that overlap with it.
         let own = busy.first_forward + busy.first_backward + first.calls.exposed_seconds;
         longest = longest.max(micro_batches * self.passed * own.max(first.calls.beside_passes_seconds));
-        // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
+        // The first stage begins first and ends last, so only its own first and last pass hide these.
         let once = &first.calls.once;
         let (before, after) = (once.before(busy.first_forward), once.after(busy.first_backward));
         let after = match self.fills {
@@ -517,7 +514,7 @@ impl Composition {
             Fills::Otherwise => 0.0,
         };
         let waits = before.total() + after + once.last.total();
-        // The optimizer runs when all is done, on the slowest stage at least as long as on the first.
+        // The optimizer runs at the end, on the slowest stage at least as long as on the first.
         (longest + waits + first.optimizer_seconds) * (1.0 - ROUNDING)
     }
 }

@@ -1,4 +1,4 @@
-//! Which layouts fit into memory, and how far the others are from fitting.
+//! Which layouts fit into memory, and how far the others are from it.
 //!
 //! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on
 //! recomputation, so each is computed once and every pair is a sum.
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-/// The choices of recomputation, the one that computes least first.
+/// The choices of recomputation, the cheapest first.
 const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
 
 /// A layout without its ZeRO stage and the order of its axes.
@@ -29,26 +29,25 @@ pub(super) struct Unit {
     pub virtual_stages: u32,
     pub micro_batch: u64,
     pub recompute: Recompute,
-    /// Bytes of the fullest rank for each ZeRO stage that is to be priced, and [`Unit::NOT_PRICED`] for the others: there are very many
-    /// units.
+    /// Bytes of the fullest rank for each ZeRO stage to price, and [`Unit::NOT_PRICED`] for the others: there are very many units.
     memory: [u64; 4],
 }
 
 impl Unit {
     const NOT_PRICED: u64 = u64::MAX;
 
-    /// Bytes of the fullest rank with a ZeRO stage, if that is to be priced.
+    /// Bytes of the fullest rank with a ZeRO stage, if it is to be priced.
     pub fn memory(&self, zero_stage: u8) -> Option<u64> {
         self.memory.get(usize::from(zero_stage)).copied().filter(|bytes| *bytes != Unit::NOT_PRICED)
     }
 
-    /// Whether two are the same but for what is computed again.
+    /// Whether two are equal except for recomputation.
     pub fn differs_in_recompute_only(&self, other: &Unit) -> bool {
         let all = |unit: &Unit| (unit.shape, unit.schedule, unit.virtual_stages, unit.micro_batch);
         all(self) == all(other)
     }
 
-    /// How its layers are cut over so many stages.
+    /// The division of its layers over this many stages.
     pub fn cut(&self, pp: u32) -> PipelineCut {
         PipelineCut { pp, schedule: self.schedule, virtual_stages: self.virtual_stages }
     }
@@ -62,7 +61,7 @@ pub(super) struct Nearest {
     pub bytes: u64,
 }
 
-/// Whether layouts that need more memory than there is are left out.
+/// Whether layouts that exceed the memory are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     MustSuffice,
@@ -95,7 +94,7 @@ impl Fitting {
         of_shapes.into_iter().fold(Fitting::default(), Fitting::and)
     }
 
-    /// Adds that of a later shape.
+    /// Adds the result of a later shape.
     fn and(mut self, later: Fitting) -> Fitting {
         self.considered = self.considered.saturating_add(later.considered);
         self.feasible = self.feasible.saturating_add(later.feasible);
@@ -116,7 +115,7 @@ struct Context<'a> {
     index: usize,
     cut: PipelineCut,
     stages: &'a Stages,
-    /// The stages that differ in what they hold.
+    /// The stages that differ in memory.
     differing: &'a [u32],
     memory: Memory,
 }
@@ -142,7 +141,7 @@ impl<'a> Context<'a> {
             }
             let count = (zeros.len() * samples.len()) as u64 * self.shape.orders_legal;
             fitting.considered = fitting.considered.saturating_add(count);
-            // A larger micro-batch never needs less, unless whole gradients are no longer added up.
+            // A larger micro-batch never needs less, unless whole gradients are no longer accumulated.
             if full {
                 continue;
             }
@@ -172,7 +171,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Adds the layout of these choices with each ZeRO stage that fits, or may be short. Whether any fits.
+    /// Adds the layout of these choices with each ZeRO stage that fits, or may exceed the memory. Returns whether any fits.
     fn add_unit<'s>(
         &self,
         fitting: &mut Fitting,
@@ -206,19 +205,18 @@ impl<'a> Context<'a> {
         any_fits
     }
 
-    /// The samples of a replica in a step.
     fn replica(&self) -> u64 {
         self.question.global_batch / u64::from(self.shape.degrees.dp)
     }
 
-    /// Whether the schedule goes with so many micro-batches.
+    /// Whether the schedule allows this many micro-batches.
     fn goes_with(&self, micro_batches: u64) -> bool {
         let PipelineCut { pp, schedule, virtual_stages } = self.cut;
         let micro_batches = u32::try_from(micro_batches).unwrap_or(u32::MAX);
         pp == 1 || schedule.check_rules(pp, virtual_stages, micro_batches).is_ok()
     }
 
-    /// A step with the lowest ZeRO stage that is accepted.
+    /// A step with the lowest accepted ZeRO stage.
     fn first_step(&self) -> Option<TrainingStep<'a>> {
         let sharing = u64::from(self.shape.degrees.dp) * u64::from(self.shape.degrees.cp);
         let accepted = |zero: &u8| accepts(&self.question.only.zero_stage, zero);
@@ -227,8 +225,8 @@ impl<'a> Context<'a> {
         Some(self.question.step(self.shape, 0, training, self.stages))
     }
 
-    /// Whether a ZeRO stage goes with the layout and the schedule. Leaves the step with the training of that stage, in its groups of
-    /// shards.
+    /// Whether a ZeRO stage is compatible with the layout and the schedule. Leaves the step with the training of that stage, in its groups
+    /// of shards.
     fn allows_zero(&self, step: &mut TrainingStep<'a>, zero_stage: u8) -> bool {
         self.set(step, self.choices(zero_stage, 1, Recompute::None)).is_some() && step.check_data_style().is_ok()
     }
@@ -244,7 +242,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Bytes of parameters, gradients and optimizer on each of the stages that differ.
+    /// Bytes of parameters, gradients and optimizer on each distinct stage.
     fn states(&self, step: &mut TrainingStep<'a>, zero_stage: u8, micro_batch: u64) -> Vec<u64> {
         if self.set(step, self.choices(zero_stage, micro_batch, Recompute::None)).is_none() {
             return Vec::new();
@@ -252,13 +250,13 @@ impl<'a> Context<'a> {
         self.differing.iter().map(|stage| self.question.memory_choices().state_bytes(step, *stage)).collect()
     }
 
-    /// Whether these bytes depend on how many micro-batches there are: whole gradients are added up over several.
+    /// Whether these bytes depend on the number of micro-batches: whole gradients are accumulated over several.
     fn depends_on_micro_batches(&self, zero_stage: u8) -> bool {
         let training = self.question.bases.stage(zero_stage);
         training.is_some_and(|training| training.data.gradient_accumulation != GradientAccumulation::Sharded)
     }
 
-    /// What each sample needs beside that: activations, logits and buffers.
+    /// Additional need of each sample: activations, logits and buffers.
     fn sample_bytes(&self, step: &mut TrainingStep<'a>, zero_stage: u8, recompute: Recompute) -> Vec<SampleBytes> {
         if self.set(step, self.choices(zero_stage, 1, recompute)).is_none() {
             return Vec::new();
@@ -279,7 +277,7 @@ impl<'a> Context<'a> {
         self.differing.iter().map(of_stage).collect()
     }
 
-    /// Gives the step these choices; nothing for those that are not there, or whose groups of shards the layout does not have.
+    /// Gives the step these choices; `None` for choices that do not exist, or groups of shards that the layout lacks.
     fn set(&self, step: &mut TrainingStep<'a>, choices: Choices) -> Option<()> {
         let training = self.trainings.of_one_sample(choices)?;
         let replica = self.question.global_batch / u64::from(self.shape.degrees.dp);
@@ -293,7 +291,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// In order of stages, equal stages once: a later one never has more micro-batches in flight.
+/// In stage order, equal stages once: a later one never has more micro-batches in flight.
 fn first_of_each_kind(question: &Question, cut: PipelineCut, stages: &Stages) -> Vec<u32> {
     if !matches!(cut.schedule, ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved) {
         return (0..stages.count()).collect();
@@ -339,8 +337,8 @@ impl<'q> Question<'q> {
     }
 }
 
-// Prices of candidate layouts, and what several of them share: the calls of a layout in all orders of its axes, and
-// the price if every call takes equally long in two of them.
+// Prices of candidate layouts, and their shared parts: the calls of a layout in all orders of its axes, and the price if every call takes
+// equally long in two of them.
 
 /// A layout apart from the order of its axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -349,18 +347,18 @@ pub(super) struct Candidate {
     pub zero_stage: u8,
 }
 
-/// Everything that was priced.
+/// Everything priced.
 #[derive(Default)]
 pub(super) struct Prices {
-    /// By candidate; or why there is no price in any order.
+    /// By candidate; or why it has no price in any order.
     prepared: HashMap<Candidate, Prepared>,
 }
 
-/// What the orders of a candidate share, or why none has a price.
+/// The shared data of a candidate's orders, or why none has a price.
 type Prepared = std::result::Result<PricedOnce, String>;
 
 impl Prices {
-    /// The seconds of steps, or why there are none. All orders of the axes of a candidate share what was prepared for the first, and
+    /// The seconds of steps, or why there are none. All orders of the axes of a candidate share the preparation of the first, and
     /// candidates are priced on all processors. `with_step` calls its second argument with the step of its first.
     pub fn seconds<T: Copy + Send + Sync>(
         &mut self,
@@ -402,24 +400,23 @@ impl Prices {
         found
     }
 
-    /// The whole price of what has been priced in seconds.
+    /// The whole price of a layout already priced in seconds.
     pub fn price(&self, question: &Question, candidate: Candidate, step: &TrainingStep) -> Option<StepPrice> {
         let prepared = self.prepared.get(&candidate)?.as_ref().ok()?;
         prepared.step.price(step, question.compute, question.rates, question.ranks_per_node).ok()
     }
 }
 
-// Layouts that wait, the one with the lowest bound first.
+// Queued layouts, the one with the lowest bound first.
 
-/// An entry of the queue, ordered by its lower bound in seconds; of equals the one nearer to a price first, then in
-/// the order of enumeration.
+/// An entry of the queue, ordered by its lower bound in seconds; among equals the one nearer to a price first, then by enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Waiting {
-    /// Positive numbers are in the order of their bits.
+    /// Positive floats are ordered by their bits.
     pub seconds_bits: u64,
     pub stage: Stage,
     pub unit: u32,
-    /// Which places of the shape, or which of its orders once that is distinguished.
+    /// The places of the shape, or its orders once distinguished.
     pub order: u32,
     pub zero_stage: u8,
 }
@@ -434,7 +431,7 @@ pub(super) enum Stage {
 }
 
 impl Waiting {
-    /// A unit of which nothing is known.
+    /// A unit without known bounds.
     pub fn to_compute(unit: u32) -> Waiting {
         Waiting { seconds_bits: 0, stage: Stage::Computes, unit, order: 0, zero_stage: 0 }
     }
@@ -448,18 +445,18 @@ impl Waiting {
         (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)
     }
 
-    /// The same with a higher lower bound; never less than before.
+    /// With a higher lower bound; never lower than before.
     pub fn at(self, seconds: f64, stage: Stage) -> Waiting {
         let known = if stage == Stage::Priced { 0 } else { self.seconds_bits };
         Waiting { seconds_bits: seconds.max(0.0).to_bits().max(known), stage, ..self }
     }
 }
 
-/// The queue: one for each stage, so that layouts of one stage can be taken together.
+/// The queue: one per stage, so that layouts of one stage can be taken together.
 pub(super) struct Queue([BinaryHeap<Reverse<Waiting>>; 5]);
 
 impl Queue {
-    /// Of layouts that all are at the stage of the first.
+    /// Layouts that are all at the stage of the first.
     pub fn of(first: Vec<Waiting>) -> Queue {
         let mut queue = Queue(Default::default());
         if let Some(stage) = first.first().map(|first| first.stage) {
@@ -478,7 +475,7 @@ impl Queue {
         self.0[first as usize].pop().map(|Reverse(first)| first)
     }
 
-    /// One that left the queue, and those of its stage that come next, `most` in all.
+    /// One that left the queue, and the next ones of its stage, `most` in total.
     pub fn with_following(&mut self, next: Waiting, most: usize) -> Vec<Waiting> {
         let mut together = vec![next];
         let queue = &mut self.0[next.stage as usize];
@@ -496,11 +493,11 @@ impl Queue {
 /// Draws of both layouts.
 const DRAWS: u32 = 100;
 
-/// The share of draws in which the first layout is the faster one: calls vary by the known error of predictions like them, and
-/// each step by that of steps of published runs; none if a call has no time.
+/// The share of draws in which the first layout is the faster one: calls vary by the known error of similar predictions, and each step by
+/// that of published steps; `None` if a call has no time.
 ///
 /// # Errors
-/// A layout that does not fit the question.
+/// If a layout does not fit the question.
 pub fn probability_faster(question: &Question, first: &Planned, second: &Planned) -> Result<Option<f64>> {
     let (Some(first), Some(second)) = (draws(question, first)?, draws(question, second)?) else {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! The fastest layout: all legal ones are counted, those that do not fit into memory refused, and the best of the
 //! others found without pricing them all.
 //!
-//! The search is best-first: a layout is queued with a lower bound of its time, first of computing alone, then with
-//! the waiting of its layers in the best places, then in each of their own, finally with its price. A layout that leaves the queue with a price is faster than
+//! The search is best-first: a layout is queued with a lower bound of its time, first from computing alone, then with the waiting of its
+//! layers in the best places, then in their own places, finally with its price. A layout that leaves the queue with a price is faster than
 //! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
 
 mod alternatives;
@@ -33,11 +33,10 @@ use std::collections::BTreeMap;
 /// Result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Legal layouts.
     pub considered: u64,
-    /// Those that fit into memory.
+    /// Layouts that fit into memory.
     pub feasible: u64,
-    /// Layouts that were priced one by one, rather than passed over because they could not be better.
+    /// Layouts priced individually, instead of skipped because they could not be better.
     pub priced: u64,
     /// Degrees that break a rule, by rule.
     pub illegal: Vec<(&'static str, u64)>,
@@ -45,12 +44,12 @@ pub struct Found {
     pub unpriced: Vec<(String, u64)>,
     /// The best layouts, best first; at most the requested number.
     pub best: Vec<Priced>,
-    /// The layout that needs least memory.
+    /// The layout that needs the least memory.
     pub nearest: Option<Planned>,
 }
 
 impl Found {
-    /// Adds what was found by another search.
+    /// Adds the results of another search.
     pub fn add(&mut self, other: Found) {
         self.considered = self.considered.saturating_add(other.considered);
         self.feasible = self.feasible.saturating_add(other.feasible);
@@ -67,7 +66,7 @@ pub fn search(question: &Question) -> Found {
     let trainings = Trainings::of(question, &space);
     let mut fitting = Fitting::of(question, &space, &trainings, Memory::MustSuffice);
     if fitting.units.is_empty() && question.only.is_anything() {
-        // A layout that is requested by name is priced whether it fits or not.
+        // A layout requested by name is priced whether or not it fits.
         fitting = Fitting::of(question, &space, &trainings, Memory::MayBeShort);
     }
     let mut found = Found {
@@ -92,8 +91,8 @@ struct Search<'a> {
     units: &'a [Unit],
 }
 
-/// Layouts whose waiting in the best places is looked at together, and layouts that are priced together, on all processors. The last of
-/// them may turn out not to be needed.
+/// Layouts whose waiting in the best places is computed together, and layouts priced together, on all processors. The last of them may be
+/// unnecessary.
 const COMPUTED_AT_ONCE: usize = 512;
 
 /// See [`COMPUTED_AT_ONCE`].
@@ -108,7 +107,7 @@ impl Search<'_> {
         let wanted = self.question.wanted.max(1);
         let mut results: Vec<Waiting> = Vec::new();
         while let Some(next) = queue.pop() {
-            // Not before: other orders of the last one may take equally long.
+            // Not earlier: other orders of the last one may take equally long.
             if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
                 break;
             }
@@ -152,7 +151,7 @@ impl Search<'_> {
         found.unpriced.sort_by_key(|(_, count)| Reverse(*count));
     }
 
-    /// Everything by what it computes; of layouts that differ only in what is computed again the first, which computes least.
+    /// All units by their computing; of layouts that differ only in recomputation the cheapest.
     fn computing(&self, bounds: &mut Bounds) -> Vec<Waiting> {
         let is_first =
             |index: &u32| index.checked_sub(1).is_none_or(|before| self.with_more_recomputed(before).is_none());
@@ -160,7 +159,7 @@ impl Search<'_> {
         self.at_least_computing(firsts.into_iter().map(Waiting::to_compute).collect(), bounds)
     }
 
-    /// Units with what they compute at least.
+    /// Units with their minimum computing.
     fn at_least_computing(&self, mut units: Vec<Waiting>, bounds: &mut Bounds) -> Vec<Waiting> {
         bounds.layers.ask_work(self.question, units.iter().map(|next| self.layer_key(*next)));
         let known = &*bounds;
@@ -172,13 +171,13 @@ impl Search<'_> {
         units
     }
 
-    /// The unit that differs only in computing more again.
+    /// The unit that differs only in recomputing more.
     fn with_more_recomputed(&self, index: u32) -> Option<u32> {
         let (unit, next) = (&self.units[index as usize], self.units.get(index as usize + 1)?);
         unit.differs_in_recompute_only(next).then_some(index + 1)
     }
 
-    /// Queues them once the layouts without have left the queue: they take no less.
+    /// Queues them once the layouts with less recomputation have left the queue: they are not faster.
     fn add_with_more_recomputed(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
         let more = |next: &Waiting| {
             let unit = self.with_more_recomputed(next.unit)?;
@@ -188,7 +187,7 @@ impl Search<'_> {
         self.at_least_computing(more, bounds).into_iter().for_each(|next| queue.push(next));
     }
 
-    /// Queues layouts of which only the computing was known, with what their layers wait for in the best places.
+    /// Queues layouts whose computing is known, with the waiting of their layers in the best places.
     fn add_divided(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
         bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
         let known = &*bounds;
@@ -201,7 +200,7 @@ impl Search<'_> {
         divided.into_iter().for_each(|next| queue.push(next));
     }
 
-    /// Queues a layout of which no place was known, once for each placement of the groups of its layers.
+    /// Queues a layout without known places, once per placement of the groups of its layers.
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
         for (places, index) in shape.places.iter().zip(0..) {
@@ -212,7 +211,7 @@ impl Search<'_> {
         }
     }
 
-    /// Queues a layout of which the waiting of the layers was known, by its orders and ZeRO stages.
+    /// Queues a layout whose layers' waiting is known, by its orders and ZeRO stages.
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
@@ -244,10 +243,10 @@ impl Search<'_> {
         self.planned(self.shape(next), next.order as usize, self.choices(unit, next.zero_stage), memory)
     }
 
-    /// The prices of layouts that come one after another, or why they have none.
+    /// The prices of consecutive layouts, or why they have none.
     fn seconds(&self, prices: &mut Prices, together: Vec<Waiting>) -> Vec<(Waiting, Result<f64, String>)> {
         prices.seconds(self.question, together, Waiting::candidate, |next, price| {
-            let training = self.training(*next).ok_or("a ZeRO stage that is not there")?;
+            let training = self.training(*next).ok_or("a ZeRO stage that does not exist")?;
             price(&self.step(*next, &training))
         })
     }

@@ -14,9 +14,8 @@ use commgauge_model::workload::step::{Stages, TrainingStep};
 /// A question to the planner.
 #[derive(Clone)]
 pub struct Question<'a> {
-    /// The model.
     pub model: &'a Model,
-    /// The training, whose micro-batch, recomputation, ZeRO stage and virtual stages are the planner's to choose.
+    /// The training; the planner chooses its micro-batch, recomputation, ZeRO stage and virtual stages.
     pub bases: Bases,
     /// Samples of a step over all replicas.
     pub global_batch: u64,
@@ -35,10 +34,10 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Calls `with` with the step of a layout; without the messages between stages one by one.
+    /// Calls `with` with the step of a layout, without the individual messages between stages.
     ///
     /// # Errors
-    /// If the layout does not fit the question; those of `with`.
+    /// If the layout does not fit the question; errors of `with`.
     pub fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
         let mut training = self.training(Choices {
             zero_stage: planned.zero_stage,
@@ -59,18 +58,18 @@ impl Question<'_> {
     /// The matrix products of a layout: those of a forward pass of a micro-batch through every layer and the end of the model.
     ///
     /// # Errors
-    /// A layout that does not fit the question.
+    /// If a layout does not fit the question.
     pub fn products(&self, planned: &Planned) -> Result<Vec<Product>> {
         self.with_step(planned, |step| Ok(self.compute.products(step)))
     }
 
-    /// What a rank holds depends on the kernels that its layers are priced with.
+    /// The memory of a rank depends on the kernels with which its layers are priced.
     pub(in crate::planner) fn memory_choices(&self) -> MemoryChoices {
         MemoryChoices::with(self.compute.kernels)
     }
 
-    /// Sequence parallelism wherever it divides evenly, unless the training does without: it never needs more memory, and
-    /// experts require it.
+    /// Sequence parallelism wherever it divides evenly, unless the training disables it: it never needs more memory, and experts require
+    /// it.
     pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
         if !self.bases.first.tensor.sequence_parallel {
             return false;
@@ -80,12 +79,12 @@ impl Question<'_> {
         tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
     }
 
-    /// The pipelines that the layers could be cut into over so many stages.
+    /// The pipelines into which the layers can be cut over this many stages.
     pub(super) fn cuts(&self, pp: u32) -> Vec<PipelineCut> {
         const USUAL: [ScheduleKind; 2] = [ScheduleKind::OneForwardOneBackward, ScheduleKind::Interleaved];
         let cut = |schedule, virtual_stages| PipelineCut { pp, schedule, virtual_stages };
         let cuts: Vec<PipelineCut> = match (pp, self.only.schedule.as_slice()) {
-            // One stage is no pipeline.
+            // One stage is not a pipeline.
             (1, _) => vec![cut(ScheduleKind::OneForwardOneBackward, 1)],
             (_, given) => {
                 let schedules = if given.is_empty() { USUAL.as_slice() } else { given };
@@ -101,8 +100,8 @@ impl Question<'_> {
         cuts.into_iter().filter(|cut| accepts(&self.only.virtual_stages, &cut.virtual_stages)).collect()
     }
 
-    /// Chunks on each rank of an interleaved pipeline: all that share out the layers evenly, and of the others the fewest for each
-    /// number of layers of the largest chunk, since more chunks of the same layers only send more messages.
+    /// Chunks on each rank of an interleaved pipeline: all that divide the layers evenly, and of the others the fewest for each size of the
+    /// largest chunk, since more chunks of the same size only send more messages.
     fn interleaved(&self, pp: u32) -> Vec<u32> {
         let layers = self.model.layers;
         let largest = |v: u32| layers.div_ceil(pp * v);
@@ -113,7 +112,7 @@ impl Question<'_> {
         (2..=layers / pp).filter(|v| is_even(*v) || largest(*v) < largest(*v - 1)).collect()
     }
 
-    /// The pipeline of a cut, its layers as even as can be.
+    /// The pipeline of a cut, with its layers as even as possible.
     pub(super) fn pipeline(&self, cut: PipelineCut) -> PipelineChoices {
         let PipelineCut { pp, schedule, virtual_stages } = cut;
         let base = self.bases.first.pipeline.clone();
@@ -135,7 +134,7 @@ impl Question<'_> {
     }
 }
 
-// What divides a step beside its degrees.
+// Divisions of a step other than its degrees.
 
 /// Division of a step, apart from the degrees. The key of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,7 +147,7 @@ pub(super) struct Choices {
     pub sequence_parallel: bool,
 }
 
-/// Into how many parts the layers are cut.
+/// Number of parts into which the layers are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PipelineCut {
     pub pp: u32,
@@ -162,16 +161,16 @@ pub(super) struct PipelineCut {
 /// ZeRO stages, of which 0 shards nothing.
 pub(super) const ZERO_STAGES: [u8; 4] = [0, 1, 2, 3];
 
-/// One training for each ZeRO stage: what a framework does by default may depend on it, and a framework may not have it.
+/// One training per ZeRO stage: a framework's defaults may depend on it, and a framework may lack it.
 #[derive(Clone, Debug)]
 pub struct Bases {
-    /// That of the lowest stage, for what all have in common.
+    /// The training of the lowest stage, for the common properties.
     pub first: Training,
     by_stage: [Option<Training>; 4],
 }
 
 impl Bases {
-    /// The training in every stage; the third is ZeRO-3 or HSDP where the training says so, and FSDP otherwise.
+    /// The training in every stage; the third is ZeRO-3 or HSDP if the training says so, and FSDP otherwise.
     pub fn of(training: &Training) -> Bases {
         let sharded = match training.data.style {
             style @ (DataStyle::Zero3 | DataStyle::Hsdp) => style,
@@ -190,11 +189,11 @@ impl Bases {
         Bases { first: training.clone(), by_stage }
     }
 
-    /// What `read` gives for each style of data parallelism that the framework has. The third stage is `sharded` where that is named, and
-    /// else what the framework has of FSDP and ZeRO-3.
+    /// The result of `read` for each data-parallel style of the framework. The third stage is `sharded` if named, else the framework's FSDP
+    /// or ZeRO-3.
     ///
     /// # Errors
-    /// A framework that has none of the stages, and those of `read`.
+    /// If the framework has none of the stages; errors of `read`.
     pub fn of_framework(
         framework: Framework,
         sharded: Option<DataStyle>,
@@ -218,23 +217,23 @@ impl Bases {
         self.by_stage.get(usize::from(stage))?.as_ref()
     }
 
-    /// The stages that can be chosen where so many ranks share the parameters, ascending: with one, sharding changes nothing, and
-    /// only the lowest counts.
+    /// The stages that can be chosen if this many ranks share the parameters, ascending: with one rank sharding changes nothing, and only
+    /// the lowest counts.
     pub(super) fn stages(&self, ranks: u64) -> impl Iterator<Item = u8> {
         let chosen = ZERO_STAGES.into_iter().filter(|stage| self.stage(*stage).is_some());
         chosen.take(if ranks > 1 { ZERO_STAGES.len() } else { 1 })
     }
 }
 
-// A layout as the planner answers with it, and the price of its step.
+// A planned layout, and the price of its step.
 
-/// A layout, completely.
+/// A complete layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     pub degrees: Degrees,
     /// Order of the passes.
     pub schedule: ScheduleKind,
-    /// Layers of each chunk of the model, where they are not shared out evenly.
+    /// Layers of each chunk of the model, if they are divided unevenly.
     pub stage_layers: Option<Vec<u32>>,
     /// Chunks on each rank.
     pub virtual_stages: u32,
@@ -244,15 +243,15 @@ pub struct Planned {
     pub micro_batch: u64,
     /// Micro-batches of a replica in a step.
     pub micro_batches: u64,
-    /// What is computed again.
+    /// What is recomputed.
     pub recompute: Recompute,
     /// Axes, the fastest varying first, such as `tp-cp-ep-dp-pp`.
     pub order: String,
-    /// Orders of the axes that take just as long, this one included.
+    /// Orders of the axes that take equally long, including this one.
     pub orders_alike: u64,
     /// Memory in use on the fullest GPU.
     pub memory: Bytes,
-    /// Whether that is within the limit.
+    /// Whether it is within the limit.
     pub fits: bool,
 }
 
@@ -273,7 +272,7 @@ impl Planned {
         )
     }
 
-    /// Only this layout.
+    /// A restriction to this layout.
     pub(super) fn only(&self) -> Only {
         let Degrees { tp, cp, ep, pp, dp, etp } = self.degrees;
         let order = parse_order(&self.order).unwrap_or_default();
@@ -301,9 +300,9 @@ pub struct Priced {
     pub price: StepPrice,
 }
 
-// The parts of a layout that are given, each as the values that are accepted.
+// The given parts of a layout, each as its accepted values.
 
-/// The accepted values of each choice of a layout; none is free.
+/// The accepted values of each choice of a layout; an empty list leaves it free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only {
     /// Tensor parallel.
@@ -312,9 +311,9 @@ pub struct Only {
     pub cp: Vec<u32>,
     /// Expert parallel.
     pub ep: Vec<u32>,
-    /// Tensor parallel within experts; where none is given, tp where experts are not divided by ep, and 1 otherwise.
+    /// Tensor parallel within experts; by default tp if ep does not divide experts, and 1 otherwise.
     pub etp: Vec<u32>,
-    /// Order of the passes; where none is given, 1F1B and interleaved.
+    /// Order of the passes; by default 1F1B and interleaved.
     pub schedule: Vec<ScheduleKind>,
     /// Pipeline parallel.
     pub pp: Vec<u32>,
@@ -326,7 +325,7 @@ pub struct Only {
     pub zero_stage: Vec<u8>,
     /// Samples of a micro-batch.
     pub micro_batch: Vec<u64>,
-    /// What is computed again.
+    /// What is recomputed.
     pub recompute: Vec<Recompute>,
     /// The axes, the fastest varying first.
     pub order: Vec<Vec<Axis>>,
@@ -343,7 +342,7 @@ impl Only {
         *self != Only::default()
     }
 
-    /// Whether degrees are as given.
+    /// Whether degrees are accepted.
     pub(super) fn allows(&self, degrees: &Degrees) -> bool {
         accepts(&self.tp, &degrees.tp)
             && accepts(&self.cp, &degrees.cp)
@@ -353,7 +352,7 @@ impl Only {
             && accepts(&self.dp, &degrees.dp)
     }
 
-    /// Whether an order of the axes above degree 1 matches a given one; axes of degree 1 may be anywhere in that.
+    /// Whether an order of the axes above degree 1 matches a given one; axes of degree 1 may be anywhere in it.
     pub(super) fn order_is(&self, order: &[Axis]) -> bool {
         let matches = |only: &Vec<Axis>| only.iter().filter(|axis| order.contains(axis)).eq(order.iter());
         self.order.is_empty() || self.order.iter().any(matches)

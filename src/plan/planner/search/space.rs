@@ -1,7 +1,6 @@
 //! Every legal way to divide a model over this many GPUs: degrees, virtual stages, and the orders of the axes.
 //!
-//! `workload::step` and `layout` decide what is legal, so that a planned layout is one that every other command
-//! accepts.
+//! `workload::step` and `layout` decide what is legal, so that every other command accepts a planned layout.
 
 use super::question::{Choices, PipelineCut, Question};
 use commgauge_model::config::Training;
@@ -12,11 +11,11 @@ use rayon::prelude::*;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
-/// Placeholder for a batch size that does not matter.
+/// Placeholder for an irrelevant batch size.
 const ONE_MICRO_BATCH: u64 = 1;
 
-/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and on the others there are calls of a
-/// few bytes only.
+/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and the other axes only have calls of a
+/// few bytes.
 const PLACED: [Axis; 11] = [
     Axis::Tp,
     Axis::Cp,
@@ -55,9 +54,9 @@ pub(super) struct Order {
 pub(super) struct Places {
     /// Their placement, by [`IN_LAYERS`].
     pub localities: [Locality; 5],
-    /// A number for that, the same in all shapes.
+    /// An id of that placement, the same in all shapes.
     pub name: usize,
-    /// Which orders of the shape these are.
+    /// The orders of the shape with that placement.
     pub orders: Vec<usize>,
 }
 
@@ -67,7 +66,7 @@ pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp
 /// Layers of the stages of each cut, if they can be distributed.
 pub(super) type StagesOf = BTreeMap<PipelineCut, Stages>;
 
-/// Everything that can be divided, and why the rest cannot.
+/// All divisions, and why the others are impossible.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     pub shapes: Vec<Shape>,
@@ -81,14 +80,14 @@ pub(super) struct Space {
 struct Known {
     /// Whether tp, cp and ep divide what they must.
     divides: HashMap<[u32; 4], bool>,
-    /// How the layers can be cut over so many stages.
+    /// The cuts of the layers over this many stages.
     cuts: HashMap<u32, Vec<PipelineCut>>,
-    /// Names of places.
+    /// Ids of places.
     places: HashMap<[Locality; 5], usize>,
 }
 
 impl Space {
-    /// All degrees whose product are the GPUs.
+    /// All degrees whose product is the number of GPUs.
     pub fn of(question: &Question) -> Space {
         let mut space = Space::default();
         let mut known = Known::default();
@@ -157,7 +156,7 @@ impl Space {
             any = true;
         }
         if !any {
-            return refuse("the layers cannot be shared out over pp stages in these chunks");
+            return refuse("the layers cannot be divided over pp stages in these chunks");
         }
         Some(degrees)
     }
@@ -181,7 +180,7 @@ impl Space {
 }
 
 impl Question<'_> {
-    /// Whether heads, widths, experts and tokens can be divided so, by a step without pipeline and replicas.
+    /// Whether heads, widths, experts and tokens can be divided this way, by a step without pipeline and replicas.
     fn is_legal_without_pipeline(&self, degrees: &Degrees) -> bool {
         let carved = u64::from(degrees.ep) * u64::from(degrees.etp);
         let stage = u64::from(degrees.tp) * u64::from(degrees.cp);
@@ -205,7 +204,7 @@ impl Question<'_> {
     }
 }
 
-/// The orders of the axes that matter, one for each placement, the usual order first; and the number of legal orders.
+/// The distinct orders of the axes, one per placement, the usual order first; and the number of legal orders.
 fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
     let of_degree = [
         (Axis::Tp, degrees.tp.max(degrees.etp)),
@@ -260,7 +259,7 @@ fn by_places(question: &Question, orders: &[Order], names: &mut HashMap<[Localit
     found
 }
 
-/// All orders, that of the list first.
+/// All orders, starting with that of the list.
 fn permutations(axes: &[Axis]) -> Vec<Vec<Axis>> {
     if axes.is_empty() {
         return vec![Vec::new()];
@@ -287,16 +286,16 @@ fn divisors_32(number: u32) -> Vec<u32> {
     divisors(u64::from(number)).into_iter().filter_map(|divisor| u32::try_from(divisor).ok()).collect()
 }
 
-// One training for each set of choices but the micro-batch, created once and cached.
+// One training per set of choices except the micro-batch, created once and cached.
 
 /// Trainings by their choices, with micro-batches of one sample.
 pub(super) struct Trainings(HashMap<Choices, Training>);
 
-/// Samples of a micro-batch of the trainings that are cached.
+/// Samples per micro-batch of the cached trainings.
 const CACHED: u64 = 1;
 
 impl Trainings {
-    /// All that the shapes can need.
+    /// All trainings that the shapes can need.
     pub fn of(question: &Question, space: &Space) -> Trainings {
         let mut pipelines: Vec<_> = space.stages.keys().map(|cut| (cut.schedule, cut.virtual_stages)).collect();
         pipelines.sort_unstable();
@@ -322,7 +321,7 @@ impl Trainings {
         Trainings(all)
     }
 
-    /// The training of these choices, but with micro-batches of one sample.
+    /// The training of these choices, with micro-batches of one sample.
     pub fn of_one_sample(&self, choices: Choices) -> Option<&Training> {
         self.0.get(&Choices { micro_batch: CACHED, ..choices })
     }

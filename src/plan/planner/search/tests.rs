@@ -38,7 +38,7 @@ fn training(sequence: u64, global_batch: u64) -> Training {
     .unwrap()
 }
 
-/// Links with another time for every order of the axes, and with calls that disturb each other.
+/// Links with a different time for every order of the axes, and with calls that disturb each other.
 struct Uneven<'a> {
     links: Published<'a>,
     hidden: Hidden,
@@ -190,7 +190,7 @@ impl World {
     fn choices(&self, question: &Question, degrees: &Degrees) -> Vec<Choices> {
         let mut all = Vec::new();
         let mut stages: Vec<u8> = (0..4).filter(|stage| question.bases.stage(*stage).is_some()).collect();
-        // Without replicas there is nothing to share out.
+        // Without replicas there is nothing to shard.
         stages.truncate(if degrees.dp * degrees.cp == 1 { 1 } else { 4 });
         for zero_stage in stages {
             for PipelineCut { schedule, virtual_stages, .. } in question.cuts(degrees.pp) {
@@ -281,7 +281,7 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
         let seconds = |found: &Found| found.best.iter().map(|best| best.price.step_seconds).collect::<Vec<_>>();
         let wanted = all.best.len().min(5);
         assert_eq!(seconds(&best), seconds(&all)[..wanted], "{name}");
-        // One more than is wanted may have to be priced to know that.
+        // One more than requested may have to be priced to know that.
         assert!(all.best.len() <= wanted + 1 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
     }
 }
@@ -328,7 +328,7 @@ fn a_bubble_that_weight_gradients_fill_is_shorter_and_mirrored_stages_compute_on
         (price_of(ScheduleKind::OneForwardOneBackward), price_of(ScheduleKind::ZbH1), price_of(ScheduleKind::DualPipe));
     assert!(zero.bubble_seconds < plain.bubble_seconds, "{zero:?} {plain:?}");
     assert_eq!(zero.compute_seconds, plain.compute_seconds);
-    // The first and the last stage, of which the last has the head, are shared by the first and the last rank.
+    // The first and the last rank share the first and the last stage; the last has the head.
     let share = dual.compute_seconds / plain.compute_seconds;
     assert!((0.6..=1.0).contains(&share), "{dual:?} {plain:?}");
 }

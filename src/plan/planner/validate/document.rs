@@ -1,4 +1,4 @@
-//! What a validation comes to, as a document. The published JSON Schema (`commgauge show schema validation`) is made from these types.
+//! The result of a validation, as a document. The published JSON Schema (`commgauge show schema validation`) is made from these types.
 
 use super::runs::LevelKey;
 use super::score::{ErrorSummary, MemoryResult, Priced, Replay, best_share, kendall_tau, top_1_regret_percent};
@@ -19,110 +19,110 @@ pub const FORMAT: &str = "commgauge-validation";
 /// Version of the JSON document.
 pub const VERSION: u32 = 4;
 
-/// What came of all sets.
+/// The result of all sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validation {
     /// `commgauge-validation`.
     pub format: String,
     /// Version of this document.
     pub version: u32,
-    /// What plans are made with, by kind of GPU, precision and layers, with the errors of sources that were left out.
+    /// The levels that plans use, by kind of GPU, precision and layers, with the errors of left-out sources.
     pub levels: Vec<LevelResult>,
-    /// The constants of every plan; the share of the peak is fitted anew for each set.
+    /// The constants of every plan; the share of the peak is fitted separately for each set.
     pub constants: Constants,
     /// The sets of runs.
     pub sets: Vec<SetResult>,
-    /// How often a run lay within the interval that the errors of other sources give; absent with a single source.
+    /// How often a run was within the interval given by the errors of other sources; absent with a single source.
     pub coverage: Option<Coverage>,
-    /// Memory of the first stage, where it was published.
+    /// Memory of the first stage, if published.
     pub memory: Vec<MemoryResult>,
 }
 
-/// A level, and how runs come out by other sources than their own.
+/// A level, and the predictions of its runs by other sources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LevelResult {
     /// The level, fitted on all runs.
     #[serde(flatten)]
     pub level: Level,
-    /// Errors of its runs, each predicted by the runs of other sources and releases; absent with a single one.
+    /// Errors of its runs, each predicted from the runs of other sources and releases; absent with a single source.
     pub left_out: Option<ErrorSummary>,
     /// Whether other sources or releases have runs of the same level for each of its runs; else the level came from another precision or
     /// from other GPUs.
     pub by_own_level: bool,
-    /// Share of its runs within the interval that other sources and releases gave them; absent where they gave none.
+    /// Share of its runs within the interval given by other sources and releases; absent without one.
     pub within: Option<f64>,
 }
 
-/// How far intervals and orders held: every run judged by the errors of other sources than its own, every pair by those of other models.
+/// How often intervals and orders held: every run judged by the errors of other sources, every pair by those of other models.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Runs that have an interval.
     pub runs: usize,
-    /// Share of them that lay within it.
+    /// Share of them within it.
     pub within: f64,
-    /// Pairs of runs of one question, of which one was predicted to be faster in at least 95 of 100 draws.
+    /// Pairs of runs of one question of which one was predicted to be faster in at least 95 of 100 draws.
     pub sure_pairs: usize,
-    /// Share of them in which it was.
+    /// Share of them in which it was faster.
     pub sure_right: f64,
-    /// The errors of all runs where another of the same model, batch and GPUs sets the level; absent with too few of those.
+    /// The errors of all runs if another run of the same model, batch and GPUs sets the level; absent with too few of those.
     pub anchored: Option<StepError>,
 }
 
 /// The name of a user's own runs.
 pub const OWN_RUNS: &str = "runs";
 
-/// Where a set of runs comes from.
+/// Origin of a set of runs.
 pub struct SetOrigin<'a> {
-    /// What it is called; [`OWN_RUNS`] are a user's own.
+    /// Its name; [`OWN_RUNS`] for a user's own.
     pub name: &'a str,
     /// Where the runs were published, or the user's file.
     pub source: &'a str,
-    /// What to do where nobody says it.
+    /// The assumed GPU if none is named.
     pub assumption: Option<&'a str>,
 }
 
-/// What came of one set of runs.
+/// The result of one set of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SetResult {
     /// Its name, as `--set` takes it; `runs` for a user's own.
     pub name: String,
-    /// The kind of GPU, the precision and the kind of layers: a set with several is several here.
+    /// The kind of GPU, the precision and the kind of layers: a set with several appears several times.
     pub level: String,
     /// Where the runs were published, or the user's file.
     pub source: String,
-    /// Where the times of calls come from.
+    /// Source of the times of calls.
     pub machine: String,
-    /// What a GPU reaches at most in products and in its memory, and who says so.
+    /// Peak rate of products and memory of a GPU, and its source.
     pub gpu: String,
-    /// What to do where nobody says which GPU it is.
+    /// The assumed GPU if none is named.
     pub assumption: Option<String>,
     /// Share of the peak, fitted on all runs of the set.
     pub share_of_peak: f64,
     /// Errors with that.
     pub fitted: ErrorSummary,
-    /// Errors where the share was fitted without the model of each run; with a single model, where it is the level of plans.
+    /// Errors if the share is fitted without the model of each run; with a single model the level of plans applies.
     pub left_out: ErrorSummary,
-    /// Errors of the simplest rival, model left out: products at one share of the peak, and nothing else. Absent with a single model, of
-    /// which nothing can be left out.
+    /// Errors of the simplest baseline, with the model left out: products at one share of the peak, and nothing else. Absent with a single
+    /// model.
     pub constant_share: Option<ErrorSummary>,
     /// Kendall's tau-b of all runs, left-out predictions against measurements.
     pub kendall_tau: Option<f64>,
-    /// The runs, in the order in which they were published.
+    /// The runs, in order of publication.
     pub runs: Vec<RunResult>,
-    /// Runs of one model, which are the choices that somebody had.
+    /// Runs of one model, between which a user had to choose.
     pub choices: Vec<ChoiceResult>,
 }
 
 /// One run, predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
-    /// Who published it; empty for a user's own.
+    /// Publisher; empty for a user's own.
     pub source: String,
-    /// In which of their publications; empty where there is one.
+    /// Publication; empty if there is only one.
     pub release: String,
     /// The model.
     pub model: String,
-    /// What tells the run from others of its model beside the layout; empty where nothing does.
+    /// Distinguishes the run from others of its model, besides the layout; may be empty.
     pub variant: String,
     /// GPUs.
     pub gpus: u64,
@@ -148,21 +148,21 @@ pub struct RunResult {
     pub measured_seconds: f64,
     /// Seconds with the share fitted on the whole set.
     pub predicted_seconds: f64,
-    /// Percent by which that is too long.
+    /// Its error in percent, positive if too long.
     pub error_percent: f64,
     /// Seconds with the share fitted without this model.
     pub left_out_seconds: f64,
-    /// Percent by which that is too long.
+    /// Its error in percent, positive if too long.
     pub left_out_error_percent: f64,
     /// That share.
     pub left_out_share_of_peak: f64,
-    /// Seconds with the share that the runs of other sources and releases give; absent with a single one.
+    /// Seconds with the share from the runs of other sources and releases; absent with a single source.
     pub source_left_out_seconds: Option<f64>,
     /// Lower end of the interval around those, by the errors of other sources and releases.
     pub low_seconds: Option<f64>,
     /// Upper end.
     pub high_seconds: Option<f64>,
-    /// What the predicted seconds are made of.
+    /// The parts of the predicted seconds.
     pub parts: StepPrice,
 }
 
@@ -177,7 +177,7 @@ pub struct ChoiceResult {
     pub runs: usize,
     /// Kendall's tau-b of left-out predictions and measurements.
     pub kendall_tau: Option<f64>,
-    /// Percent by which the run predicted to be the fastest takes longer than the one that was.
+    /// Percent by which the run predicted to be the fastest takes longer than the fastest one.
     pub top_1_regret_percent: f64,
 }
 
@@ -229,7 +229,7 @@ impl RunResult {
         Some((self.low_seconds?..=self.high_seconds?).contains(&self.measured_seconds))
     }
 
-    /// What somebody could choose between: one model, one batch, the same GPUs and software.
+    /// The choices of a user: one model, one batch, the same GPUs and software.
     pub(super) fn question(&self) -> Question<'_> {
         (&self.model, self.gpus, self.global_batch, self.sequence, &self.release)
     }
@@ -260,9 +260,9 @@ fn choices(runs: &[RunResult]) -> Vec<ChoiceResult> {
     questions.into_iter().filter_map(answer).collect()
 }
 
-// How often measured steps are within their intervals, and how often an order that is called sure is right.
+// How often measured steps are within their intervals, and how often a sure order is right.
 
-/// Counts; nothing where no run has an interval.
+/// Counts; `None` if no run has an interval.
 pub(super) fn coverage(sets: &[SetResult]) -> Option<Coverage> {
     let residuals: Vec<Residual> = sets.iter().flat_map(|set| set.runs.iter().map(|run| residual(set, run))).collect();
     let anchored = StepError::within_questions(&residuals);
@@ -302,13 +302,12 @@ fn others(residuals: &[Residual], model: &str) -> Vec<Residual> {
     residuals.iter().filter(|other| other.model != model).cloned().collect()
 }
 
-// Levels: one share of the peak for each kind of GPU, precision and kind of layers, fitted on all runs, with the errors of sources that
-// were left out.
+// Levels: one share of the peak per kind of GPU, precision and kind of layers, fitted on all runs, with the errors of left-out sources.
 //
-// A model with experts has one level for all precisions: there are too few runs for more. Within a level a source counts by the root of
-// its runs, so that neither a large table decides alone nor a small one as much.
+// A model with experts has one level for all precisions: there are too few runs for more. Within a level a source is weighted by the root
+// of its runs, so that neither a large table decides alone nor a small one as much.
 
-/// A priced run with what tells it from others.
+/// A priced run with its identifying facts.
 pub(super) struct Known<'a> {
     pub key: LevelKey,
     pub source: &'a str,
@@ -317,7 +316,7 @@ pub(super) struct Known<'a> {
     pub priced: Priced,
 }
 
-/// From this many values on their own percentiles are an interval; of fewer it is Student's.
+/// From this many values on their own percentiles form an interval; fewer use Student's.
 const ENOUGH: usize = 40;
 
 /// The probability beyond either end of an interval.
@@ -325,14 +324,14 @@ const BEYOND: f64 = 0.025;
 
 /// The beginning of a file of levels.
 const HEADING: &str = "\
-# What kinds of GPU reach in whole training steps, by precision and kind of layers: printed by `commgauge plan validate --levels`.
+# Share of the peak reached by kinds of GPU in whole training steps, by precision and kind of layers: printed by `commgauge plan validate --levels`.
 # 95 of 100 steps of other sources take `low` to `high` times what is predicted. `any` is for GPUs that have no level here.
 ";
 
-/// Digits behind the point that a level is given to.
+/// Decimal digits of a level.
 const DIGITS: f64 = 1e3;
 
-/// Fewer sources do not show how far sources differ: what others show is added.
+/// With fewer sources the spread between sources is unknown: the spread of other levels is added.
 const SOURCES_THAT_SHOW: usize = 3;
 
 impl Known<'_> {
@@ -345,7 +344,7 @@ impl Known<'_> {
     }
 }
 
-/// The share of some runs, each source by the root of its runs.
+/// The share of some runs, each source weighted by the root of its runs.
 fn share(runs: &[&Known]) -> f64 {
     let mut counts: BTreeMap<(&LevelKey, &str), f64> = BTreeMap::new();
     for run in runs {
@@ -379,7 +378,7 @@ fn select<'a, 'b>(runs: &[&'a Known<'b>], wanted: impl Fn(&Known) -> bool) -> Ve
     runs.iter().copied().filter(|run| wanted(run)).collect()
 }
 
-/// The ends within which 95 of 100 further values are, as logarithms: percentiles of many values, Student's of few. None of fewer than
+/// The ends within which 95 of 100 further values are, as logarithms: percentiles of many values, Student's of few. `None` for fewer than
 /// three.
 fn ends(errors: &[f64]) -> Option<[f64; 2]> {
     let ordered = sorted(errors.iter().copied());
@@ -396,14 +395,14 @@ fn ends(errors: &[f64]) -> Option<[f64; 2]> {
     Some([mean - reach, mean + reach])
 }
 
-/// The interval around what a level predicts, from errors, widened by what sources differ.
+/// The interval around the prediction of a level, from errors, widened by the spread between sources.
 fn interval(errors: &[f64], between: f64) -> Option<Interval> {
     let [low, high] = ends(errors)?;
     let wider = |end: f64| end.max(0.0).hypot(between);
     Some(Interval { low: (-wider(-low)).exp(), high: wider(high).exp() })
 }
 
-/// How a run comes out by runs of other sources.
+/// The prediction of a run from the runs of other sources.
 #[derive(Clone, Copy)]
 struct LeftOut {
     share: f64,
@@ -411,11 +410,11 @@ struct LeftOut {
     by_own_level: bool,
 }
 
-/// All runs, and what they say.
+/// All runs, and their common results.
 pub(super) struct Levels<'a> {
     known: Vec<&'a Known<'a>>,
     left_out: Vec<Option<LeftOut>>,
-    /// By how much sources of one level differ, to an end of 95 %.
+    /// The spread between sources of one level, to an end of 95 %.
     between: f64,
 }
 
@@ -431,12 +430,12 @@ impl<'a> Levels<'a> {
         Levels { known, left_out, between }
     }
 
-    /// The share by which a run is predicted without its source.
+    /// The share that predicts a run without its source.
     pub fn left_out_share(&self, index: usize) -> Option<f64> {
         self.left_out.get(index).copied().flatten().map(|left_out| left_out.share)
     }
 
-    /// The interval of every run, by errors of other sources. Runs of one level and release share it.
+    /// The interval of every run, from errors of other sources. Runs of one level and release share it.
     pub fn intervals(&self) -> Vec<Option<Interval>> {
         let mut intervals: BTreeMap<(&str, &str, &LevelKey), Option<Interval>> = BTreeMap::new();
         let interval = |(run, left_out): (&&'a Known<'a>, &Option<LeftOut>)| {
@@ -463,7 +462,7 @@ impl<'a> Levels<'a> {
             .collect()
     }
 
-    /// The interval around the middle of several levels: how far levels differ, and runs from their own.
+    /// The interval around the middle of several levels: the spread of levels, and of runs within theirs.
     fn interval_of_any(&self, wanted: impl Fn(&Known) -> bool) -> Option<Interval> {
         let runs = select(&self.known, wanted);
         let levels = levels(&runs);
@@ -472,7 +471,7 @@ impl<'a> Levels<'a> {
         interval(&errors.collect::<Vec<_>>(), 0.5 * (high - low))
     }
 
-    /// What is added to the errors of a level with few sources.
+    /// The addition to the errors of a level with few sources.
     fn between_of(&self, key: &LevelKey) -> f64 {
         let runs = select(&self.known, |run| run.key.shares_level_with(key));
         if sources(&runs).len() >= SOURCES_THAT_SHOW { 0.0 } else { self.between }
@@ -534,7 +533,7 @@ fn rounded(number: f64) -> f64 {
     (DIGITS * number).round() / DIGITS
 }
 
-/// The share for a run by other sources: of its own level, else of the same GPU in another precision, else of any GPU.
+/// The share for a run from other sources: of its own level, else of the same GPU in another precision, else of any GPU.
 fn without(known: &[&Known], run: &Known) -> Option<LeftOut> {
     let others = select(known, |other| !other.is_of_unit(run) && other.key.layers == run.key.layers);
     let own = select(&others, |other| other.key.shares_level_with(&run.key));
@@ -546,7 +545,6 @@ fn without(known: &[&Known], run: &Known) -> Option<LeftOut> {
     Some(LeftOut { share, by_own_level: false })
 }
 
-/// The distinct sources.
 fn sources<'a>(runs: &[&Known<'a>]) -> Vec<&'a str> {
     let mut sources: Vec<&str> = runs.iter().map(|run| run.source).collect();
     sources.sort_unstable();
@@ -554,7 +552,7 @@ fn sources<'a>(runs: &[&Known<'a>]) -> Vec<&'a str> {
     sources
 }
 
-/// To an end of 95 %: how far the shares of sources scatter where a level has several.
+/// To an end of 95 %: the spread of the shares of sources if a level has several.
 fn between(known: &[&Known]) -> f64 {
     let mut scatter: Vec<f64> = Vec::new();
     for (own, _) in levels(known) {
@@ -583,7 +581,7 @@ pub fn levels_file(results: &[LevelResult]) -> Result<String> {
     Ok(format!("{HEADING}\n{tables}"))
 }
 
-/// Errors of the runs of a level that a single source has, each predicted by its other models.
+/// Errors of the runs of a level with a single source, each predicted by its other models.
 fn models_left_out<'a>(own: &[&Known<'a>]) -> Vec<f64> {
     let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
     let of = |run: &&Known<'a>| {

@@ -1,8 +1,8 @@
-//! Measured runs replayed with the model that plans: predicted against measured time, error, order, interval, and memory.
+//! Measured runs replayed with the model of the planner: predicted against measured time, error, order, interval, and memory.
 //!
-//! One constant is fitted for each set, the share of the peak that matrix products reach; the others are those of every plan
-//! ([`crate::planner::compute::PUBLISHED`]). Every run is also predicted with that share fitted on the other models of its set
-//! alone. Over all sets a level is fitted for each kind of GPU and precision, with the errors of sources that were left out.
+//! One constant is fitted per set, the share of the peak that matrix products reach; the others are those of every plan
+//! ([`crate::planner::compute::PUBLISHED`]). Every run is also predicted with the share fitted on the other models of its set. Over all
+//! sets a level is fitted for each kind of GPU and precision, with the errors of left-out sources.
 
 mod document;
 mod runs;
@@ -33,7 +33,7 @@ pub fn set_names() -> Vec<&'static str> {
 /// Replays the named published sets, or all if none is named.
 ///
 /// # Errors
-/// An unknown name.
+/// If a name is unknown.
 pub fn validate(names: &[String]) -> Result<Validation> {
     if let Some(unknown) = names.iter().find(|name| !set_names().contains(&name.as_str())) {
         return Err(Error::usage(format!("--set: found `{unknown}`; accepted: {}", set_names().join(", "))));
@@ -51,7 +51,7 @@ pub fn validate(names: &[String]) -> Result<Validation> {
 /// Replays a user's own runs; the site is for rows that name no machine.
 ///
 /// # Errors
-/// Names the row and the column: a time that no GPU could reach, or one in another unit than those of other rows.
+/// Names the row and the column: a time that no GPU could reach, or one in a different unit from those of other rows.
 pub fn validate_runs(origin: SetOrigin, runs: &[MeasuredRun], site: Option<Site>) -> Result<Validation> {
     of(&[(origin, runs)], site, Vec::new())
 }
@@ -67,7 +67,7 @@ fn of(sets: &[(SetOrigin, &[MeasuredRun])], site: Option<Site>, memory: Vec<Memo
     let mut known = Vec::new();
     for (origin, runs) in sets {
         let mut priced = priced(runs, site)?;
-        // A share is of one GPU and precision.
+        // A share belongs to one GPU and precision.
         while let Some(first) = priced.first() {
             let key = first.known.key.clone();
             let (own, others): (Vec<_>, Vec<_>) =
@@ -98,7 +98,7 @@ fn of(sets: &[(SetOrigin, &[MeasuredRun])], site: Option<Site>, memory: Vec<Memo
     })
 }
 
-/// Prices every run at the shares between which shares are fitted.
+/// Prices every run at the shares between which fitting interpolates.
 fn priced<'a>(runs: &'a [MeasuredRun], site: Option<Site<'a>>) -> Result<Vec<PricedRun<'a>>> {
     let replays = runs.iter().map(|run| Replay::new(run, site)).collect::<Result<Vec<_>>>()?;
     score::check(&replays)?;
@@ -125,12 +125,12 @@ fn replay(origin: &SetOrigin, runs: &[PricedRun]) -> Result<SetResult> {
     let fitted = |runs: &[&PricedRun]| best_share(&runs.iter().map(|run| (&run.known.priced, 1.0)).collect::<Vec<_>>());
     let share = fitted(&runs.iter().collect::<Vec<_>>());
     let first = runs.first().map(|run| &run.replay);
-    let first = first.ok_or_else(|| Error::usage(format!("{}: there is no run in it", origin.source)))?;
+    let first = first.ok_or_else(|| Error::usage(format!("{}: no runs", origin.source)))?;
     let LevelKey { gpu, bits, layers } = &first.key;
     let planned = Level::of(&Level::shipped()?, Some(gpu), *bits, *layers);
     let results = runs.iter().map(|run| {
         let others: Vec<&PricedRun> = runs.iter().filter(|other| other.known.model != run.known.model).collect();
-        // Of a single model nothing can be left out: the level of plans has to do.
+        // With a single model nothing can be left out: the level of plans applies.
         let left_out = match &planned {
             Some(level) if others.is_empty() => level.share_of_peak,
             _ => fitted(&others),
@@ -146,7 +146,7 @@ fn constants(share_of_peak: f64) -> Constants {
     Constants { share_of_peak, ..PUBLISHED }
 }
 
-/// Every run by the median share that the other models reach, counting nothing but products; none where there is a single model.
+/// Every run by the median share that the other models reach, counting only products; `None` with a single model.
 fn constant_share(runs: &[PricedRun]) -> Option<Vec<PredictionPair>> {
     let reached: Vec<(&str, f64, f64)> = runs
         .iter()
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(error.to_string(), expected);
     }
 
-    /// Calculon, tuned by hand, has a mean of 3.65 % and a worst of 8.87 % on these eight runs.
+    /// Calculon, tuned by hand, has a mean error of 3.65 % and a maximum of 8.87 % on these eight runs.
     #[test]
     fn table_5_of_megatron_sp_comes_out_within_3_6_percent_and_8_8_at_worst() {
         let set = set("megatron-sp-table-5");
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// ZeRO-3 of 2021 copied each rank's part of each tensor, which the number of copies in its source explains within a fifth.
+    /// ZeRO-3 of 2021 copied each rank's part of each tensor; the number of copies in its source explains the time within a fifth.
     #[test]
     fn all_six_choices_of_table_2_are_right() {
         let set = set("megatron-table-2");
@@ -286,9 +286,9 @@ mod tests {
         }
     }
 
-    /// What each level comes to by other sources and releases alone: the mean error, that of 95 of 100, and the bias, in percent at most.
-    /// llm-foundry alone has dense runs of H100 in 16 bits. Exchanges of experts over nodes are priced plain and exposed, and a micro-batch of
-    /// one sample without its hundreds of kernels: no level mends that.
+    /// Accuracy of each level from other sources and releases only: mean error, error of 95 of 100, and bias, as upper bounds in percent.
+    /// Only llm-foundry has dense runs of H100 in 16 bits. Exchanges of experts over nodes are priced plain and exposed, and a micro-batch
+    /// of one sample without its hundreds of kernels: no level can correct that.
     #[test]
     fn levels_keep_the_errors_of_sources_that_are_left_out() {
         let dense = LayerKind::Dense;
@@ -328,7 +328,7 @@ mod tests {
                 && near(shipped.high, level.high);
             assert!(
                 same,
-                "suites/published/levels.toml has {shipped:?}, the runs say {level:?}: `commgauge plan validate --levels`"
+                "suites/published/levels.toml has {shipped:?}, the runs give {level:?}: `commgauge plan validate --levels`"
             );
             let facts =
                 |level: &Level| (level.gpu.clone(), level.bits, level.layers, level.runs, level.sources.clone());
@@ -374,11 +374,11 @@ mod tests {
         for ((machine, model, fp8, seconds), expected) in [
             (
                 (a100, "megatron-18.4b", "false", "9"),
-                "line 2: model: found megatron-18.4b, and the plan is for megatron-3.6b",
+                "line 2: model: found megatron-18.4b, but the plan is for megatron-3.6b",
             ),
             (
                 ("machines/h100-nvswitch-ndr", "megatron-3.6b", "false", "4"),
-                "line 2: machine: found `H100`, and the plan is for `A100`",
+                "line 2: machine: found `H100`, but the plan is for `A100`",
             ),
             (("machines/h100-nvswitch-ndr", "megatron-3.6b", "true", "4"), "line 2: fp8_linears: found 8 bits"),
             ((a100, "megatron-3.6b", "false", "0.4"), "line 2: step_seconds: 0.4 s would be"),
@@ -452,8 +452,8 @@ mod tests {
         errors
     }
 
-    /// The half width and the share of the memory's rate were chosen with all sets in view. Here each set is judged by the pair that does
-    /// best on the others.
+    /// The half width and the share of the memory rate were chosen with all sets in view. Here the pair that does best on the other sets
+    /// judges each set.
     #[test]
     #[ignore = "prices every run at 100 sets of constants; run it with --release"]
     #[expect(clippy::print_stderr, reason = "the harness catches it")]

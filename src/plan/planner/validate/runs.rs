@@ -1,4 +1,4 @@
-//! Training runs as a CSV file: one row each, its layout, the keys of `[training]`, and what a step took. Users' files and the
+//! Training runs as a CSV file: one row per run with its layout, the keys of `[training]`, and the time of a step. Users' files and the
 //! published sets are read alike.
 
 use crate::planner::Kernels;
@@ -12,7 +12,7 @@ use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The key of `[training]` that is no column: `global_batch` says as much.
+/// The key of `[training]` that is not a column: `global_batch` implies it.
 const NO_COLUMN: &str = "micro_batches";
 
 /// Columns with a time, and the seconds in their unit. Every row has one of them.
@@ -57,24 +57,23 @@ const TEMPLATE: [[&str; 3]; 16] = [
     ["step_seconds", "4.31", "9.87"],
 ];
 
-/// A run with the time that its steps took.
+/// A run with its measured step time.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
     /// The file and the line of its row.
     pub place: String,
-    /// Who measured it; empty for a user's own.
+    /// Publisher; empty for a user's own.
     pub source: String,
-    /// Which of the source's publications it is in; may be empty.
+    /// Publication of that publisher; may be empty.
     pub release: String,
     /// The machine that its row names.
     pub machine: Option<Arc<Machine>>,
-    /// GPUs of a node where these are not the machine's.
+    /// GPUs per node, if not those of the machine.
     pub ranks_per_node: Option<u32>,
-    /// Bits in which linear layers of blocks were computed.
+    /// Bits of the linear layers of blocks.
     pub bits: u8,
-    /// What tells it from others of its model beside the layout; may be empty.
+    /// Distinguishes it from others of its model, besides the layout; may be empty.
     pub variant: String,
-    /// Its model.
     pub model: Model,
     /// Samples of a step.
     pub global_batch: u64,
@@ -82,17 +81,15 @@ pub struct MeasuredRun {
     pub kernels: Kernels,
     /// Seconds of a step.
     pub measured_seconds: f64,
-    /// The column that they stand in.
+    /// The column of the step time.
     pub time_column: &'static str,
     training: Training,
     layout: Layout,
 }
 
 impl MeasuredRun {
-    /// Its step.
-    ///
     /// # Errors
-    /// A layout that the model cannot be divided by.
+    /// If the model cannot be divided by the layout.
     pub fn step(&self) -> Result<TrainingStep<'_>> {
         TrainingStep::new(&self.model, &self.training, self.layout.clone(), &Place::flag(&self.place))
     }
@@ -102,7 +99,7 @@ impl MeasuredRun {
         layers_of(&self.model)
     }
 
-    /// The same run with nothing recomputed, and without sequence parallelism.
+    /// The same run without recomputation and sequence parallelism.
     pub(super) fn without_recomputation(&self) -> MeasuredRun {
         let mut run = self.clone();
         run.training.tensor.recompute = Recompute::None;
@@ -110,13 +107,13 @@ impl MeasuredRun {
         run
     }
 
-    /// A complaint that names the row and a column.
+    /// An error that names the row and a column.
     pub fn wrong(&self, column: &str, problem: &str) -> Error {
         Error::usage(format!("{}: {column}: {problem}", self.place))
     }
 }
 
-/// What a level is fitted for.
+/// Key of a level.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LevelKey {
     pub layers: LayerKind,
@@ -149,11 +146,11 @@ pub fn layers_of(model: &Model) -> LayerKind {
     if model.mixture.is_some() { LayerKind::Experts } else { LayerKind::Dense }
 }
 
-/// The runs of a file, in its order. Models and machines that rows name are shipped ones, paths, or files relative to `file`.
+/// The runs of a file, in its order. Models and machines in rows are shipped ones, paths, or files relative to `file`.
 ///
 /// # Errors
-/// Names the line and the column: a column that is not known, a value that is not accepted, degrees that do not multiply to
-/// the GPUs, two columns with times in one row.
+/// Names the line and the column: an unknown column, a value that is not accepted, degrees whose product is not the GPUs, two columns with
+/// times in one row.
 pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
     let rows = Rows::of(text, file)?;
     for column in &rows.heading {
@@ -161,7 +158,7 @@ pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
         if !known().any(|name| name == column) {
             let known: Vec<&str> = known().collect();
             return Err(Error::usage(format!(
-                "{file}: line 1: found column `{column}`; accepted: {}; `commgauge plan validate --template` prints a file to begin with",
+                "{file}: line 1: found column `{column}`; accepted: {}; `commgauge plan validate --template` prints a file to start from",
                 known.join(", ")
             )));
         }
@@ -169,10 +166,10 @@ pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
     let mut machines =
         Machines { folder: Path::new(file).parent().unwrap_or(Path::new("")).to_owned(), known: Vec::new() };
     let runs: Vec<MeasuredRun> = rows.rows.iter().map(|row| run(row, &mut machines)).collect::<Result<_>>()?;
-    if runs.is_empty() { Err(Error::usage(format!("{file}: there is no run in it"))) } else { Ok(runs) }
+    if runs.is_empty() { Err(Error::usage(format!("{file}: no runs"))) } else { Ok(runs) }
 }
 
-/// A file to begin with.
+/// A file to start from.
 pub fn template() -> String {
     let line = |line: usize| TEMPLATE.iter().map(|column| column[line]).collect::<Vec<_>>().join(",") + "\n";
     (0..3).map(line).collect()
@@ -182,7 +179,7 @@ fn columns_of_training() -> impl Iterator<Item = &'static str> {
     keys_of(Work::Training).filter(|key| *key != NO_COLUMN)
 }
 
-/// The machines that rows name, each read once.
+/// The machines in rows, each read once.
 struct Machines {
     folder: PathBuf,
     known: Vec<(String, Arc<Machine>)>,
@@ -198,7 +195,7 @@ impl Machines {
         Ok(machine)
     }
 
-    /// What a row names: as it is where that is found, else relative to the file of the runs.
+    /// The path of a name in a row: unchanged if found there, else relative to the file of the runs.
     fn resolve(&self, kind: Shipped, name: &str) -> PathBuf {
         let below = self.folder.join(name);
         match kind.find(Path::new(name)) {
@@ -210,9 +207,8 @@ impl Machines {
 
 fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
     if row.text("recompute").is_none() {
-        return Err(
-            row.wrong("recompute", "is missing; accepted: none, selective, full: a step tells nothing without it")
-        );
+        return Err(row
+            .wrong("recompute", "is missing; accepted: none, selective, full: a step time is meaningless without it"));
     }
     let given = columns_of_training().filter_map(|key| Some((key, key, row.text(key)?.to_owned())));
     let mut training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;
@@ -322,7 +318,7 @@ impl Row {
         text.parse().map(Some).map_err(accepted)
     }
 
-    /// The time of a step, and the column that it stands in.
+    /// The time of a step, and its column.
     fn time(&self) -> Result<(&'static str, f64)> {
         let mut times = Vec::new();
         for (column, unit) in TIMES {
@@ -331,7 +327,7 @@ impl Row {
         match times[..] {
             [time] => Ok(time),
             [] => Err(self.wrong(TIMES[0].0, &format!("is missing, and so is {}", TIMES[1].0))),
-            _ => Err(self.wrong(TIMES[1].0, &format!("stands beside {}; give one of them", TIMES[0].0))),
+            _ => Err(self.wrong(TIMES[1].0, &format!("conflicts with {}; give one of them", TIMES[0].0))),
         }
     }
 }
@@ -458,7 +454,7 @@ mod tests {
                 "llama-3-8b,8,2,4,2048,1,8,none,,",
                 "runs.csv: line 2: step_seconds: is missing, and so is step_milliseconds",
             ),
-            ("llama-3-8b,8,2,4,2048,1,8,none,1,1000", "line 2: step_milliseconds: stands beside step_seconds"),
+            ("llama-3-8b,8,2,4,2048,1,8,none,1,1000", "line 2: step_milliseconds: conflicts with step_seconds"),
             (
                 "llama-3-8b,8,2,4,2048,1,8,none,1.5s,",
                 "line 2: step_seconds: found `1.5s`; accepted: a number above 0, without",
@@ -476,7 +472,7 @@ mod tests {
         }
         let error = read_runs("model,recomputation\n", "runs.csv").unwrap_err();
         assert!(error.to_string().contains("found column `recomputation`; accepted: sequence, "), "{error}");
-        assert!(read_runs(HEADING, "runs.csv").unwrap_err().to_string().contains("no run in it"));
+        assert!(read_runs(HEADING, "runs.csv").unwrap_err().to_string().contains("no runs"));
         assert!(read_runs("model\na,b\n", "runs.csv").is_err());
     }
 

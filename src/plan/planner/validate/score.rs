@@ -1,4 +1,4 @@
-//! Quality of predictions: errors in percent, whether they order runs correctly, and the cost of following them.
+//! Quality of predictions: errors in percent, the order of runs, and the cost of following them.
 
 use super::runs::{LevelKey, MeasuredRun, SetName, published_memory};
 use crate::planner::Kernels;
@@ -15,7 +15,7 @@ use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Errors of predictions, in percent of what was measured.
+/// Errors of predictions, in percent of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorSummary {
     /// Mean of the absolute errors.
@@ -26,7 +26,7 @@ pub struct ErrorSummary {
     pub p95_percent: f64,
     /// The largest.
     pub max_percent: f64,
-    /// Mean of the errors with their signs: above 0 where predictions are too long.
+    /// Mean of the signed errors: positive if predictions are too long.
     pub bias_percent: f64,
 }
 
@@ -56,9 +56,8 @@ impl ErrorSummary {
     }
 }
 
-/// Kendall's tau-b of predictions and measurements: 1 if both have the same order, -1 if the opposite, 0 if undecided
-/// (M. G. Kendall, "The treatment of ties in ranking problems", 1945). None for fewer than two runs, or if all values
-/// of one side are equal.
+/// Kendall's tau-b of predictions and measurements: 1 if both have the same order, -1 if the opposite, 0 if undecided (M. G. Kendall, "The
+/// treatment of ties in ranking problems", 1945). `None` for fewer than two runs, or if all values of one side are equal.
 pub(super) fn kendall_tau(pairs: &[PredictionPair]) -> Option<f64> {
     let (mut agree, mut tied_predicted, mut tied_measured, mut all) = (0i64, 0i64, 0i64, 0i64);
     for (index, one) in pairs.iter().enumerate() {
@@ -75,17 +74,17 @@ pub(super) fn kendall_tau(pairs: &[PredictionPair]) -> Option<f64> {
     (scale > 0.0).then(|| agree as f64 / scale)
 }
 
-/// Percent by which the run predicted to be the fastest takes longer than the fastest one. None without runs.
+/// Percent by which the run predicted to be the fastest takes longer than the fastest one. `None` without runs.
 pub(super) fn top_1_regret_percent(pairs: &[PredictionPair]) -> Option<f64> {
     let chosen = pairs.iter().min_by(|a, b| a.predicted.total_cmp(&b.predicted))?;
     let best = pairs.iter().map(|pair| pair.measured).fold(f64::INFINITY, f64::min);
     Some(100.0 * (chosen.measured / best - 1.0))
 }
 
-// The one constant that is fitted: what share of the peak the largest matrix products reach.
+// The one fitted constant: the share of the peak that the largest matrix products reach.
 //
-// Seconds of a step are all but linear in its inverse, so that each run is priced at a few shares and read off between
-// them. The loss is robust and in logarithms: no single run decides, and long steps weigh no more than short ones.
+// The seconds of a step are nearly linear in its inverse, so each run is priced at a few shares and interpolated. The loss is robust and in
+// logarithms: no single run decides, and long steps weigh no more than short ones.
 
 /// Shares at which every run is priced. The fitted share is between the first and the last.
 pub(super) const SHARES: [f64; 6] = [0.1, 0.25, 0.5, 0.65, 0.8, 0.95];
@@ -93,7 +92,7 @@ pub(super) const SHARES: [f64; 6] = [0.1, 0.25, 0.5, 0.65, 0.8, 0.95];
 /// The smallest and the largest share that is fitted.
 pub const SHARE_LIMITS: [f64; 2] = [SHARES[0], SHARES[SHARES.len() - 1]];
 
-/// Errors far above this count in proportion, below it by their square.
+/// Errors far above this count linearly, below it quadratically.
 const SCALE: f64 = 0.05;
 
 /// The golden section.
@@ -102,7 +101,7 @@ const SECTION: f64 = 0.618_033_988_749_895;
 /// Number of halvings: the share is known to about a millionth of the interval.
 const FIT_ROUNDS: u32 = 30;
 
-/// Seconds of a run at each of the shares, and those measured.
+/// Seconds of a run at each of the shares, and the measured ones.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Priced {
     pub seconds: [f64; SHARES.len()],
@@ -140,13 +139,13 @@ pub(super) fn best_share(runs: &[(&Priced, f64)]) -> f64 {
     0.5 * (low + high)
 }
 
-// A measured run, priced by the machinery that plans.
+// A measured run, priced by the planner's code.
 
-/// Where runs were made whose rows name no machine: a GPU, what calls take, and how many GPUs are on a node.
+/// Site of runs whose rows name no machine: a GPU, the times of calls, and the GPUs per node.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     pub gpu: &'a Computing,
-    /// Its peak and its memory's rate, with who says them.
+    /// Peak and memory rate with their source.
     pub described: &'a str,
     /// Times of calls.
     pub rates: &'a dyn Rates,
@@ -155,19 +154,19 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// The kind of GPU, as levels name it; empty where it is not known.
+    /// The kind of GPU, as levels name it; empty if unknown.
     pub(super) fn kind(&self) -> &str {
         self.gpu.gpu.as_deref().unwrap_or_default()
     }
 }
 
-/// A run, ready to be priced with any constants.
+/// A run, ready to price with any constants.
 pub(super) struct Replay<'a> {
     pub run: &'a MeasuredRun,
     pub step: TrainingStep<'a>,
     /// The kind of GPU with precision and layers.
     pub key: LevelKey,
-    /// What a GPU reaches at most, and who says so.
+    /// Peak rates of a GPU, and their source.
     pub gpu: String,
     prepared: PreparedStep,
     computing: Computing,
@@ -175,17 +174,17 @@ pub(super) struct Replay<'a> {
     ranks_per_node: u32,
 }
 
-/// Times of calls: of the machine that the row names, or of the site.
+/// Times of calls: of the machine in the row, or of the site.
 enum Calls<'a> {
     OfRow(Published<'a>),
     OfSite(&'a dyn Rates),
 }
 
 impl<'a> Replay<'a> {
-    /// Of the machine that the run names, else of the site.
+    /// Of the machine in the run, else of the site.
     ///
     /// # Errors
-    /// Names the row: no machine, a machine without a GPU, 8 bits on a GPU whose peak in them is not known, calls without a time.
+    /// Names the row: no machine, a machine without a GPU, 8 bits on a GPU with unknown 8-bit peak, calls without a time.
     pub fn new(run: &'a MeasuredRun, site: Option<Site<'a>>) -> Result<Replay<'a>> {
         let step = run.step()?;
         let prepared = PreparedStep::new(&step).map_err(|problem| unpriced(run, &problem))?;
@@ -275,7 +274,7 @@ fn unpriced(run: &MeasuredRun, problem: &Unpriced) -> Error {
 
 // Memory of the first stage against figure 1 of arXiv 2205.05198.
 //
-// The figure leaves out embedding, biases and norms, which are in ours: what differs is that.
+// The figure omits embedding, biases and norms, which commgauge counts: that is the difference.
 
 /// The runs with sequence parallelism and selective recomputation.
 const SPARING: &str = "sp + selective";
@@ -301,7 +300,7 @@ pub struct MemoryResult {
     pub published_activations_gibibytes: f64,
     /// Percent by which the prediction is too large.
     pub activations_error_percent: f64,
-    /// Everything, with logits, buffers and what is computed again.
+    /// Everything, including logits, buffers and recomputation.
     pub total_gibibytes: f64,
 }
 
@@ -325,11 +324,11 @@ pub(super) fn results() -> Result<Vec<MemoryResult>> {
     Ok(results)
 }
 
-/// The first stage, with attention as it was, and 18 bytes for each parameter as the figure has it.
+/// The first stage, with the attention of that time, and 18 bytes per parameter as in the figure.
 fn used(run: &MeasuredRun) -> Result<MemoryUse> {
     let choices = MemoryChoices::with(Kernels::WITH_ATTENTION_MATRICES);
     let mut used = choices.memory(&run.step()?, 0);
-    // fp32 gradients, where the wire has fp16 ones.
+    // fp32 gradients; the wire has fp16 ones.
     used.gradients.0 = used.gradients.0.saturating_mul(2);
     Ok(used)
 }
@@ -350,18 +349,18 @@ fn compare(model: &str, variant: &str, used: &MemoryUse, state: f64, activations
     }
 }
 
-// Times that cannot be: faster than the GPU's peak, or in another unit than those of the other rows.
+// Impossible times: faster than the GPU's peak, or in a different unit from those of the other rows.
 
-/// A row whose share of the peak is off the median of all by more than this is in another unit.
+/// A row whose share of the peak differs from the median of all by more than this has a different unit.
 const ANOTHER_UNIT: f64 = 50.0;
 
-/// No step that trains computes at less than this share of the peak.
+/// No training step computes at less than this share of the peak.
 const FEWEST: f64 = 1e-4;
 
-/// Refuses such rows.
+/// Rejects such rows.
 ///
 /// # Errors
-/// The first of them, with its row and column.
+/// The first such row, with its column.
 pub(super) fn check(replays: &[Replay]) -> Result<()> {
     let share = |replay: &Replay| replay.seconds_at_peak() / replay.run.measured_seconds;
     let usual = median(&sorted(replays.iter().map(share))).unwrap_or(1.0);
@@ -396,13 +395,13 @@ pub(super) fn check(replays: &[Replay]) -> Result<()> {
 
 // A user's own measured steps set the level of a plan.
 
-/// How many times as fast or slow products are thought to be at most.
+/// Maximum correction of the speed of products.
 const MOST: f64 = 30.0;
 
 /// Halvings: the factor is known to a millionth.
 const ANCHOR_ROUNDS: u32 = 24;
 
-/// By how much products have to be faster than in `compute` so that the runs take what was measured: the middle of all.
+/// The factor on the speed of products in `compute` at which the runs take the measured time: the middle of all.
 ///
 /// # Errors
 /// Names the row and the column: another model, GPU or precision than the plan's, a step that beats the peak, and one that its calls
@@ -413,7 +412,7 @@ pub fn anchor(runs: &[MeasuredRun], model: &str, bits: u8, site: Site, compute: 
         let no_anchor = |column: &str, found: &str, planned: &str| {
             run.wrong(
                 column,
-                &format!("found {found}, and the plan is for {planned}; a step of another says nothing of its level"),
+                &format!("found {found}, but the plan is for {planned}; a step of another does not set its level"),
             )
         };
         if run.model.name != model {
@@ -439,7 +438,7 @@ fn factor(replay: &Replay, compute: &Compute) -> Result<f64> {
         let efficiency = compute.efficiency.times(logarithm.exp());
         replay.seconds(&Compute { efficiency, ..compute.clone() })
     };
-    // Products at the peak are the fastest there can be.
+    // Products cannot be faster than at the peak.
     let most = match &compute.efficiency {
         Efficiency::Saturating(form) => form.best.recip().ln(),
         Efficiency::Measured(_) => MOST.ln(),
@@ -450,7 +449,7 @@ fn factor(replay: &Replay, compute: &Compute) -> Result<f64> {
         return Err(run.wrong(
             run.time_column,
             &format!(
-                "{} s is less than the {} s that the step takes with products at the peak; are all settings of the run in its row?",
+                "{} s is less than the {} s that the step takes with products at the peak; does its row have all settings of the run?",
                 run.measured_seconds,
                 three_digits(fastest)
             ),

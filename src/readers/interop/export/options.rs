@@ -11,12 +11,12 @@ use serde_json::Value;
 /// Information that a planner needs and the fit does not contain.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// Nodes of the machine that is planned on.
+    /// Nodes of the target machine.
     pub nodes: u32,
     pub ranks_per_node: Option<u32>,
-    /// Placement of groups whose records do not contain it.
+    /// Placement of groups whose records lack it.
     pub unknown: Option<PlaceQuery>,
-    /// Type of the elements of calls that reduce, if several were fitted.
+    /// Element type of reducing calls, if several were fitted.
     pub element_type: Option<ElementType>,
     /// The planner's own system file, whose other parts are copied unchanged.
     pub base: Option<Value>,
@@ -27,22 +27,19 @@ pub struct ExportOptions {
 /// The groups of one axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisPlace {
-    /// `tp`, `dp`, `ep` or `pp`.
     pub axis: String,
-    /// Ranks of a group.
     pub ranks: u32,
-    /// Placement of the groups.
     pub place: Place,
 }
 
-/// Ranks of a node, which formats that build a machine need.
+/// Ranks per node, for formats that describe a machine.
 pub(super) fn ranks_per_node(options: &ExportOptions) -> Result<u32> {
     let missing =
-        "--ranks-per-node is missing; the format describes a machine, and a fit does not say how many ranks a node has";
+        "--ranks-per-node is missing; the format describes a machine, and a fit does not contain the ranks per node";
     options.ranks_per_node.filter(|ranks| *ranks > 0).ok_or_else(|| Error::usage(missing))
 }
 
-// Picking curves out of a fit for an export: by call, group size and place, exactly or not at all.
+// Selects curves of a fit for an export: by call, group size and place, exactly or not at all.
 
 /// Size at which the bus bandwidth of large calls is read; the largest measured size if that is smaller.
 pub(super) const LARGE: u64 = 256 << 20;
@@ -58,13 +55,12 @@ pub(super) struct Curves<'a> {
 /// Required placement of groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
-    /// Exactly so.
+    /// Exactly this place.
     At(Place),
-    /// On this many hosts, with any number of concurrent groups; the fewest measured.
+    /// On this many hosts, with any number of concurrent groups; the smallest measured number.
     OnHosts(u32),
 }
 
-/// A curve that was found.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     pub family: &'a FamilyFit,
@@ -79,7 +75,7 @@ impl<'a> Curves<'a> {
 
     /// The source of the files, as one line for their headers; begins with SYNTHETIC if the fit is.
     pub fn source(&self) -> String {
-        let synthetic = if self.fit.synthetic { "SYNTHETIC, no machine was measured: " } else { "" };
+        let synthetic = if self.fit.synthetic { "SYNTHETIC, not measured: " } else { "" };
         let plain = |text: &str| text.replace(|c: char| c.is_control(), " ");
         let files: Vec<String> = self.fit.sources.iter().map(|source| plain(&source.file)).collect();
         let library = self.fit.sources.first().map_or_else(String::new, |source| plain(&source.library));
@@ -138,20 +134,20 @@ impl<'a> Curves<'a> {
         })
     }
 
-    /// The flag that says where groups lay of which the records do not.
+    /// The flag that gives the place of groups whose records lack it.
     pub fn hint_at_places(&self, collectives: &[Collective]) -> &'static str {
         let of_call =
             |family: &&FamilyFit| collectives.contains(&family.key.collective) && family.key.place.nodes_spanned == 0;
         match self.families().find(of_call) {
             Some(_) if self.unknown.is_none() => {
-                "; where its groups lay is not in the records: --unknown-locality PLACE says it, such as 1n"
+                "; the records lack the place of its groups: give it with --unknown-locality PLACE, such as 1n"
             }
-            Some(_) => "; --unknown-locality says another place",
+            Some(_) => "; --unknown-locality gives a different place",
             None => "",
         }
     }
 
-    /// The requested type first, then those that models are trained in.
+    /// The requested type first, then the types that models are trained in.
     fn preference(&self, element: Option<ElementType>) -> u32 {
         match element {
             None => 0,
@@ -172,7 +168,7 @@ impl<'a> Curves<'a> {
             .map(|seconds| seconds.0)
     }
 
-    /// Bus bandwidth of large calls in bytes per second, and the size that it was read at.
+    /// Bus bandwidth of large calls in bytes per second, and the size at which it was read.
     pub fn bus_bandwidth(&self, found: &Found) -> Option<(f64, u64)> {
         let largest = found.curve.points.iter().rev().find(|point| point.curve_seconds.is_some())?.bytes_total.0;
         let bytes = largest.min(LARGE);

@@ -1,8 +1,7 @@
 //! `nccl_perf.parquet` of aiconfigurator (ai-dynamo/aiconfigurator): one time for each call inside a node.
 //!
-//! Columns, types and units as in the files that its package has: `message_size` counts elements, `latency` is milliseconds,
-//! `nccl_dtype` is `half` or `int8`, and all_to_all is `alltoall`. It scales what crosses nodes by itself, so only groups inside a
-//! node are given.
+//! Columns, types and units as in the files of its package: `message_size` counts elements, `latency` is milliseconds, `nccl_dtype` is
+//! `half` or `int8`, and all_to_all is `alltoall`. It scales traffic between nodes by itself, so only groups inside a node are exported.
 
 use super::options::{Curves, ExportOptions, Found, Wanted, ranks_per_node};
 use commgauge_base::collective::Collective;
@@ -56,7 +55,7 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
                 export.gaps.push(format!("{collective} of {element}: the file knows half and int8"));
             }
             if family.key.element_type == Some(ElementType::Bfloat16) {
-                export.notes.push(format!("{collective}: bfloat16 is given as half, which is as wide"));
+                export.notes.push(format!("{collective}: bfloat16 is exported as half, which has the same width"));
             }
             for curve in &family.curves {
                 for (name, width) in types {
@@ -83,17 +82,15 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
     Ok(export)
 }
 
-/// A line of the file.
 struct Row {
     op_name: &'static str,
     nccl_dtype: &'static str,
     num_gpus: u32,
-    /// Elements.
     message_size: u64,
     latency_milliseconds: f64,
 }
 
-/// The rows as Parquet; the fit that they come from is their `framework`.
+/// The rows as Parquet; the source fit is their `framework`.
 fn parquet(rows: &[Row], source: &str) -> Result<Vec<u8>> {
     written(rows, source).map_err(|cause| Error::environment(format!("cannot write the export as Parquet: {cause}")))
 }
@@ -147,8 +144,8 @@ fn aiconfigurator_types(element: Option<ElementType>) -> &'static [(&'static str
     }
 }
 
-// Alpa's profile of a mesh (`alpa/mesh_profiling.py`, `MeshProfilingResult`), as JSON: its own file is a Python
-// pickle of its own classes, which another program cannot write reliably. docs/interop.md has the loader.
+// Alpa's profile of a mesh (`alpa/mesh_profiling.py`, `MeshProfilingResult`), as JSON: its native file is a Python pickle of its own
+// classes, which another program cannot write reliably. docs/interop.md has the loader.
 //
 // For every call a list of groups, type and points, each a number of elements and seconds. Elements are counted as
 // Alpa does: the whole buffer; for all_to_all the buffers of all ranks together.
@@ -202,12 +199,12 @@ pub(super) fn alpa_files(curves: &Curves, options: &ExportOptions) -> Result<Exp
         "mesh_shape": [nodes, per_node],
         "entries": entries,
     });
-    export.notes.push("costs of matrix products and memory of a device: keep those of Alpa's own profile".to_owned());
+    export.notes.push("matrix products and device memory: keep the values of Alpa's own profile".to_owned());
     export.add("alpa.json", pretty(&document)?);
     Ok(export)
 }
 
-/// Alpa's names of types with their bytes; a call that only moves bytes takes equally long for any type.
+/// Alpa's names of types with their sizes; a call that only moves bytes takes equally long for any type.
 fn alpa_types(element: Option<ElementType>) -> Vec<(&'static str, u64)> {
     match element {
         None => vec![("f16", 2), ("f32", 4)],
@@ -233,13 +230,12 @@ const OPS: [(&str, Collective); 3] = [
 pub(super) fn calculon_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
     let Some(base) = &options.base else {
         return Err(Error::usage(
-            "--base is missing; a Calculon system describes processor and memory, too, which a fit does not hold: give a system \
-             file of yours, whose networks are replaced",
+            "--base is missing; a Calculon system also describes processor and memory, which a fit does not contain: give your own system file, whose networks are replaced",
         ));
     };
     let networks = base.get("networks").and_then(Value::as_array);
     let Some(networks) = networks.filter(|networks| (1..=2).contains(&networks.len())) else {
-        return Err(Error::usage("--base: has no list `networks` of one or two, so it is no Calculon system file"));
+        return Err(Error::usage("--base: has no list `networks` of one or two, so it is not a Calculon system file"));
     };
     let per_node = ranks_per_node(options)?;
     let mut export = Export::default();
@@ -247,7 +243,7 @@ pub(super) fn calculon_files(curves: &Curves, options: &ExportOptions) -> Result
     for (tier, network) in networks.iter().enumerate() {
         let (ranks, hosts) = if tier == 0 { (per_node, 1) } else { (options.nodes, options.nodes) };
         if tier > 0 && options.nodes < 2 {
-            export.gaps.push("the network between nodes; say with --nodes how many were measured".to_owned());
+            export.gaps.push("the network between nodes; give the number of measured nodes with --nodes".to_owned());
             continue;
         }
         match tier_of(curves, network, ranks, Wanted::OnHosts(hosts), &mut export) {
@@ -323,7 +319,7 @@ fn tier_of(
     Some(changed)
 }
 
-/// Bus bandwidth in bytes per second, and alpha.
+/// Bus bandwidth in bytes per second, and alpha in seconds.
 fn slope(curves: &Curves, found: &Found) -> Option<(f64, f64)> {
     Some((curves.bus_bandwidth(found)?.0, found.curve.alpha_seconds.0))
 }
@@ -331,21 +327,19 @@ fn slope(curves: &Curves, found: &Found) -> Option<(f64, f64)> {
 // The folder `hardware_configs` of Hetu-Galvatron: bus bandwidths of all_reduce and of messages, and times of all_reduce and
 // all_to_all by size.
 //
-// Keys as its profiler writes them (`core/profiler/hardware_profiler.py`): `allreduce_size_N_consec_C` for groups of neighbours
-// (C = 1) and of ranks as far apart as possible (C = 0), all groups at the same time; `pp_size_N`; `allreduce_size_N_SMB_time` and
+// Keys as its profiler writes them (`core/profiler/hardware_profiler.py`): `allreduce_size_N_consec_C` for groups of neighbours (C = 1) and
+// of ranks as far apart as possible (C = 0), all groups at the same time; `pp_size_N`; `allreduce_size_N_SMB_time` and
 // `all2all_size_N_SMB_time` in milliseconds. Its search divides megabytes of 2^20 bytes by the bandwidths to get milliseconds
-// (`utils/config_utils.py`, `core/cost_model`), so they are given in 2^20 bytes per millisecond. Of other keys its reader takes no
-// notice.
+// (`utils/config_utils.py`, `core/cost_model`), so they are written in 2^20 bytes per millisecond. Its reader ignores other keys.
 
 const MEBI: f64 = (1u64 << 20) as f64;
 
-/// Messages between stages.
 const MESSAGES: [Collective; 2] = [Collective::SendRecvChain, Collective::SendRecv];
 
-/// What stands in for them: rings of the same ranks.
+/// Substitute for messages: rings of the same ranks.
 const RINGS: [Collective; 2] = [Collective::AllGather, Collective::AllReduce];
 
-/// Its reader refuses fewer sizes.
+/// Its reader rejects fewer sizes.
 const FEWEST_SIZES: usize = 8;
 
 pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
@@ -378,7 +372,7 @@ pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Resul
         let key = format!("pp_size_{size}");
         let at = place(size, world / size, per_node, world);
         let is_measured = curves.find(&MESSAGES, size, Wanted::At(at)).is_ok();
-        // In a ring every rank sends to its neighbour what a pipeline sends: bus bandwidth is the rate of that.
+        // In a ring every rank sends to its neighbour, as in a pipeline: bus bandwidth is the rate of these messages.
         let ring = RINGS.into_iter().find(|ring| curves.find(&[*ring], size, Wanted::At(at)).is_ok());
         match ring.filter(|_| !is_measured) {
             None => bandwidth(curves, &MESSAGES, size, at, &key, &mut messages, &mut export),
@@ -399,8 +393,7 @@ pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Resul
         }
     }
     export.notes.push(
-        "overlap_coefficient.json: how much calls and compute slow each other down is not in the fit; keep the file of Galvatron's \
-         profile_overlap"
+        "overlap_coefficient.json: the fit does not contain the mutual slowdown of calls and compute; keep the file of Galvatron's profile_overlap"
             .to_owned(),
     );
     let tail = format!("{nodes}nodes_{per_node}gpus_per_node.json");
@@ -469,9 +462,9 @@ fn by_size(
 
 // `network.yml` and `system.json` of ASTRA-sim's analytical network backends.
 //
-// One dimension inside the node, a second between nodes, both switches. Bandwidth is that of a rank's link in GB/s with a GB of
-// 2^30 bytes, latency that of a link in ns (`bw_GBps_to_Bpns`, astra-network-analytical). A ring all_reduce has 2 (n-1) steps, and
-// a message through a switch passes two links: latency = alpha / (2 (n-1)) / 2.
+// One dimension inside the node, a second between nodes, both switches. Bandwidth is the rate of a rank's link in GB/s with a GB of 2^30
+// bytes, latency the time of a link in ns (`bw_GBps_to_Bpns`, astra-network-analytical). A ring all_reduce has 2 (n-1) steps, and a message
+// through a switch passes two links: latency = alpha / (2 (n-1)) / 2.
 
 const ASTRA_SIM_GIBI: f64 = (1u64 << 30) as f64;
 
@@ -480,7 +473,7 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
     let mut export = Export::default();
     let mut dimensions = Vec::new();
     let inside = (per_node > 1).then_some((per_node, Wanted::OnHosts(1)));
-    // Between nodes: groups with one rank on each.
+    // Between nodes: groups with one rank per node.
     let between = (options.nodes > 1).then_some((options.nodes, Wanted::OnHosts(options.nodes)));
     for (ranks, wanted) in inside.into_iter().chain(between) {
         match curves.find(&[Collective::AllReduce], ranks, wanted) {
@@ -489,7 +482,7 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
         }
     }
     if dimensions.is_empty() || !export.gaps.is_empty() {
-        // A machine that lacks a dimension would be another machine.
+        // A machine without one of its dimensions would be a different machine.
         return Ok(export);
     }
     let list = |value: &dyn Fn(&(u32, f64, f64)) -> String| dimensions.iter().map(value).collect::<Vec<_>>().join(", ");
@@ -515,7 +508,9 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
     });
     export.add("network.yml", network);
     export.add("system.json", pretty(&system)?);
-    export.notes.push("memory bandwidth and peak rate of a rank are not in a fit; add them to system.json".to_owned());
+    export
+        .notes
+        .push("a fit does not contain memory bandwidth and peak rate of a rank; add them to system.json".to_owned());
     Ok(export)
 }
 
@@ -544,7 +539,7 @@ const SIMAI_CALLS: [(&str, Collective); 4] = [
 pub(super) fn simai_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
     if options.axes.is_empty() {
         return Err(Error::usage(
-            "--axis is missing; SimAI wants one bus bandwidth for each axis, so say its group size and place, such as \
+            "--axis is missing; SimAI needs one bus bandwidth per axis: give group size and place of each, such as \
              --axis tp=8@1n/1g/s1 --axis dp=2@2n/8g/s8",
         ));
     }
@@ -593,7 +588,7 @@ pub(super) fn simai_files(curves: &Curves, options: &ExportOptions) -> Result<Ex
     Ok(export)
 }
 
-// The measured points of a fit in the columns that `commgauge import --from csv` reads: another fit of them is the same.
+// The measured points of a fit in the columns that `commgauge import --from csv` reads: a fit of them is the same.
 
 const HEADING: [&str; 7] = ["collective", "dtype", "ranks", "bytes_total", "latency_us", "locality", "source"];
 
@@ -604,7 +599,7 @@ pub(super) fn comma_separated_files(curves: &Curves) -> Result<Export> {
     let mut text = CommaSeparated::new("CSV", heading)?;
     let mut gaps = Vec::new();
     for family in curves.families() {
-        // A type is required; for a call that only moves bytes any type will do.
+        // A type is required; for a call that only moves bytes any type fits.
         let element = family.key.element_type.map_or("uint8", |element| element.name());
         for curve in &family.curves {
             for point in &curve.points {
@@ -625,7 +620,7 @@ pub(super) fn comma_separated_files(curves: &Curves) -> Result<Export> {
     }
     let left = curves.fit.families.len() - curves.families().count();
     if left > 0 {
-        gaps.push(format!("{left} families of isolated calls; the columns know one cadence, streaming"));
+        gaps.push(format!("{left} families of isolated calls; the columns have one cadence, streaming"));
     }
     let text = text.finish()?;
     let mut export = Export { gaps, ..Export::default() };
@@ -633,23 +628,22 @@ pub(super) fn comma_separated_files(curves: &Curves) -> Result<Export> {
     Ok(export)
 }
 
-// The files of an export, and what is not in them.
+// The files of an export, and the values missing in them.
 
-/// The files, and what is not in them.
+/// The files, and the values missing in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
     pub files: Vec<ExportedFile>,
     /// Values that the planner needs and the fit does not contain, as sentences.
     pub gaps: Vec<String>,
-    /// Remarks on the numbers, as sentences.
     pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedFile {
-    /// Its name, where the export is a folder.
+    /// Its name within an export folder.
     pub name: String,
-    /// What is in it: text, or Parquet.
+    /// Content: text, or Parquet.
     pub content: Vec<u8>,
 }
 
@@ -659,7 +653,7 @@ impl Export {
     }
 }
 
-/// A JSON text with four spaces, a line feed at its end.
+/// A JSON text indented by four spaces, with a final line feed.
 pub(super) fn pretty(value: &Value) -> Result<String> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|cause| Error::environment(format!("cannot write the export as JSON: {cause}")))?;

@@ -1,5 +1,4 @@
-//! Which collective a run of nccl-tests measured: from its name, or, where an old version does not print it, from what
-//! its rows allow.
+//! The collective of an nccl-tests run: from its name or, if an old version does not print it, from its rows.
 
 use crate::interop::collective_named;
 use commgauge_base::collective::{Collective, Division};
@@ -10,14 +9,14 @@ use commgauge_base::element::ElementType;
 pub(super) enum Named {
     #[default]
     Nowhere,
-    /// A name that commgauge knows.
+    /// A name known to commgauge.
     Known(Collective),
-    /// A test that measures no call of commgauge's (hypercube, custom collectives).
+    /// A test without a commgauge call (hypercube, custom collectives).
     Foreign(String),
 }
 
 impl Named {
-    /// Of a program: `./build/all_reduce_perf`, `alltoall_perf_mpi`.
+    /// From a program name: `./build/all_reduce_perf`, `alltoall_perf_mpi`.
     pub(super) fn of_program(word: &str) -> Option<Named> {
         let (stem, _) = word.split_once("_perf")?;
         let stem =
@@ -25,14 +24,14 @@ impl Named {
         Some(Self::of_name(stem))
     }
 
-    /// From the name behind `Collective test starting:`, with or without `_perf`.
+    /// From the name after `Collective test starting:`, with or without `_perf`.
     pub(super) fn of_name(name: &str) -> Named {
         let stem = name.rsplit('/').next().unwrap_or(name).trim();
         let stem = stem.split_once("_perf").map_or(stem, |(stem, _)| stem);
         collective_named(stem).map_or_else(|_| Named::Foreign(stem.to_owned()), Named::Known)
     }
 
-    /// Of a file's name, if exactly one collective is in it.
+    /// From a file name, if exactly one collective is in it.
     pub(super) fn of_file(file: &str) -> Named {
         let bare: String = file.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
         let found = |collective: &Collective| bare.contains(&collective.name().replace('_', ""));
@@ -66,7 +65,7 @@ impl Shape {
     /// The named collective if the row fits it; without a name the only one that fits.
     pub(super) fn collective(&self, named: &Named) -> Result<Collective, String> {
         match named {
-            Named::Foreign(name) => Err(format!("`{name}` measures no call that commgauge knows")),
+            Named::Foreign(name) => Err(format!("commgauge has no call for `{name}`")),
             Named::Known(collective) if self.fits(*collective) => Ok(*collective),
             Named::Known(collective) => Err(format!(
                 "{} elements of {} do not make up {} bytes in {collective} of {} ranks",
@@ -80,7 +79,7 @@ impl Shape {
         match collective.division() {
             Division::Whole => self.is_made_of(1),
             Division::EqualBlocks => self.is_made_of(self.ranks),
-            // Blocks of different length: the count is of the largest, or of one.
+            // Blocks of different lengths: the count is for the largest, or for one.
             Division::OwnBlocks | Division::Nothing => true,
         }
     }
@@ -99,8 +98,7 @@ impl Shape {
             _ => None,
         };
         found.ok_or_else(|| {
-            "the file does not name its collective, and more than one fits; name the file after it, such as \
-             all_gather.txt, or keep the line that starts the program"
+            "the file does not name its collective, and several fit; rename the file after it, such as all_gather.txt, or keep the line that starts the program"
                 .to_owned()
         })
     }

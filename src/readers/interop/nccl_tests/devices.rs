@@ -1,4 +1,4 @@
-//! The ranks of a run of nccl-tests, from the lines under `# Using devices`: how many, in which groups, on which hosts.
+//! The ranks of an nccl-tests run, from the lines under `# Using devices`: their number, groups and hosts.
 
 use super::collective::{Named, Shape};
 use crate::interop::imported::{DataCheck, ForeignRank, Imported, Known, Row, RunFault, RunFaultKind};
@@ -11,18 +11,17 @@ use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_model::layout::{Axis, Groups, Locality};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One rank, as described by its line.
+/// A rank as described by its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) rank: u32,
     pub(super) group: i64,
     pub(super) host: String,
     pub(super) model: String,
-    /// Its number on the host and its bus address, as `0 [0x8d]`; absent where the tool does not say.
+    /// Its number on the host and its bus address, as `0 [0x8d]`; absent if not printed.
     pub(super) slot: Option<String>,
 }
 
-/// The group that measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) ranks: u32,
@@ -46,7 +45,7 @@ impl Device {
 }
 
 impl Device {
-    /// Whether a comment begins as a line of a rank does.
+    /// Whether a comment looks like the line of a rank.
     pub(super) fn is_meant_by(comment: &str) -> bool {
         let mut words = comment.split_whitespace();
         words.next() == Some("Rank") && words.next().is_some_and(|rank| rank.parse::<u32>().is_ok())
@@ -58,7 +57,7 @@ impl Device {
     }
 }
 
-/// That a host has one device twice: two hosts of one name, or two ranks that share a device.
+/// Whether a host has one device twice: two hosts with one name, or two ranks that share a device.
 pub(super) fn shared_device(devices: &[Device]) -> Option<String> {
     let mut rank_in: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     devices.iter().find_map(|device| {
@@ -74,7 +73,7 @@ impl Group {
     /// The group of all ranks of a run.
     ///
     /// # Errors
-    /// A sentence, if the number of ranks of a group cannot be derived from the list.
+    /// A sentence, if the list does not determine the number of ranks of a group.
     pub(super) fn of(devices: &[Device]) -> Result<Group, String> {
         if devices.is_empty() {
             return Err("the number of ranks is unknown: no line `# Rank ...` above".to_owned());
@@ -82,13 +81,12 @@ impl Group {
         let ranks: BTreeSet<u32> = devices.iter().map(|device| device.rank).collect();
         if ranks.len() < devices.len() {
             return Err(
-                "a rank is listed twice: these are copies that do not know each other (built without MPI?), so it \
-                        is unknown how many ranks took part"
+                "a rank is listed twice: these are unconnected copies (built without MPI?), so the number of ranks is unknown"
                     .to_owned(),
             );
         }
         if ranks.last().is_some_and(|last| *last as usize + 1 != ranks.len()) {
-            return Err(format!("ranks are missing among the lines `# Rank ...`: {} are there", ranks.len()));
+            return Err(format!("ranks are missing among the lines `# Rank ...`: found {}", ranks.len()));
         }
         let mut members: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
         let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
@@ -102,9 +100,7 @@ impl Group {
         let members: Vec<Vec<u32>> = members.into_values().map(sorted).collect();
         let size = members.first().map_or(0, Vec::len);
         if members.iter().any(|group| group.len() != size) {
-            return Err(
-                "the groups (NCCL_TESTS_SPLIT) are of different size, and the times are averaged over them".to_owned()
-            );
+            return Err("the groups (NCCL_TESTS_SPLIT) differ in size, and the times are averages over them".to_owned());
         }
         let locality = Locality::of(&Groups { axis: Axis::World, groups: members }, &host_of_rank);
         Ok(Group { ranks: size as u32, groups, locality, device: common_model(devices) })
@@ -123,18 +119,17 @@ fn common_model(devices: &[Device]) -> Option<String> {
 
 // The text of nccl-tests: one or more runs in a log, each with a head, a table and a foot.
 
-const COPIES: &str = "two runs begin before a table does: these are copies that do not know each other (built without \
-                      MPI?), so it is unknown how many ranks took part";
+const COPIES: &str = "two runs begin before a table: these are unconnected copies (built without MPI?), so the number of ranks is unknown";
 
 /// The state of a run while it is read.
 #[derive(Default)]
 struct Run {
     facts: Facts,
     devices: Vec<Device>,
-    /// Set by commgauge's own reports, whose devices are those of all groups.
+    /// Set for commgauge's own reports, whose devices belong to all groups.
     told_group: Option<(u32, u32)>,
     parameter_lines: u32,
-    /// The foot said how many values were wrong.
+    /// Whether the foot gave the number of wrong values.
     told_wrong_values: bool,
     table: Option<(Columns, Result<Group, String>)>,
 }
@@ -146,7 +141,7 @@ struct Reader<'a> {
     unread: Unread,
     log_lines: usize,
     averaged_groups: u32,
-    /// The line before named one placement alone, in place.
+    /// Whether the line before named only one placement, in place.
     in_place_above: bool,
 }
 
@@ -180,7 +175,7 @@ impl Reader<'_> {
         } else if self.run.table.is_some() {
             self.row(line);
         } else if log_text::looks_like_a_row(text) {
-            self.imported.bad_lines.push(line.bad("a row outside of a table: there is no heading above it"));
+            self.imported.bad_lines.push(line.bad("a row outside a table: no heading above it"));
         } else {
             self.hint(text);
             self.unread.add(line);
@@ -216,12 +211,12 @@ impl Reader<'_> {
             self.run.facts.named = Named::of_file(self.file);
         }
         if let Some(objection) = columns.objection() {
-            self.imported.bad_lines.push(line.bad(format!("{objection}; the rows below are left out")));
+            self.imported.bad_lines.push(line.bad(format!("{objection}; the rows below are skipped")));
         }
         self.run.table = Some((columns, group));
     }
 
-    /// If all ranks are one group, the lines of the devices give its placement.
+    /// If all ranks form one group, the device lines give its placement.
     fn told_group(&self, groups: u32, ranks: u32) -> Group {
         match Group::of(&self.run.devices) {
             Ok(group) if groups == 1 && group.ranks == ranks => group,
@@ -255,7 +250,7 @@ impl Reader<'_> {
         } else if let Some(device) = Device::of_line(comment) {
             self.run.devices.push(device);
         } else if Device::is_meant_by(comment) {
-            // Without it the last ranks could be missing, and nothing would show it.
+            // Without it the last ranks could be missing unnoticed.
             self.imported.bad_lines.push(line.bad("a rank whose host and device cannot be read"));
         } else if comment.starts_with("commgauge: axis") {
             self.read_commgauge_header(comment);
@@ -277,7 +272,7 @@ impl Reader<'_> {
                 self.imported.faults.push(RunFault { kind: RunFaultKind::Failed, text });
             }
             if self.run.table.is_some() && !self.run.told_wrong_values {
-                let text = format!("the foot in line {} does not say how many values were wrong", line.number);
+                let text = format!("the foot in line {} lacks the number of wrong values", line.number);
                 self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
             }
             self.run = Run::default();
@@ -298,7 +293,7 @@ impl Reader<'_> {
     }
 
     fn cut_off(&mut self, line: LogLine) {
-        let text = format!("the run before line {} was cut off: its table has no foot", line.number);
+        let text = format!("the run before line {} is truncated: its table has no foot", line.number);
         self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
 
@@ -327,7 +322,7 @@ impl Reader<'_> {
         });
     }
 
-    /// A command line in the log names the program where the program itself does not.
+    /// A command line in the log names the program if the program itself does not.
     fn hint(&mut self, text: &str) {
         if let Some(named) = text.split_whitespace().find_map(Named::of_program) {
             self.run.facts.named = named;
@@ -344,12 +339,12 @@ impl Reader<'_> {
         };
         if let Some(missing) = missing {
             let torn = if text.ends_with('\n') { "" } else { ", and the file ends within a line" };
-            let text = format!("the last run was cut off: {missing}{torn}");
+            let text = format!("the last run is truncated: {missing}{torn}");
             faults.push(RunFault { kind: RunFaultKind::CutOff, text });
         }
         if self.averaged_groups > 1 {
             warnings
-                .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
+                .push("times of runs with several groups are means over the groups: they hide a slow group".to_owned());
         }
         if self.log_lines > 0 {
             notes.push(format!("{} of NCCL within the output not read", counted(self.log_lines, "log line")));
@@ -363,7 +358,7 @@ fn is_log_line(text: &str) -> bool {
     ["NCCL INFO", "NCCL WARN", "NCCL TRACE", "NCCL version"].iter().any(|mark| text.contains(mark))
 }
 
-// Facts that apply to all rows of one run of nccl-tests, and the rows built from them and the fields of a line.
+// Facts that apply to all rows of an nccl-tests run, and the rows built from them and the fields of a line.
 
 /// Facts of a run that its rows do not repeat.
 #[derive(Clone, Debug, Default)]
@@ -388,7 +383,7 @@ impl Facts {
         }
     }
 
-    /// The rows of a line, one for each placement that it has a time of.
+    /// The rows of a line, one for each placement with a time.
     pub(super) fn rows(&self, group: &Result<Group, String>, fields: &Fields) -> Result<Vec<Row>, String> {
         let group = group.as_ref().map_err(Clone::clone)?;
         let shape = Shape {
@@ -433,11 +428,11 @@ impl Facts {
     }
 }
 
-/// What a row says twice and not alike: nccl-tests prints the bandwidths that follow from the time, here within the last digits of both.
+/// Contradictions within a row: nccl-tests prints the bandwidths that follow from the time; both must agree within their last digits.
 fn contradiction(half: &Half, shape: &Shape, collective: Collective) -> Option<String> {
-    /// Of what is printed in few digits and calculated from more.
+    /// Tolerance for a value printed in few digits and computed from more.
     const SLACK: f64 = 0.001;
-    // Of blocks of different length the size says less than what was moved.
+    // For blocks of different length the size is less than the data moved.
     if collective == Collective::AllToAllV {
         return None;
     }
@@ -469,16 +464,16 @@ pub(super) fn nccl_version(code: u64) -> String {
     format!("{major}.{minor}.{}", code % 100)
 }
 
-// The heading of a table of nccl-tests, which differs between versions and options, and the fields of a row under it.
+// The heading of an nccl-tests table, which differs between versions and options, and the fields of a row under it.
 
 /// The names of the columns, in the order of the heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     shared: Vec<String>,
-    /// The columns of one placement; those of the other are the same.
+    /// The columns of one placement; the other has the same.
     half: Vec<String>,
     halves: usize,
-    /// Whether the single placement is in place, according to the line above the names.
+    /// Whether the only placement is in place, according to the line above the names.
     pub(super) in_place_alone: bool,
     timestamp: bool,
 }
@@ -494,24 +489,21 @@ pub(super) struct Fields {
     pub(super) halves: Vec<Half>,
 }
 
-/// The measurement of one placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Half {
     pub(super) placement: Placement,
     pub(super) latency: Seconds,
-    /// In microseconds.
     pub(super) time: Printed,
-    /// In GB/s.
     pub(super) algbw: Option<Printed>,
     pub(super) busbw: Option<Printed>,
     pub(super) wrong_elements: Option<u64>,
 }
 
-/// A number as it was printed: rounded or cut off at its last digit, of which versions print more or fewer.
+/// A number as printed: rounded or truncated at its last digit; versions differ in the number of digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Printed {
     pub(super) value: f64,
-    /// One in the last digit.
+    /// One unit in the last digit.
     pub(super) step: f64,
 }
 
@@ -531,7 +523,7 @@ impl Printed {
 const EMPTY_HALF: &str = "                        ";
 
 impl Columns {
-    /// Of the line that names them: `# size count type redop root time algbw busbw #wrong time algbw busbw #wrong`.
+    /// From the line of names: `# size count type redop root time algbw busbw #wrong time algbw busbw #wrong`.
     pub(super) fn of_heading(text: &str) -> Option<Columns> {
         let words: Vec<String> = text.trim_start_matches('#').split_whitespace().map(str::to_owned).collect();
         let is_time = |word: &String| word == "time" || word == "cputime";
@@ -553,16 +545,16 @@ impl Columns {
         })
     }
 
-    /// Whether the same run continues with rows of other placements, as in our own reports.
+    /// Whether the same run continues with rows of other placements, as in commgauge's own reports.
     pub(super) fn is_of_other_placements(&self, next: &Columns) -> bool {
         (self.halves, self.in_place_alone) != (next.halves, next.in_place_alone)
             && (&self.shared, &self.half) == (&next.shared, &next.half)
     }
 
-    /// Why the times are not those of the call, if they are not.
+    /// Why the times are not those of the call; `None` if they are.
     pub(super) fn objection(&self) -> Option<&'static str> {
         (self.half.first().is_some_and(|name| name == "cputime"))
-            .then_some("the times are those of the processor (-C), not of the call")
+            .then_some("the times are processor times (-C), not those of the call")
     }
 
     pub(super) fn row(&self, text: &str) -> Result<Fields, String> {
@@ -610,7 +602,7 @@ impl Columns {
         if time == "N/A" {
             return Ok(None);
         }
-        // The old column `error` is a deviation, not a number of elements; what it means depends on the type.
+        // The old column `error` is a deviation, not a number of elements; its meaning depends on the type.
         let wrong_elements = match field("#wrong") {
             None | Some("N/A") => None,
             Some(text) => Some(wrong_elements(text)?),

@@ -1,8 +1,8 @@
 //! nccl-tests (and rccl-tests, which prints the same): text of versions 2.0 to 2.20, and the JSON of `-J`.
 //! <https://github.com/NVIDIA/nccl-tests>
 //!
-//! Its size argument is what `bytes_total` means, so sizes need no conversion. Times are means over calls that follow
-//! each other without a pause, and over ranks unless it ran with `-a`.
+//! Its size argument equals `bytes_total`, so sizes need no conversion. Times are means over back-to-back calls, and over ranks unless it
+//! ran with `-a`.
 
 mod collective;
 mod devices;
@@ -45,12 +45,11 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Imported> {
     Ok(devices::parse(&text, &name))
 }
 
-// The JSON that nccl-tests writes with `-J` (its versions 1 and 2 of the format, from 2.17 on).
+// The JSON that nccl-tests writes with `-J` (versions 1 and 2 of the format, from 2.17 on).
 //
-// It lists one device for each process even where a process drives several, writes booleans as strings and the root
-// with blanks before it.
+// It lists one device per process even if a process drives several, writes booleans as strings and the root with leading blanks.
 
-/// The newest version of the format that was read.
+/// The newest supported version of the format.
 const NEWEST: u64 = 2;
 
 #[derive(Deserialize)]
@@ -127,8 +126,8 @@ struct Measured {
 
 fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     let document: Document = serde_json::from_str(text).map_err(|cause| {
-        let corrupted = if cause.is_eof() { "it ends too early: the run was cut off; " } else { "" };
-        Error::usage(format!("{}: {corrupted}no JSON of nccl-tests: {cause}", path.shown()))
+        let corrupted = if cause.is_eof() { "it ends too early: the run is truncated; " } else { "" };
+        Error::usage(format!("{}: {corrupted}not JSON of nccl-tests: {cause}", path.shown()))
     })?;
     let mut imported = Imported::default();
     if let Some(version) = document.version.filter(|version| *version > NEWEST) {
@@ -142,7 +141,7 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     if group.as_ref().is_ok_and(|group| group.groups > 1) {
         imported
             .warnings
-            .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
+            .push("times of runs with several groups are means over the groups: they hide a slow group".to_owned());
     }
     imported.faults = faults(&document);
     for (index, result) in document.results.into_iter().enumerate() {
@@ -157,13 +156,13 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     Ok(imported)
 }
 
-/// How the run ended, where that is not well. Booleans are strings in some versions.
+/// How the run failed, if it did. Booleans are strings in some versions.
 fn faults(document: &Document) -> Vec<RunFault> {
     let says = |value: &Value, wanted: bool| {
         value.as_bool() == Some(wanted) || value.as_str() == Some(if wanted { "true" } else { "false" })
     };
     let bounds = match &document.out_of_bounds {
-        None => Some((RunFaultKind::CutOff, "the run was cut off: `out_of_bounds` is missing".to_owned())),
+        None => Some((RunFaultKind::CutOff, "the run is truncated: `out_of_bounds` is missing".to_owned())),
         Some(found) if found.count.as_ref().and_then(Value::as_f64) == Some(0.0) && says(&found.okay, true) => None,
         Some(found) => {
             let count = found.count.clone().unwrap_or_default();
@@ -228,7 +227,7 @@ fn fields(result: Value) -> std::result::Result<Fields, String> {
     let mut halves = Vec::new();
     for (placement, measured) in [(Placement::OutOfPlace, &row.out_of_place), (Placement::InPlace, &row.in_place)] {
         let Some(measured) = measured else { continue };
-        let time = measured.time.ok_or("there is no `time` (with -C it is that of the processor, not of the call)")?;
+        let time = measured.time.ok_or("no `time` (with -C it is a processor time, not that of the call)")?;
         let wrong_elements = measured.nwrong.filter(|count| *count >= 0.0).map(|count| count.ceil() as u64);
         let printed = |column: &str, value: f64| Printed::of(column, &value.to_string());
         halves.push(Half {
@@ -331,7 +330,7 @@ mod tests {
             assert_eq!((row.locality.clone(), row.known.cadence), (locality_of(1, 4, 2, 2), Some(Cadence::Isolated)));
         }
         let [hypercube] = imported.bad_lines.as_slice() else { panic!("{:?}", imported.bad_lines) };
-        assert!(hypercube.problem.contains("`hypercube` measures no call"), "{hypercube:?}");
+        assert!(hypercube.problem.contains("no call for `hypercube`"), "{hypercube:?}");
         assert!(imported.warnings.iter().any(|note| note.contains("means over the groups")), "{:?}", imported.warnings);
     }
 
@@ -367,7 +366,7 @@ mod tests {
             (imported.rows[0].collective, imported.rows[0].element_type),
             (Collective::AllReduce, ElementType::Float16)
         );
-        assert!(imported.bad_lines[0].problem.contains("results[2]: there is no `time`"), "{:?}", imported.bad_lines);
+        assert!(imported.bad_lines[0].problem.contains("results[2]: no `time`"), "{:?}", imported.bad_lines);
         assert!(imported.rows.iter().all(|row| row.labels.values().all(|label| !label.contains("HOME"))));
     }
 
@@ -376,7 +375,7 @@ mod tests {
         for (text, words) in [
             (&JSON[..JSON.len() / 2], "it ends too early"),
             ("{}", "missing field `config`"),
-            ("{\"traceEvents\":[]}", "no JSON of nccl-tests"),
+            ("{\"traceEvents\":[]}", "not JSON of nccl-tests"),
         ] {
             let error = json(text, "out.json").unwrap_err().to_string();
             assert!(error.contains("out.json") && error.contains(words), "{error}");
@@ -417,13 +416,13 @@ mod tests {
             (problem(|text| text.replace("38.10", "")), line, "has 12 fields, the heading 13"),
             (problem(|text| text.replace("float", "poem")), line, "found element type `poem`"),
             (problem(|text| text.replace("     0    37.60", "     x    37.60")), line, "#wrong: found `x`"),
-            (problem(|text| text.replace(" time ", " cputime ")), line - 2, "those of the processor"),
+            (problem(|text| text.replace(" time ", " cputime ")), line - 2, "processor times"),
             (
                 problem(|text| text.replace("       65536          1024", "       65536          1000")),
                 line,
-                "more than one fits",
+                "several fit",
             ),
-            (problem(|text| text.replace("Group  0 Pid   6900", "Group  1 Pid   6900")), line, "of different size"),
+            (problem(|text| text.replace("Group  0 Pid   6900", "Group  1 Pid   6900")), line, "differ in size"),
         ] {
             assert_eq!(found.0, expected_line, "{found:?} instead of {words}");
             assert!(found.1.contains(words), "{} instead of {words}", found.1);
@@ -543,7 +542,7 @@ mod tests {
             let bad = json(&JSON.replace(from, to), "out.json").unwrap().bad_lines;
             assert!(bad[0].problem.contains(words), "{bad:?}");
         }
-        // As often as not the last digit is cut off instead of rounded, or there are fewer.
+        // About half the versions truncate the last digit instead of rounding, or print fewer.
         let cut = OLD.replace("  2710.0    6.19   10.83", "    2710     6.1    10.8");
         assert_eq!(parse(&cut, "x.txt").bad_lines, []);
     }

@@ -1,6 +1,6 @@
-//! Execution traces of Chakra (MLCommons, schema/protobuf/et_def.proto): messages of protobuf, each behind its length, first the
-//! metadata and then the nodes of one rank. The sizes are those of Chakra's converter (src/converter/pytorch_node.py): the bytes that
-//! a rank passes in.
+//! Execution traces of Chakra (MLCommons, schema/protobuf/et_def.proto): protobuf messages, each preceded by its length: first the
+//! metadata, then the nodes of one rank. The sizes are those of Chakra's converter (src/converter/pytorch_node.py): the bytes that a rank
+//! passes in.
 
 use super::json_list;
 use super::json_list::Part;
@@ -25,7 +25,7 @@ struct Metadata {
     attr: Vec<Attribute>,
 }
 
-/// The value has one of the types; those that nothing here reads are left out.
+/// The value has one of the types; unused types are left out.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Attribute {
     #[prost(string, tag = "1")]
@@ -81,7 +81,7 @@ const COLLECTIVE: i32 = 7;
 
 const GROUPS: &str = "process_group:init";
 
-/// Whether these are the first bytes of such a trace: its metadata with a version or attributes with names.
+/// Whether these are the first bytes of such a trace: metadata with a version or named attributes.
 pub(super) fn is_chakra(start: &[u8]) -> bool {
     let Ok(metadata) = Metadata::decode_length_delimited(start) else { return false };
     let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
@@ -91,7 +91,7 @@ pub(super) fn is_chakra(start: &[u8]) -> bool {
     }
 }
 
-/// Reads a trace. Where it is cut off or damaged, with a note, up to there.
+/// Reads a trace. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read(mut source: impl Read) -> FileTrace {
     let mut reading = Reading::default();
     let mut is_metadata = true;
@@ -135,13 +135,13 @@ fn next_message(source: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
             break;
         }
     }
-    // A length that is not true must not be allocated.
+    // A wrong length must not be allocated.
     let mut message = Vec::new();
     source.take(length).read_to_end(&mut message)?;
     match message.len() as u64 == length {
         true => Ok(Some(message)),
         false => {
-            Err(std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is not whole")))
+            Err(std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is incomplete")))
         }
     }
 }
@@ -157,7 +157,7 @@ struct Reading {
 impl Reading {
     fn note_end(&mut self, cause: &str) {
         let nodes = self.nodes;
-        self.file.notes.push(format!("the file is cut off or damaged after {nodes} nodes, which are used: {cause}"));
+        self.file.notes.push(format!("the file is truncated or damaged after {nodes} nodes, which are used: {cause}"));
     }
 
     fn take(&mut self, node: &Node) {
@@ -175,7 +175,7 @@ impl Reading {
             COMPUTING => return self.take_computing(node),
             _ => return,
         };
-        // The kernel of the call has a node of its own.
+        // The kernel of the call has its own node.
         if node.is_on_the_host() {
             self.on_the_host += 1;
             return;
@@ -183,7 +183,7 @@ impl Reading {
         self.take_call(kind, node);
     }
 
-    /// Kernels; what the host does is no computing of a GPU.
+    /// Kernels only; host work is not GPU computing.
     fn take_computing(&mut self, node: &Node) {
         if node.duration_micros > 0 && !node.is_on_the_host() {
             self.file.computing.extend(node.span_nanoseconds());
@@ -216,13 +216,11 @@ impl Reading {
 
     fn finish(mut self) -> FileTrace {
         if self.on_the_host > 0 {
-            self.file
-                .notes
-                .push(format!("{} nodes are the host's part of calls, which are not counted", self.on_the_host));
+            self.file.notes.push(format!("{} nodes are the host part of calls, and are not counted", self.on_the_host));
         }
         if self.file.groups.iter().any(|group| group.size.is_none()) {
             self.file.notes.push(
-                "some calls do not say in which group they are, and the size of an all_gather is then that of what one rank passes in"
+                "some calls do not name their group; the size of an all_gather is then the input of one rank"
                     .to_owned(),
             );
         }
@@ -269,7 +267,7 @@ fn collective(number: u64) -> Option<Collective> {
     })
 }
 
-/// The size argument in the sense of nccl-tests of a call that a rank passes this many bytes to.
+/// The size argument in the sense of nccl-tests for a call with this many input bytes per rank.
 fn whole(kind: CallKind, bytes: u64, ranks: Option<u32>) -> Option<Bytes> {
     let blocks = match kind {
         CallKind::Collective(Collective::AllGather | Collective::Gather) => ranks.unwrap_or(1),
@@ -278,15 +276,15 @@ fn whole(kind: CallKind, bytes: u64, ranks: Option<u32>) -> Option<Bytes> {
     bytes.checked_mul(u64::from(blocks)).map(Bytes)
 }
 
-/// The groups in `['[{"pg_name": "0", ...}]']`, as Python writes a list with a text of JSON.
+/// The groups in `['[{"pg_name": "0", ...}]']`: a Python list with a JSON text.
 fn groups(values: &str) -> Vec<TorchGroup> {
     let inner = values.find('\'').zip(values.rfind('\'')).and_then(|(from, to)| values.get(from + 1..to));
     inner.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-// Execution traces of PyTorch (`ExecutionTraceObserver`, torch/csrc/profiler/standalone/execution_trace_observer.cpp), from which
-// Chakra's traces are made. A call is a node `record_param_comms`: since PyTorch 2.4 its attributes say collective, sizes and group,
-// before that its inputs do. Times are not in it.
+// Execution traces of PyTorch (`ExecutionTraceObserver`, torch/csrc/profiler/standalone/execution_trace_observer.cpp), from which Chakra's
+// traces are made. A call is a node `record_param_comms`: since PyTorch 2.4 its attributes give collective, sizes and group, before that
+// its inputs. It has no times.
 
 const CALL: &str = "record_param_comms";
 
@@ -327,7 +325,7 @@ struct Described {
     element: Option<ElementType>,
     elements: Elements,
     group: Option<TracedGroup>,
-    /// Of an uneven all_to_all.
+    /// For an uneven all_to_all.
     elements_to_each: Option<Vec<u64>>,
 }
 
@@ -340,25 +338,24 @@ struct ExecutionTraceReading {
     of_gloo: u64,
 }
 
-/// Reads a trace. Where it is cut off or damaged, with a note, up to there.
+/// Reads a trace. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read_execution_trace(source: impl Read) -> FileTrace {
     let mut reading = ExecutionTraceReading::default();
     let ended = json_list::read(source, "nodes", None, &mut |part| match part {
         Part::Element(node) => reading.take(&node),
-        Part::Beside(_) => {}
+        Part::Other(_) => {}
     });
     let mut file = reading.file;
     if let Err(cause) = ended {
         let nodes = reading.nodes;
-        file.notes.push(format!("the file is cut off or damaged after {nodes} nodes, which are used: {cause}"));
+        file.notes.push(format!("the file is truncated or damaged after {nodes} nodes, which are used: {cause}"));
     }
     if reading.without_group > 0 {
-        file.notes.push(format!("{} calls do not say in which group they are", reading.without_group));
+        file.notes.push(format!("{} calls do not name their group", reading.without_group));
     }
     if reading.of_gloo > 0 {
         file.notes.push(
-            "gloo's calls do not say in which group they are, and the size of an all_gather is that of what one rank passes in"
-                .to_owned(),
+            "gloo's calls do not name their group, and the size of an all_gather is the input of one rank".to_owned(),
         );
     }
     file.world = world(&reading.groups);
@@ -377,7 +374,7 @@ impl ExecutionTraceReading {
         }
     }
 
-    /// gloo's calls have the shape of the first tensor, which is what a rank passes in.
+    /// gloo's calls have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_call(&mut self, node: &ExecutionTraceNode) {
         let kind = match named(&node.name) {
             Named::Call(kind) => kind,
@@ -411,7 +408,7 @@ impl ExecutionTraceReading {
         };
         let is_barrier = kind == CallKind::Collective(Collective::Barrier);
         let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
-            return self.file.skip_unknown(&format!("{name} of an unknown type"));
+            return self.file.skip_unknown(&format!("{name} of unknown type"));
         };
         self.without_group += u64::from(group.is_none());
         let nowhere = TracedGroup { name: String::new(), size: None, ranks: None };
@@ -479,7 +476,7 @@ fn first_tensor_type(types: &Value) -> Option<ElementType> {
     types.as_array()?.iter().filter_map(Value::as_str).find_map(element_of_tensor)
 }
 
-/// The elements of all tensors of a node, whose other values have no type of a tensor.
+/// The elements of all tensors of a node; other values have no tensor type.
 fn elements_of_tensors(of: &ExecutionTraceTensors) -> u64 {
     let (Some(shapes), Some(types)) = (of.shapes.as_array(), of.types.as_array()) else { return 0 };
     let is_tensor = |of: &Value| of.as_str().is_some_and(|text| text.contains("Tensor("));
@@ -553,7 +550,7 @@ mod tests {
         let file = read(&bytes[..bytes.len() - 3]);
         assert_eq!(file.calls.len(), 1);
         assert!(file.notes[0].contains("after 2 nodes"), "{:?}", file.notes);
-        // A length that no file could have.
+        // A length that no file can have.
         let file = read([&bytes[..], &[0xff; 8], &[0x7f]].concat().as_slice());
         assert!(file.notes[0].contains("not whole"), "{:?}", file.notes);
         for other in [&b"# a suite"[..], b"", b"\x00", b"\x1f\x8b\x08\x00", b"hello world, this is a text"] {
@@ -582,7 +579,7 @@ mod tests {
 
     #[test]
     fn calls_of_gloo_have_the_size_of_their_first_tensor_and_no_group() {
-        // As PyTorch 2.15 leaves them.
+        // As PyTorch 2.15 writes them.
         let calls = r#"{"name": "c10d::allreduce_", "inputs": {"values": [], "shapes": [], "types": []}},
             {"name": "gloo:all_reduce", "inputs": {"values": [[251, 156, 0, 525568, 4, "cpu"]], "shapes": [[525568]], "types": ["Tensor(float)"]}},
             {"name": "gloo:fancy", "inputs": {"values": [], "shapes": [[8]], "types": ["Tensor(float)"]}},
@@ -600,7 +597,7 @@ mod tests {
         let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{GROUP}, {CALL}, {{"na"#);
         let file = read_execution_trace(text.as_bytes());
         assert_eq!(file.calls.len(), 1);
-        assert!(file.notes[0].contains("cut off or damaged after 2 nodes"), "{:?}", file.notes);
+        assert!(file.notes[0].contains("truncated or damaged after 2 nodes"), "{:?}", file.notes);
     }
 
     #[test]

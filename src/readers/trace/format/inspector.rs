@@ -1,8 +1,8 @@
 //! Logs of NCCL's inspector, a profiler plugin (plugins/profiler/inspector of NCCL, `inspector_json.cc`; RCCL has the same): one JSON
-//! object for each call that ended, in a file of each process.
+//! object per completed call, in one file per process.
 //!
-//! Its sizes are the count argument in bytes (`inspector_plugin.cc`), which of calls with blocks is that of one block. The type of
-//! the elements is not in them. Calls that NCCL makes of messages, such as all_to_all, are there as messages.
+//! Its sizes are the count argument in bytes (`inspector_plugin.cc`); for calls with blocks that is one block. It has no element types.
+//! Calls that NCCL composes of messages, such as all_to_all, appear as messages.
 
 use crate::trace::call::{
     CallDetail, CallKind, Membership, Named, Process, ProcessCall, ProcessTrace, bytes_of_count, element_of_nccl, named,
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
-/// The time from when the host enqueued a call until it had done so, which says nothing of the call.
+/// The time that the host took to enqueue a call, which says nothing about the call.
 const HOST_TIMES: &str = "collective_cpu";
 
 #[derive(Debug, Deserialize)]
@@ -69,11 +69,11 @@ enum Counter {
     Messages,
 }
 
-/// What both kinds of lines say of a call.
+/// Facts in both kinds of lines.
 struct Measured {
     name: String,
     counter: Counter,
-    /// Of the calls that its counter counts.
+    /// Number of the call by its counter.
     number: u64,
     bytes: u64,
     microseconds: f64,
@@ -105,7 +105,7 @@ impl Line {
     }
 }
 
-/// Reads a log. Where it is cut off or damaged, with a note, up to there.
+/// Reads a log. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read(source: impl Read) -> ProcessTrace {
     let mut reading = Reading::default();
     for line in serde_json::Deserializer::from_reader(source).into_iter::<Line>() {
@@ -113,7 +113,7 @@ pub(super) fn read(source: impl Read) -> ProcessTrace {
             Ok(line) => reading.take(line),
             Err(cause) => {
                 let calls = reading.trace.calls.len();
-                reading.note(format!("the log is cut off or damaged after {calls} calls, which are used: {cause}"));
+                reading.note(format!("the log is truncated or damaged after {calls} calls, which are used: {cause}"));
                 break;
             }
         }
@@ -124,7 +124,7 @@ pub(super) fn read(source: impl Read) -> ProcessTrace {
 #[derive(Default)]
 struct Reading {
     trace: ProcessTrace,
-    /// Processes and communicators that are known.
+    /// Known processes and communicators.
     known: BTreeSet<(Process, String)>,
     /// The numbers of calls, by process, communicator and counter.
     numbers: BTreeMap<(Process, String, Counter), BTreeSet<u64>>,
@@ -154,7 +154,7 @@ impl Reading {
         self.timed_by_host += u64::from(is_host_time);
         let Some(bytes_total) = bytes_of_count(kind, Bytes(measured.bytes), ranks) else { return };
         let duration = (!is_host_time).then_some(Seconds(measured.microseconds / 1e6));
-        // Its lines are in no order over communicators.
+        // Its lines are unordered across communicators.
         let detail = CallDetail { sequence: Some(measured.number), ..CallDetail::default() };
         self.trace.calls.push(ProcessCall {
             process,
@@ -170,22 +170,21 @@ impl Reading {
     fn finish(mut self) -> ProcessTrace {
         if self.timed_by_host > 0 {
             self.note(format!(
-                "{} calls have the time of the host alone ({HOST_TIMES}), which is not used",
+                "{} calls have only the time of the host ({HOST_TIMES}), which is not used",
                 self.timed_by_host
             ));
         }
         let missing: u64 = self.numbers.values().map(missing).sum();
         if missing > 0 {
             self.note(format!(
-                "{missing} calls are missing by their numbers: the plugin leaves out those below NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192 \
-                 unless set), and those for which its buffers had no room (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE)"
+                "{missing} call numbers are missing: the plugin omits calls below NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192 unless set), and calls that did not fit into its buffers (NCCL_INSPECTOR_DUMP_COLL_RING_SIZE)"
             ));
         }
         self.trace
     }
 }
 
-/// Calls between the first and the last that are not there.
+/// Missing calls between the first and the last.
 fn missing(numbers: &BTreeSet<u64>) -> u64 {
     let span = numbers.first().zip(numbers.last()).map_or(0, |(first, last)| (last - first).saturating_add(1));
     span.saturating_sub(numbers.len() as u64)
@@ -193,12 +192,12 @@ fn missing(numbers: &BTreeSet<u64>) -> u64 {
 
 // NCCL's own log: `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL` (src/enqueue.cc and src/init.cc of NCCL).
 //
-// A call's line names its communicator by an address of its process; which ranks that has is known from the lines with which
-// it was made, that share an identifier over all processes.
+// A call's line names its communicator by an address in its process; the ranks come from the lines of its creation, which share an
+// identifier across all processes.
 
 const MARK: &str = " NCCL INFO ";
 
-/// A process, and the address of a communicator of it.
+/// A process, and the address of one of its communicators.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     process: Process,
@@ -210,7 +209,7 @@ pub(super) fn is_nccl_log(start: &str) -> bool {
     start.contains(MARK)
 }
 
-/// Reads a log, of one process or of many.
+/// Reads a log, of one or many processes.
 pub(super) fn read_nccl_log(text: &str) -> ProcessTrace {
     let lines = || text.lines().filter_map(|line| line.split_once(MARK));
     let made: BTreeMap<Address, Membership> =
@@ -225,8 +224,7 @@ pub(super) fn read_nccl_log(text: &str) -> ProcessTrace {
     }
     if unplaced > 0 {
         trace.notes.push(format!(
-            "{unplaced} lines of calls are of a communicator or a kind that the log does not explain (NCCL_DEBUG_SUBSYS=INIT,COLL \
-             shows how communicators are made)"
+            "{unplaced} calls have a communicator or a kind that the log does not explain (NCCL_DEBUG_SUBSYS=INIT,COLL logs the creation of communicators)"
         ));
     }
     trace
@@ -276,12 +274,12 @@ fn call(
         element: Some(element),
         bytes_total: bytes_of_count(kind, Bytes(count.checked_mul(element.size())?), ranks)?,
         duration: None,
-        // Of a message the root is its other end (src/collectives.cc).
+        // For a message the root is its other end (src/collectives.cc).
         detail: CallDetail { peer: peer.filter(|_| is_message), ..CallDetail::default() },
     })
 }
 
-/// The word behind a name.
+/// The word after a name.
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let mut words = line.split_ascii_whitespace();
     words.by_ref().find(|word| *word == name)?;
@@ -303,7 +301,7 @@ mod tests {
         )
     }
 
-    /// The two lines of the README of the plugin, whose rates say how it counts: bytes in the sense of nccl-tests over the time.
+    /// The two lines of the plugin's README, whose rates show how it counts: bytes in the sense of nccl-tests over the time.
     #[test]
     fn sizes_agree_with_the_rates_that_the_plugin_itself_computed() {
         for (coll, bytes, microseconds, algbw) in
@@ -325,9 +323,9 @@ mod tests {
         let trace = read(text.as_bytes());
         assert_eq!((trace.calls[0].bytes_total, trace.calls[0].duration), (Bytes(800), None));
         assert_eq!(trace.unknown.get("RingOfDreams"), Some(&1));
-        assert!(trace.notes[0].contains("cut off or damaged after 2 calls"), "{:?}", trace.notes);
-        assert!(trace.notes[1].contains("1 calls have the time of the host"), "{:?}", trace.notes);
-        assert!(trace.notes[2].contains("3 calls are missing by their numbers"), "{:?}", trace.notes);
+        assert!(trace.notes[0].contains("truncated or damaged after 2 calls"), "{:?}", trace.notes);
+        assert!(trace.notes[1].contains("1 calls have only the time of the host"), "{:?}", trace.notes);
+        assert!(trace.notes[2].contains("3 call numbers are missing"), "{:?}", trace.notes);
     }
 
     fn log() -> String {
@@ -356,6 +354,6 @@ mod tests {
         assert_eq!((call.process.as_str(), call.communicator.as_str()), ("node1:13", "0x2"));
         assert_eq!((call.bytes_total.0, call.kind.name()), (4096, "all_gather"));
         assert_eq!(trace.memberships.len(), 8);
-        assert!(trace.notes[0].starts_with("1 lines of calls"), "{:?}", trace.notes);
+        assert!(trace.notes[0].starts_with("1 calls have a communicator"), "{:?}", trace.notes);
     }
 }

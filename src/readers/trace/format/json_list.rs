@@ -1,4 +1,4 @@
-//! A JSON object with a long list in it, whose elements are handed over one by one: a trace of a real job is larger than memory.
+//! A JSON object with a long list, whose elements are passed on one by one: a trace of a real job is larger than memory.
 
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -9,14 +9,14 @@ use std::marker::PhantomData;
 /// A part of the object.
 pub(super) enum Part<T> {
     Element(T),
-    /// The value beside the list.
-    Beside(Value),
+    /// The other value.
+    Other(Value),
 }
 
-/// Hands over the elements of the list under `list`, and the value under `beside`, if any, in the order of the file; all else is ignored.
+/// Passes on the elements of the list under `list`, and the value under `other`, if any, in file order; ignores the rest.
 ///
 /// # Errors
-/// Where the text is cut off or is no such object; what came before was handed over.
+/// If the text is truncated or is not such an object; everything before that was passed on.
 pub(super) fn read<T: DeserializeOwned>(
     source: impl Read,
     list: &'static str,
@@ -54,7 +54,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Whole<'_, T> {
             if key == self.list {
                 map.next_value_seed(Elements { take: &mut *self.take, of: PhantomData })?;
             } else if Some(key.as_str()) == self.beside {
-                (self.take)(Part::Beside(map.next_value()?));
+                (self.take)(Part::Other(map.next_value()?));
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -1,8 +1,8 @@
 //! Chrome traces that PyTorch's profiler exports (Kineto, libkineto/src/output_json.cpp).
 //!
-//! On GPUs a call is an event `record_param_comms` on the host with collective, sizes and group, and a kernel with the same
-//! external id, whose duration it is. On the CPU gloo's events have shapes and a duration, and no group. Events are taken one by
-//! one, as a trace of a real job is larger than memory; where a file is cut off, what came before counts.
+//! On GPUs a call is an event `record_param_comms` on the host with collective, sizes and group, and a kernel with the same external id,
+//! whose duration it is. On the CPU gloo's events have shapes and a duration, but no group. Events are read one by one, as a trace of a
+//! real job is larger than memory; a truncated file is used up to that point.
 
 use super::json_list;
 use super::json_list::Part;
@@ -23,13 +23,13 @@ const GLOO: &str = "gloo:";
 
 const STEP: &str = "ProfilerStep#";
 
-/// Categories of what a device does (libkineto/include/ActivityType.h).
+/// Categories of device work (libkineto/include/ActivityType.h).
 const ON_A_DEVICE: [&str; 3] = ["kernel", "gpu_memcpy", "gpu_memset"];
 
-/// That of what the host annotated and a device did.
+/// The category of device time under a host annotation.
 const ANNOTATED_ON_A_DEVICE: &str = "gpu_user_annotation";
 
-/// How the names of NCCL's own kernels begin.
+/// Prefixes of NCCL's own kernels.
 const NCCL_KERNEL: &str = "nccl";
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,7 +58,7 @@ struct Event {
     args: Arguments,
 }
 
-/// Threads of the host have numbers; rows of other things may have names.
+/// Host threads have numbers; other rows may have names.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     serde_json::Value::deserialize(from).map(|value| value.as_u64())
 }
@@ -89,7 +89,7 @@ struct Arguments {
     destination: Option<u32>,
     #[serde(rename = "Seq")]
     sequence: Option<u64>,
-    /// Of an uneven all_to_all: rows to each rank.
+    /// For an uneven all_to_all: rows to each rank.
     #[serde(rename = "In split size")]
     rows_to_each: Option<String>,
     #[serde(rename = "Input Dims")]
@@ -103,28 +103,28 @@ struct Arguments {
 struct Reading {
     info: DistributedInfo,
     file: FileTrace,
-    /// Calls by the external id of their host event; none of one that is no known call.
+    /// Calls by the external id of their host event; none for an unknown call.
     by_external_id: HashMap<u64, Option<usize>>,
-    /// Kernels of calls whose host events have not come, with their durations in microseconds.
+    /// Kernels of calls whose host events have not come yet, with their durations in microseconds.
     kernels: Vec<(Event, f64)>,
     batched: BatchedMessages,
     steps: BTreeSet<String>,
     events: u64,
 }
 
-/// Reads a trace. Where it is cut off or damaged, with a note, up to there.
+/// Reads a trace. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read(source: impl Read) -> FileTrace {
     let mut reading = Reading::default();
     let ended = json_list::read(source, "traceEvents", Some("distributedInfo"), &mut |part| match part {
         Part::Element(event) => reading.take(event),
-        Part::Beside(info) => reading.info = serde_json::from_value(info).unwrap_or_default(),
+        Part::Other(info) => reading.info = serde_json::from_value(info).unwrap_or_default(),
     });
     if let Err(cause) = ended {
         let events = reading.events;
         reading
             .file
             .notes
-            .push(format!("the file is cut off or damaged after {events} events, which are used: {cause}"));
+            .push(format!("the file is truncated or damaged after {events} events, which are used: {cause}"));
     }
     reading.finish()
 }
@@ -140,7 +140,7 @@ impl Event {
     }
 }
 
-/// What a replay needs of an event.
+/// Facts for a replay from an event.
 fn detail(event: &Event, kind: CallKind) -> CallDetail {
     let args = &event.args;
     let peer = match kind {
@@ -153,7 +153,7 @@ fn detail(event: &Event, kind: CallKind) -> CallDetail {
     CallDetail {
         begin_nanoseconds: event.begin_nanoseconds(),
         peer: peer.and_then(place_of),
-        // Ranks number their messages each for itself.
+        // Each rank numbers its own messages.
         sequence: args.sequence.filter(|_| matches!(kind, CallKind::Collective(_))),
         elements_to_each: args.rows_to_each.as_deref().and_then(|rows| elements_to_each(rows, args.elements_in?)),
     }
@@ -203,7 +203,7 @@ impl Reading {
         }
     }
 
-    /// A call of an event that says collective, type, elements and group.
+    /// A call from an event with collective, type, elements and group.
     fn described_call(&mut self, event: &Event, duration: Option<f64>) -> Option<FileCall> {
         let args = &event.args;
         let name = args.collective.as_deref()?;
@@ -231,7 +231,7 @@ impl Reading {
         })
     }
 
-    /// gloo's events hold the shape of the first tensor, which is what a rank passes in.
+    /// gloo's events have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_event(&mut self, event: &Event) {
         let Some(kind) = self.known_kind(&event.name) else { return };
         let first = |value: &serde_json::Value| value.get(0).cloned().unwrap_or_default();
@@ -240,10 +240,7 @@ impl Reading {
         });
         let element = first(&event.args.types).as_str().and_then(element_of_torch);
         if element.is_none() && kind != CallKind::Collective(Collective::Barrier) {
-            self.file.skip_unknown(&format!(
-                "{} without its size, which is there with profile(record_shapes=True)",
-                event.name
-            ));
+            self.file.skip_unknown(&format!("{} without its size; use profile(record_shapes=True)", event.name));
             return;
         }
         let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });
@@ -270,10 +267,10 @@ impl Reading {
         }
     }
 
-    /// Adds a kernel to the call of its host event. False where none has come.
+    /// Adds a kernel to the call of its host event. False if the host event has not come yet.
     fn has_taken_kernel(&mut self, kernel: &Event, duration: f64) -> bool {
         let Some(of_host) = kernel.args.external_id.and_then(|id| self.by_external_id.get(&id)) else { return false };
-        // None: its host event was counted as one of an unknown kind.
+        // None: its host event was counted as an unknown call.
         let Some(at) = *of_host else { return true };
         let call = &mut self.file.calls[at];
         let before = call.duration.map_or(0.0, |seconds| seconds.0);
@@ -308,8 +305,7 @@ impl Reading {
         }
         if file.groups.iter().any(|group| group.name.is_empty() && group.ranks.is_none()) {
             file.notes.push(
-                "its events do not say in which group a call is, as those of gloo never do, the size of an all_gather is that of what \
-                 one rank passes in, and gloo runs a reduce_scatter as an all_reduce"
+                "its events do not name the group of a call, as always with gloo; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce"
                     .to_owned(),
             );
         }
@@ -324,18 +320,18 @@ impl Reading {
 pub(super) struct TorchGroup {
     #[serde(default)]
     pub pg_name: String,
-    /// The handle by which versions before 2.4 name the group in their calls.
+    /// The handle that names the group in the calls of versions before 2.4.
     #[serde(default)]
     pub backend_id: Option<u64>,
     #[serde(default, alias = "group_size")]
     pub pg_size: Option<u32>,
-    /// Empty where all ranks of the job are in it.
+    /// Empty if the group contains all ranks of the job.
     #[serde(default)]
     pub ranks: Vec<u32>,
 }
 
 impl TorchGroup {
-    /// World ranks, where they are known.
+    /// World ranks, if known.
     pub(super) fn world_ranks(&self) -> Option<Vec<u32>> {
         match &self.ranks[..] {
             [] => self.pg_size.map(|size| (0..size).collect()),
@@ -350,7 +346,7 @@ impl TorchGroup {
     }
 }
 
-/// The ranks of a job, as the group that has all of them says.
+/// The ranks of a job, from the group that contains all of them.
 pub(super) fn world(groups: &[TorchGroup]) -> Option<u32> {
     groups.iter().filter(|group| group.ranks.is_empty()).filter_map(|group| group.pg_size).max()
 }
@@ -360,7 +356,7 @@ mod tests {
 
     use super::*;
 
-    /// As a GPU job leaves it, by Kineto's source.
+    /// As a GPU job writes it, according to Kineto's source.
     const GPU: &str = r#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 4}, "host_name": "n1",
         "traceEvents": [
         {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 1.0, "dur": 9.0, "args": {}},
@@ -411,6 +407,6 @@ mod tests {
         let cut = &GPU[..GPU.find("\"cat\": \"kernel\"").unwrap()];
         let file = read(cut.as_bytes());
         assert_eq!((file.calls.len(), file.calls[0].duration), (1, None));
-        assert!(file.notes[0].contains("cut off or damaged after 3 events"), "{:?}", file.notes);
+        assert!(file.notes[0].contains("truncated or damaged after 3 events"), "{:?}", file.notes);
     }
 }

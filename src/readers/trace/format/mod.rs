@@ -1,4 +1,4 @@
-//! The formats of traces, told apart by how a file begins.
+//! The formats of traces, distinguished by the first bytes of a file.
 
 mod chakra;
 mod inspector;
@@ -15,10 +15,10 @@ use flate2::read::MultiGzDecoder;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// As much of a file as tells its format.
+/// Number of bytes that identify a format.
 const START_BYTES: usize = 4096;
 
-/// What a file held: of one rank, or of processes that say which communicators they are in.
+/// Content of a file: of one rank, or of processes that give their communicators.
 pub(super) enum FileContent {
     Rank(FileTrace),
     Processes(ProcessTrace),
@@ -27,7 +27,7 @@ pub(super) enum FileContent {
 /// Reads a file of any of the formats.
 ///
 /// # Errors
-/// A file that cannot be read, or of which nothing can be used.
+/// If the file cannot be read, or has no usable content.
 pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
     let cannot = |cause: std::io::Error| Error::usage(format!("cannot read {}: {cause}", path.shown()));
     let mut source = opened(path).map_err(cannot)?;
@@ -53,11 +53,9 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
     Ok((format, content))
 }
 
-const UNKNOWN: &str = "is none of the traces that are read: a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a \
-    dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or one of NCCL_DEBUG=INFO with \
-    NCCL_DEBUG_SUBSYS=INIT,COLL";
+const UNKNOWN: &str = "is not a supported trace; accepted: a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
 
-/// The format of a file that begins so.
+/// The format of a file with these first bytes.
 fn format_of(start: &[u8]) -> Option<TraceFormat> {
     let text = String::from_utf8_lossy(start);
     let has = |key: &str| text.contains(key);
@@ -81,7 +79,7 @@ fn format_of(start: &[u8]) -> Option<TraceFormat> {
     })
 }
 
-/// The bytes of a file, unpacked where it is gzipped.
+/// The bytes of a file, decompressed if it is gzipped.
 fn opened(path: &Path) -> std::io::Result<Box<dyn Read>> {
     let mut magic = [0; 2];
     let length = host::open(path)?.read(&mut magic)?;

@@ -1,7 +1,7 @@
-//! Pickles of plain data: dictionaries, lists, tuples, texts, numbers. Whatever would call something is refused.
+//! Pickles of plain data: dictionaries, lists, tuples, texts, numbers. Opcodes that call something are refused.
 //!
-//! PyTorch's own pickler (torch/csrc/jit/serialization/pickler.cpp) refers again and again to dictionaries and lists that it has written
-//! once, which serde-pickle takes for recursion; the opcodes are those of CPython's Lib/pickletools.py.
+//! PyTorch's own pickler (torch/csrc/jit/serialization/pickler.cpp) refers repeatedly to dictionaries and lists that it has written once,
+//! which serde-pickle mistakes for recursion; the opcodes are from CPython's Lib/pickletools.py.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
@@ -9,31 +9,30 @@ use serde::{Deserializer, forward_to_deserialize_any};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Values that are read of a file, each as often as it is referred to, as a multiple of its bytes: a few bytes could otherwise refer to each
-/// other until memory is full.
+/// Maximum number of values read from a file, counting each reference, as a multiple of its bytes: otherwise a few bytes could refer to
+/// each other until memory is full.
 const MOST_VALUES_PER_BYTE: usize = 8;
 
-/// Dictionaries that are handed over as they end, so that not all of them are in memory.
+/// Dictionaries that are passed on as they end, so that not all of them are in memory.
 pub(super) struct Each<'a, T> {
-    /// The key that they have, and no other dictionary.
+    /// The key that only these dictionaries have.
     pub key: &'static str,
-    /// Gets each; what stays in its place is empty.
+    /// Receives each; an empty value remains in its place.
     pub take: &'a mut dyn FnMut(T),
 }
 
-/// A pickle that was read.
 #[derive(Debug, PartialEq)]
 pub(super) struct Pickled<R> {
-    /// Without what was handed over.
+    /// Without the values passed on.
     pub value: R,
-    /// Why it was read up to there only; the value is then the outermost dictionary with what was complete of it.
+    /// Why reading ended early; the value is then the outermost dictionary with its complete values.
     pub problem: Option<String>,
 }
 
-/// Reads a pickle; keys that are no texts become texts.
+/// Reads a pickle; keys that are not texts become texts.
 ///
 /// # Errors
-/// A value that is not what it is to be, and why nothing could be read.
+/// If a value has the wrong type, or nothing could be read.
 pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(
     bytes: &[u8],
     each: Each<T>,
@@ -59,7 +58,7 @@ pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(
     }
 }
 
-/// The state of reading: a stack of values, marks in it, and values that are referred to again.
+/// The state of reading: a stack of values, marks in it, and the memo.
 struct Machine<'a> {
     bytes: &'a [u8],
     key: &'static str,
@@ -82,7 +81,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The outermost dictionary with those keys of which the values are complete.
+    /// The outermost dictionary with the keys whose values are complete.
     fn outermost(&self) -> Option<Value> {
         let outermost = self.stack.first()?;
         let [begin, end] = [0, 1].map(|mark| self.marks.get(mark).copied().unwrap_or(self.stack.len()));
@@ -129,31 +128,31 @@ impl Machine<'_> {
             0x94 => self.remember(self.memo.len() as u64)?,
             b'h' => self.number(1).and_then(|at| self.recall(at))?,
             b'j' => self.number(4).and_then(|at| self.recall(at))?,
-            other => return Err(format!("it is more than plain data: opcode {other:#04x}")),
+            other => return Err(format!("not plain data: opcode {other:#04x}")),
         }
         Ok(())
     }
 
     fn take(&mut self, count: usize) -> Result<&[u8], String> {
-        let end = self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or("it is cut off")?;
+        let end = self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or("it is truncated")?;
         let taken = &self.bytes[self.at..end];
         self.at = end;
         Ok(taken)
     }
 
-    /// A number of that many bytes, the lowest first.
+    /// An integer of this many bytes, little-endian.
     fn number(&mut self, bytes: usize) -> Result<u64, String> {
         Ok(self.take(bytes)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A number of one byte or two.
+    /// An integer of one or two bytes.
     fn push_number(&mut self, bytes: usize) -> Result<(), String> {
         let number = self.number(bytes)?;
         self.stack.push(Value::Whole(number as i64));
         Ok(())
     }
 
-    /// A whole number of up to eight bytes in two's complement.
+    /// An integer of up to eight bytes in two's complement.
     fn push_long(&mut self) -> Result<(), String> {
         let length = self.number(1)? as usize;
         let bytes = self.take(length)?;
@@ -180,10 +179,10 @@ impl Machine<'_> {
 
     fn since_mark(&mut self) -> Result<usize, String> {
         let mark = self.marks.pop().ok_or("a mark is missing")?;
-        self.stack.len().checked_sub(mark).ok_or_else(|| "a mark is behind its values".to_owned())
+        self.stack.len().checked_sub(mark).ok_or_else(|| "a mark follows its values".to_owned())
     }
 
-    /// Adds the last values to what lies below them.
+    /// Adds the last values to the value below them.
     fn add_to_what_is_below(
         &mut self,
         count: usize,
@@ -202,17 +201,17 @@ impl Machine<'_> {
         if !count.is_multiple_of(2) {
             return Err("a key has no value".to_owned());
         }
-        let wrong = "items are added to no dictionary";
+        let wrong = "items are added to something that is not a dictionary";
         let items = self.add_to_what_is_below(count, Value::as_dictionary, wrong)?;
         if items.has_key(self.key) {
-            (self.hand_over)(self.stack.last().expect("it lies below"))?;
+            (self.hand_over)(self.stack.last().expect("it is below"))?;
             items.clear();
         }
         Ok(())
     }
 
     fn append(&mut self, count: usize) -> Result<(), String> {
-        self.add_to_what_is_below(count, Value::as_list, "values are added to no list").map(drop)
+        self.add_to_what_is_below(count, Value::as_list, "values are added to something that is not a list").map(drop)
     }
 
     fn tuple(&mut self, count: usize) -> Result<(), String> {
@@ -224,28 +223,28 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Picklers number what they remember one after another.
+    /// Picklers number memoized values consecutively.
     fn remember(&mut self, at: u64) -> Result<(), String> {
         let value = self.stack.last().ok_or("a value is missing")?.clone();
         let next = self.memo.len();
         match self.memo.get_mut(at as usize) {
             Some(known) => *known = value,
             None if at == next as u64 => self.memo.push(value),
-            None => return Err(format!("it remembers a value as {at}, and the next number is {next}")),
+            None => return Err(format!("it memoizes a value as {at}, but the next number is {next}")),
         }
         Ok(())
     }
 
     fn recall(&mut self, at: u64) -> Result<(), String> {
-        let value = self.memo.get(at as usize).ok_or("it refers to what is not there")?.clone();
+        let value = self.memo.get(at as usize).ok_or("it refers to a missing value")?.clone();
         self.stack.push(value);
         Ok(())
     }
 }
 
-// The values of a pickle while it is read, and how they become those of a program. What is referred to more than once is there once.
+// The values of a pickle while it is read, and their conversion to the program's types. Shared values are stored once.
 
-/// Lists in lists; no dump of anything needs as many.
+/// Maximum nesting; no dump needs as much.
 const MOST_LEVELS: u32 = 64;
 
 #[derive(Clone)]
@@ -256,11 +255,11 @@ enum Value {
     Fraction(f64),
     Text(Rc<str>),
     List(Rc<Items>),
-    /// Keys and values by turns.
+    /// Keys and values alternate.
     Dictionary(Rc<Items>),
 }
 
-/// What is in a list or a dictionary, which grows until it lies in another.
+/// Content of a list or a dictionary, which grows until it is added to another.
 #[derive(Default)]
 struct Items {
     values: RefCell<Vec<Value>>,
@@ -283,12 +282,12 @@ impl Value {
 }
 
 impl Items {
-    /// Whether these may be added: nothing lies in itself then, and nothing too deep.
+    /// Whether these may be added: no value may contain itself or nest too deeply.
     fn check_additions(&self, added: &[Value]) -> Result<(), String> {
         let of_added = added.iter().filter_map(Value::items);
         let is_added = |items: &&Rc<Items>| std::ptr::eq(Rc::as_ptr(items), self);
         if self.is_in_another.get() || of_added.clone().any(|items| is_added(&items)) {
-            return Err("something is added to what it lies in".to_owned());
+            return Err("a value is added to one that it contains".to_owned());
         }
         let levels = of_added.map(|items| items.levels.get() + 1).max().unwrap_or(0);
         if levels > MOST_LEVELS {
@@ -297,7 +296,7 @@ impl Items {
         Ok(())
     }
 
-    /// Adds values that were checked.
+    /// Adds checked values.
     fn extend(&self, added: impl Iterator<Item = Value>) {
         let added = added.inspect(|value| {
             if let Some(items) = value.items() {
@@ -318,21 +317,20 @@ impl Items {
     }
 }
 
-/// The value as one of the program; `left` is how many more values may be read of it.
+/// The value as the program's type; `left` is the number of further values that may be read from it.
 fn parsed<T: DeserializeOwned>(value: &Value, left: &Cell<usize>) -> Result<T, String> {
     T::deserialize(Read { value, left }).map_err(|problem| problem.to_string())
 }
 
 type Problem = serde::de::value::Error;
 
-/// A value that is being read.
 #[derive(Clone, Copy)]
 struct Read<'a> {
     value: &'a Value,
     left: &'a Cell<usize>,
 }
 
-/// The same as the key of a dictionary.
+/// As above, as the key of a dictionary.
 struct Key<'a>(Read<'a>);
 
 impl<'de> Deserializer<'de> for Read<'_> {
@@ -412,7 +410,7 @@ mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
 
-    /// The values of a pickle without dictionaries to be handed over.
+    /// The values of a pickle without dictionaries to pass on.
     fn read_all(bytes: &[u8]) -> Result<Json, String> {
         let read = read(bytes, Each::<Json> { key: "none has it", take: &mut |_| {} })?;
         read.problem.map_or(Ok(read.value), Err)
@@ -441,9 +439,9 @@ mod tests {
         assert_eq!(read_all(pickle), Ok(expected));
         // pickle.dumps(print, protocol=2)
         let calls = read_all(b"\x80\x02c__builtin__\nprint\nq\x00.").unwrap_err();
-        assert!(calls.contains("more than plain data: opcode 0x63 (byte 2)"), "{calls}");
+        assert!(calls.contains("not plain data: opcode 0x63 (byte 2)"), "{calls}");
         for end in 0..pickle.len() {
-            assert!(read_all(&pickle[..end]).is_err(), "cut off after {end} bytes");
+            assert!(read_all(&pickle[..end]).is_err(), "truncated after {end} bytes");
         }
     }
 
@@ -454,7 +452,7 @@ mod tests {
         let mut taken: Vec<Json> = Vec::new();
         let mut take = |value| taken.push(value);
         let read = read::<Json, Json>(pickle, Each { key: "c", take: &mut take }).unwrap();
-        assert_eq!((read.value, read.problem.as_deref()), (json!({"a": [1], "b": []}), Some("it is cut off")));
+        assert_eq!((read.value, read.problem.as_deref()), (json!({"a": [1], "b": []}), Some("it is truncated")));
         assert_eq!(taken, [json!({"c": 2})]);
     }
 
@@ -478,7 +476,7 @@ mod tests {
     fn what_refers_to_itself_or_lies_too_deep_is_refused() {
         let deep = [&b"\x80\x02)"[..], &[0x85; 100_000], b"."].concat();
         let itself = b"\x80\x02]q\x00h\x00h\x00aa.";
-        for (pickle, expected) in [(&deep[..], "more than 64 levels"), (itself, "added to what it lies in")] {
+        for (pickle, expected) in [(&deep[..], "more than 64 levels"), (itself, "added to one that it contains")] {
             let message = read_all(pickle).unwrap_err();
             assert!(message.contains(expected), "{message}");
         }

@@ -14,14 +14,14 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Read};
 
-/// What a dump holds beside its entries.
+/// Content of a dump besides its entries.
 #[derive(Debug, Deserialize)]
 struct Dump {
     #[serde(default)]
     pg_config: Groups,
 }
 
-/// By their names.
+/// By name.
 type Groups = BTreeMap<String, GroupConfig>;
 
 #[derive(Debug, Deserialize)]
@@ -29,7 +29,7 @@ struct GroupConfig {
     ranks: String,
 }
 
-/// A call. Sizes are those of the tensors, of which there may be several.
+/// A call. Sizes are those of its tensors, which may be several.
 #[derive(Debug, Deserialize)]
 struct Entry {
     record_id: u64,
@@ -61,14 +61,14 @@ pub(super) fn is_pickle(bytes: &[u8]) -> bool {
 /// Reads a dump, entry by entry. One in JSON may be larger than memory.
 ///
 /// # Errors
-/// What is wrong, after the name of the file.
+/// The problem, to follow the name of the file.
 pub(super) fn read(mut source: impl BufRead) -> Result<FileTrace, String> {
     let read = match source.fill_buf().map(is_pickle) {
         Ok(true) => read_pickle(source),
         Ok(false) => read_json(source),
         Err(cause) => Err(cause.to_string()),
     };
-    read.map_err(|cause| format!("is no whole dump of a flight recorder: {cause}"))
+    read.map_err(|cause| format!("is not a complete dump of a flight recorder: {cause}"))
 }
 
 fn read_pickle(mut source: impl Read) -> Result<FileTrace, String> {
@@ -84,7 +84,7 @@ fn read_json(source: impl Read) -> Result<FileTrace, String> {
     let (mut reading, mut groups) = (Reading::default(), Ok(Groups::default()));
     let read = json_list::read(source, "entries", Some("pg_config"), &mut |part| match part {
         Part::Element(entry) => reading.take(entry),
-        Part::Beside(config) => groups = serde_json::from_value(config),
+        Part::Other(config) => groups = serde_json::from_value(config),
     });
     let groups = groups.map_err(|cause| cause.to_string())?;
     reading.finish(&groups, read.err().map(|cause| cause.to_string()))
@@ -94,7 +94,6 @@ fn read_json(source: impl Read) -> Result<FileTrace, String> {
 #[derive(Default)]
 struct Reading {
     file: FileTrace,
-    /// Number of the oldest entry.
     first: Option<u64>,
     entries: u64,
     is_of_gloo: bool,
@@ -112,7 +111,7 @@ impl Reading {
         };
         let dtype = entry.input_dtypes.first().or(entry.output_dtypes.first());
         let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        // A barrier of gloo has no tensor, that of NCCL one of which nothing depends.
+        // A gloo barrier has no tensor, an NCCL barrier one without meaning.
         let element = if is_barrier { None } else { dtype.and_then(|dtype| element_of_torch(dtype)) };
         let elements = Elements { sent: count(&entry.input_sizes), received: count(&entry.output_sizes) };
         let bytes_total = match element {
@@ -135,29 +134,29 @@ impl Reading {
             detail: CallDetail {
                 begin_nanoseconds: entry.time_created_ns,
                 peer: peer(&entry.profiling_name),
-                // Ranks number their messages each for itself.
+                // Each rank numbers its own messages.
                 sequence: entry.collective_seq_id.filter(|_| !entry.is_p2p),
                 elements_to_each: None,
             },
         });
     }
 
-    /// All that was read. Where a problem ended it, what came before is used.
+    /// Everything read; if a problem ended it, everything before.
     fn finish(mut self, configured: &Groups, problem: Option<String>) -> Result<FileTrace, String> {
         match (problem, self.entries) {
             (None, _) => {}
             (Some(problem), 0) => return Err(problem),
             (Some(problem), entries) => {
-                let note = format!("the dump is cut off or damaged after {entries} entries, which are used: {problem}");
+                let note =
+                    format!("the dump is truncated or damaged after {entries} entries, which are used: {problem}");
                 self.file.notes.push(note);
             }
         }
         if self.is_of_gloo {
-            let note = "gloo runs a reduce_scatter as an all_reduce; its recorder leaves messages out, and has one part of an all_gather \
-                        into a list";
+            let note = "gloo runs a reduce_scatter as an all_reduce; its recorder omits messages, and records one part of an all_gather into a list";
             self.file.notes.push(note.to_owned());
         }
-        // The recorder is a ring: what came before its oldest entry is overwritten.
+        // The recorder is a ring: calls before its oldest entry are overwritten.
         if let Some(first) = self.first.filter(|first| *first > 0) {
             let note = format!("the recorder had overwritten its first {first} calls, which are not counted");
             self.file.notes.push(note);
@@ -180,8 +179,8 @@ fn count(sizes: &[Vec<u64>]) -> u64 {
     sizes.iter().map(|sizes| sizes.iter().product::<u64>()).fold(0, u64::saturating_add)
 }
 
-/// How many ranks collect or share out blocks of these sizes. None where the recorder has one block as the whole, as of gloo's
-/// all_gather into a list.
+/// How many ranks gather or scatter blocks of these sizes. `None` if the recorder has one block as the whole, as for gloo's all_gather into
+/// a list.
 fn size_by_shapes(kind: CallKind, elements: Elements) -> Option<u32> {
     let (whole, block) = match kind {
         CallKind::Collective(Collective::AllGather) => (elements.received, elements.sent),
@@ -191,42 +190,42 @@ fn size_by_shapes(kind: CallKind, elements: Elements) -> Option<u32> {
     (block > 0 && whole > block && whole.is_multiple_of(block)).then(|| u32::try_from(whole / block).ok())?
 }
 
-// Messages that PyTorch hands over in one batch (`batch_isend_irecv`): the profiler has a host event of each, and one event for all of them
-// on the device, `nccl:coalesced`, by whose external id the end of the batch on the host is found (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
+// Messages that PyTorch submits in one batch (`batch_isend_irecv`): the profiler has a host event for each, and one device event for all,
+// `nccl:coalesced`, whose external id leads to the end of the batch on the host (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
 // endCoalescing).
 
-/// How the events of a batch are named.
+/// Name of batch events.
 pub(super) const BATCH: &str = "nccl:coalesced";
 
-/// A place in the order of what a thread of the host did: the thread, and when.
+/// A position in the order of a host thread's work: thread and time.
 type Moment = (u64, u64);
 
 #[derive(Default)]
 pub(super) struct BatchedMessages {
     /// Calls whose own kernel is not known yet, by index.
     messages: Vec<(Moment, usize)>,
-    /// External ids of batches, by when they were handed over.
+    /// External ids of batches, by submission time.
     ends: Vec<(Moment, u64)>,
     on_device: HashMap<u64, ComputingSpan>,
 }
 
 impl BatchedMessages {
-    /// Takes note of a message that the host handed over.
+    /// Notes a message submitted by the host.
     pub(super) fn take_message(&mut self, thread: u64, nanoseconds: u64, call: usize) {
         self.messages.push(((thread, nanoseconds), call));
     }
 
-    /// Takes note of the end of a batch on the host.
+    /// Notes the end of a batch on the host.
     pub(super) fn take_end(&mut self, thread: u64, nanoseconds: u64, external_id: u64) {
         self.ends.push(((thread, nanoseconds), external_id));
     }
 
-    /// Takes note of when the device carried a batch out.
+    /// Notes when the device executed a batch.
     pub(super) fn take_span(&mut self, external_id: u64, span: ComputingSpan) {
         self.on_device.insert(external_id, span);
     }
 
-    /// Gives messages without a kernel of their own the time of their batch: the next one that their thread handed over.
+    /// Gives messages without their own kernel the time of their batch: the next one submitted by their thread.
     pub(super) fn give_times(mut self, calls: &mut [FileCall]) {
         self.ends.sort_unstable();
         for ((thread, nanoseconds), at) in self.messages {
@@ -282,7 +281,7 @@ mod tests {
         let pickle = std::fs::read(pickle).unwrap();
         for (whole, from, groups) in [(DUMP.as_bytes(), 300, vec![2, 3]), (&pickle, 300, vec![0, 1])] {
             let cut: Vec<_> = (0..whole.len()).map(|end| read(&whole[..end])).collect();
-            let used = |file: &FileTrace| file.notes.iter().any(|note| note.contains("is cut off or damaged after"));
+            let used = |file: &FileTrace| file.notes.iter().any(|note| note.contains("is truncated or damaged after"));
             assert!(cut[..from].iter().all(Result::is_err) && cut[whole.len() - 1].is_ok());
             for file in cut.iter().flatten() {
                 assert!(used(file) && file.groups[0].ranks.as_ref() == Some(&groups), "{file:?}");

@@ -1,10 +1,10 @@
 //! The communications of a model that serves requests: one forward pass over the prompts of a batch, or over one
 //! further token of every request.
 //!
-//! No size depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own
-//! heads of linear attention; attention over them sends nothing, and where ranks share out a context, they exchange what each token gives. `forward` has the pass through a stage, `experts` the exchanges of
-//! experts, `drafts` what is drafted ahead, `sampled` what the last stage tells the others, `quantised` sums of few bits, `context` what ranks that share out a context exchange, `kv_transfer` what leaves for replicas that
-//! decode.
+//! No size depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own heads of
+//! linear attention; attention over them sends nothing, and ranks that shard a context exchange the outputs of each token. `forward` has
+//! the pass through a stage, exchanges of experts, drafts, sampled tokens and sums of few bits; `attention` has sharded contexts,
+//! data-parallel attention and the transfer of keys and values to decoding replicas.
 
 mod attention;
 mod forward;
@@ -44,7 +44,7 @@ fn agreement(step: &ServingStep) -> Option<Op> {
         .then(|| Op { element, ..op(step, Axis::Dp, Collective::AllReduce, bytes, at_end(End::Whole), why) })
 }
 
-/// Messages to the next stage, and where each rank of tp sends its part only, what the receivers gather.
+/// Messages to the next stage, and the gathers of the receivers if each rank of tp only sends its part.
 fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let (whole, formula) = activations(step)?;
     let (t, tensors) = (u64::from(step.layout.degrees.tp), step.serving.boundary.tensors);
@@ -66,7 +66,7 @@ fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let when = When::Boundary { pass: Pass::Forward, sends_per_step: sends };
     let mut ops = vec![op(step, Axis::Pp, Collective::SendRecvChain, bytes, when, why)];
     if cut && stage > 0 {
-        let what = "parts that the ranks of tp received, put together";
+        let what = "parts received by the ranks of tp, gathered";
         let why = format!("{formula}: {what} (vLLM distributed/parallel_state.py recv_tensor_dict, all_gather_group)");
         ops.push(op(step, Axis::Tp, Collective::AllGather, whole, times_at_end(tensors, End::Whole), why));
     }
@@ -75,7 +75,7 @@ fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 
 #[cfg(test)]
 mod context_tests {
-    // Known answers of contexts and prompts that ranks share out, counted by hand.
+    // Known answers of sharded contexts and prompts, counted by hand.
     use super::serving_tests::phase;
     use crate::layout::Axis::{Cp, Dcp, Tp};
     use crate::workload::style::testing::{refusal, serving};
@@ -158,16 +158,10 @@ mod context_tests {
                 "decode_context = 2",
                 "tp = 8",
                 8,
-                "where the same keys and values of llama-3-70b are on 1 of them; accepted: a divisor of 1",
+                "which hold the same keys and values of llama-3-70b on 1 of them; accepted: a divisor of 1",
             ),
-            (
-                "llama-3-70b",
-                "decode_context = 2\nkv_transfer = true",
-                "tp = 16\ndp = 2",
-                32,
-                "decode_context = 2 beside",
-            ),
-            ("llama-3-8b", "", "cp = 2", 2, "accepted: cp = 1, or phases = prefill; decode_context shares out"),
+            ("llama-3-70b", "decode_context = 2\nkv_transfer = true", "tp = 16\ndp = 2", 32, "decode_context = 2 with"),
+            ("llama-3-8b", "", "cp = 2", 2, "accepted: cp = 1, or phases = prefill; decode_context shards"),
             (
                 "llama-3-8b",
                 "phases = ['prefill']\nprompt_tokens = 1001",
@@ -273,7 +267,7 @@ mod drafts_tests {
 
 #[cfg(test)]
 mod kv_transfer_tests {
-    // Known answers: what a prompt leaves in the caches of Llama-3, of DeepSeek's latent attention and of hybrid models, counted by hand.
+    // Known answers: the cached state of a prompt in Llama-3, in DeepSeek's latent attention and in hybrid models, counted by hand.
     use super::serving_tests::phase;
     use crate::config::Suite;
     use crate::layout::Axis;
@@ -283,10 +277,10 @@ mod kv_transfer_tests {
     use commgauge_base::collective::Collective::SendRecvChain;
     use commgauge_base::element::ElementType;
 
-    /// Bytes, calls in a pass, type and cover of the messages to the ranks that decode.
+    /// Bytes, calls in a pass, type and cover of the messages to the decoding ranks.
     type Sent = (u64, u64, ElementType, Overlap);
 
-    /// What a rank of the first stage sends in a prefill.
+    /// The messages of a rank of the first stage in a prefill.
     fn sent(suite: &Suite, ranks: u32) -> Vec<Sent> {
         let mut all = Vec::new();
         with_steps(suite, ranks, |step| {
@@ -425,7 +419,7 @@ mod kv_transfer_tests {
                 "kv_transfer = true\nfeed_forward_ranks = 'stage'",
                 "dp = 2",
                 2,
-                "feed_forward_ranks = stage ties replicas together",
+                "feed_forward_ranks = stage joins replicas",
             ),
             (
                 "llama-3-8b",
@@ -476,7 +470,7 @@ mod serving_tests {
     #[test]
     fn divisions_not_supported_for_serving_are_refused() {
         for (preset, layout, ranks, expected) in [
-            ("llama-3-8b", "cp = 2", 2, "a model that serves keeps the keys and values of a request"),
+            ("llama-3-8b", "cp = 2", 2, "which keeps the keys and values of a request"),
             ("llama-3-8b", "tp = 3", 3, "tp = 3 does not divide the 32 query heads"),
             ("mixtral-8x7b", "tp = 2\nep = 2\ndp = 2", 4, "etp = 2 with tp = 2 and ep = 2"),
             ("mixtral-8x7b", "tp = 2\netp = 1", 2, "etp = 1 with tp = 2 and ep = 1"),
@@ -642,7 +636,7 @@ mod serving_tests {
         let first =
             [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden / 8, 8), tokens, counts];
         assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 0), first);
-        // 128,256 words are a multiple of 64, and no padding is sent.
+        // 128,256 words are a multiple of 64, so no padding is sent.
         let logits = (AllGather, Axis::Tp, 2 * 4 * 128_256, 4);
         let last = [reductions, logits, (AllGather, Axis::Tp, hidden, 8), tokens, counts];
         assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
@@ -672,8 +666,8 @@ mod serving_tests {
         assert_eq!(parts[2], (AllGather, Axis::Ep, 8 * 8 * 2 * 4096, 32));
         for (written, layout, expected) in [
             ("", "tp = 2\ndp = 4\nep = 4\netp = 1", "accepted: ep = tp x dp = 8, or expert_tokens = parts"),
-            ("expert_tokens = 'whole'", "dp = 8\nep = 8", "expert_tokens = whole changes nothing"),
-            ("expert_tokens = 'parts'", "tp = 2\ndp = 4", "expert_tokens = parts changes nothing"),
+            ("expert_tokens = 'whole'", "dp = 8\nep = 8", "expert_tokens = whole has no effect"),
+            ("expert_tokens = 'parts'", "tp = 2\ndp = 4", "expert_tokens = parts has no effect"),
         ] {
             let written = format!("framework = 'vllm'\nbatch = 16\n{written}");
             let message = refusal(&serving("mixtral-8x7b", &written, layout), 8);
@@ -683,7 +677,7 @@ mod serving_tests {
 
     #[test]
     fn stages_of_sglang_pass_sampled_tokens_around_in_a_ring() {
-        // 4 B of each of 16 requests: an eighth of them from each rank of tp 8, and all together again.
+        // 4 B of each of 16 requests: an eighth of them from each rank of tp 8, and all of them gathered again.
         let ring = |layout: &str, batch: u64| {
             let written = format!("framework = 'sglang'\nbatch = {batch}\nphases = ['decode']");
             let of_stage = |stage: u32| phase("llama-3-70b", &written, layout, 16, "decode", stage);
@@ -712,7 +706,7 @@ mod serving_tests {
                 .collect::<Vec<_>>()
         };
         let fp8 = "dispatch_element_type = 'fp8_e4m3'";
-        // 128 tokens of 8 experts: 16 + 7168 + 4 x 56 bytes there and 2 x 7168 back (DeepEP's README measures just these).
+        // 128 tokens of 8 experts: 16 + 7168 + 4 x 56 bytes out and 2 x 7168 back (as measured in DeepEP's README).
         let low_latency =
             [(AllToAllV, Ep, 1024 * 7408), (Collective::AllToAll, Ep, 4 * 256), (AllToAllV, Ep, 1024 * 14_336)];
         assert_eq!(of(&format!("dispatcher = 'deepep_low_latency'\n{fp8}"), "decode"), low_latency);
@@ -749,6 +743,6 @@ mod serving_tests {
             assert_eq!(phase("llama-3-70b", &written, "tp = 8", 8, "decode", 0)[0].2, 8 * 512 * block, "{bits}");
         }
         let message = refusal(&serving("llama-3-8b", written, "dp = 2"), 2);
-        assert!(message.contains("reduction_bits = 8 changes nothing"), "{message}");
+        assert!(message.contains("reduction_bits = 8 has no effect"), "{message}");
     }
 }
