@@ -87,7 +87,7 @@ choice! {
 }
 
 choice! {
-    /// What data parallelism shares out.
+    /// What data parallelism shards.
     DataStyle, "data style" {
         /// Nothing: gradients are all-reduced once per step.
         Ddp = "ddp",
@@ -122,7 +122,7 @@ choice! {
 choice! {
     /// A family of pipeline schedules: the order in which the stages work.
     ScheduleKind, "schedule" {
-        /// One micro-batch in flight, one rank at work.
+        /// One micro-batch in flight, one rank active.
         Naive = "naive",
         /// All forwards, then all backwards (arXiv 1811.06965).
         GPipe = "gpipe",
@@ -203,7 +203,7 @@ choice! {
         RootKept = "root_kept",
         /// Embedding, every layer, and last norm with head, which stays gathered (torchtitan).
         EndsApart = "ends_apart",
-        /// What the module at work needs, and what comes next up to a number of parameters; small ones stay (DeepSpeed's ZeRO-3).
+        /// What the active module needs, and what comes next up to a number of parameters; small ones stay (DeepSpeed's ZeRO-3).
         Modules = "modules",
         /// Every layer; the rest in buckets that are gathered in the first forward pass of a step, and kept (Megatron-FSDP).
         Buckets = "buckets",
@@ -221,7 +221,7 @@ choice! {
 }
 
 choice! {
-    /// What groups of shards that hold the same parameters share out among each other (Megatron-FSDP's `outer_dp_sharding_strategy`).
+    /// What groups of shards that hold the same parameters shard among each other (Megatron-FSDP's `outer_dp_sharding_strategy`).
     OuterSharding, "outer sharding" {
         /// Nothing.
         NoShard = "no_shard",

@@ -278,9 +278,10 @@ impl StepKey {
         }
     }
 
-    /// Which other keys it needs, to follow its meaning.
-    pub fn conditions(&self) -> String {
-        let mut text = String::new();
+    /// A meaning with the accepted values and the other keys that it needs behind its first sentence.
+    pub fn described(&self, meaning: &str, accepted: &str) -> String {
+        let (first, details) = meaning.split_once(". ").unwrap_or((meaning, ""));
+        let mut text = format!("{first}{accepted}");
         for (index, with) in self.only_with.iter().enumerate() {
             let wanted = with.wanted();
             text += &match with.value {
@@ -289,7 +290,7 @@ impl StepKey {
                 Some(value) => format!("; {value} only with {wanted}"),
             };
         }
-        text
+        if details.is_empty() { text } else { format!("{text}. {details}") }
     }
 }
 

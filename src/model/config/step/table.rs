@@ -68,10 +68,8 @@ impl StepFlag {
             Flag::Named(flag) => (flag.to_owned(), row.meaning),
             Flag::OfName => (format!("--{words}"), row.meaning),
         };
-        let (meaning, details) = meaning.split_once(". ").unwrap_or((meaning, ""));
         let accepted = if is_truth { String::new() } else { format!(": {}", row.accepted()) };
-        let details = if details.is_empty() { String::new() } else { format!(". {details}") };
-        let help = format!("{meaning}{accepted}{}{details}", row.conditions());
+        let help = row.described(meaning, &accepted);
         Some(StepFlag {
             key: row.name,
             flag,
@@ -193,7 +191,7 @@ mod tests {
     /// The keys of such work as a table of Markdown, for `suites/README.md`.
     fn keys_as_markdown(work: Work) -> String {
         let row =
-            |row: &StepKey| format!("| `{}` | {} | {}{} |\n", row.name, row.accepted(), row.meaning, row.conditions());
+            |row: &StepKey| format!("| `{}` | {} | {} |\n", row.name, row.accepted(), row.described(row.meaning, ""));
         let rows: String = rows().filter(|row| row.group.work == work).map(row).collect();
         format!("| key | accepted | meaning |\n|---|---|---|\n{rows}")
     }

@@ -327,7 +327,7 @@ impl Training {
 }
 
 impl ShardGroups {
-    /// The groups of dp_shard in each of this many ranks of dp x cp: those with equal shards, those that share out what the forward pass
+    /// The groups of dp_shard in each of this many ranks of dp x cp: those with equal shards, those that shard what the forward pass
     /// leaves to the backward one, or the nodes of quantised gradients.
     ///
     /// # Errors

@@ -169,7 +169,7 @@ mod context_tests {
                 2,
                 "a multiple of 2 x cp = 4, such as 1004",
             ),
-            ("llama-3-8b", "phases = ['prefill']\nkv_transfer = true", "cp = 2\ndp = 2", 4, "cp = 2 beside"),
+            ("llama-3-8b", "phases = ['prefill']\nkv_transfer = true", "cp = 2\ndp = 2", 4, "cp = 2 with"),
         ] {
             let message = refusal(&serving(preset, &format!("batch = 4\n{written}"), layout), ranks);
             assert!(message.contains(expected), "{layout}: {message}");
