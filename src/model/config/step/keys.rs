@@ -342,12 +342,15 @@ impl Keys {
             (Some(item), _) => Some(item),
             (None, Default::Value(text)) => Some(Item::of_text(text, place)),
             (None, Default::Same(key)) => same(key),
-            (None, Default::Absent(_)) => None,
+            (None, Default::Absent(_) | Default::Required(_)) => None,
+        };
+        let value = match (item, row.default) {
+            (Some(item), _) => T::read(item, row)?,
             (None, Default::Required(accepted)) => {
                 return Err(place.wrong(format!("`{}` is missing; accepted: {accepted}", row.name)));
             }
+            (None, _) => T::absent().ok_or_else(|| place.wrong(format!("`{}` is missing", row.name)))?,
         };
-        let value = T::read(item, row)?;
         self.read.insert(row.name, value.text());
         Ok(value)
     }
@@ -452,26 +455,24 @@ pub(super) trait KeyValue: Sized {
     /// What it takes, where the row does not say it.
     const ACCEPTED: Accepted;
 
-    /// The value of an item; `None` only where the row has no default.
-    fn read(item: Option<Item>, row: &StepKey) -> Result<Self>;
+    fn read(item: Item, row: &StepKey) -> Result<Self>;
+
+    /// The value of a key that is left out and has no default.
+    fn absent() -> Option<Self> {
+        None
+    }
 
     /// The value as a file has it.
     fn text(&self) -> Cow<'static, str>;
 }
 
-/// The item of a row with a default.
-fn present(item: Option<Item>, row: &StepKey) -> Item {
-    item.unwrap_or_else(|| Item::of_text(NONE, &Place::flag(row.name)))
-}
-
-/// Implements [`KeyValue`] for types that need a value.
+/// Implements [`KeyValue`]: what a type takes, how it is read, and its text.
 macro_rules! key_values {
     ($($type:ty, $accepted:expr, |$item:ident, $row:ident| $read:expr, |$value:ident| $text:expr;)+) => {$(
         impl KeyValue for $type {
             const ACCEPTED: Accepted = $accepted;
 
-            fn read(item: Option<Item>, $row: &StepKey) -> Result<$type> {
-                let $item = present(item, $row);
+            fn read($item: Item, $row: &StepKey) -> Result<$type> {
                 $read
             }
 
@@ -498,8 +499,8 @@ key_values! {
 impl<T: Choice> KeyValue for T {
     const ACCEPTED: Accepted = Accepted::Names(T::NAMES);
 
-    fn read(item: Option<Item>, row: &StepKey) -> Result<T> {
-        present(item, row).parsed(str::parse)
+    fn read(item: Item, _: &StepKey) -> Result<T> {
+        item.parsed(str::parse)
     }
 
     fn text(&self) -> Cow<'static, str> {
@@ -510,8 +511,12 @@ impl<T: Choice> KeyValue for T {
 impl<T: KeyValue> KeyValue for Option<T> {
     const ACCEPTED: Accepted = T::ACCEPTED;
 
-    fn read(item: Option<Item>, row: &StepKey) -> Result<Option<T>> {
-        item.map(|item| T::read(Some(item), row)).transpose()
+    fn read(item: Item, row: &StepKey) -> Result<Option<T>> {
+        T::read(item, row).map(Some)
+    }
+
+    fn absent() -> Option<Option<T>> {
+        Some(None)
     }
 
     fn text(&self) -> Cow<'static, str> {
@@ -522,14 +527,11 @@ impl<T: KeyValue> KeyValue for Option<T> {
 impl<T: KeyValue> KeyValue for Vec<T> {
     const ACCEPTED: Accepted = T::ACCEPTED;
 
-    fn read(item: Option<Item>, row: &StepKey) -> Result<Vec<T>> {
-        match item {
-            Some(item) if matches!(row.accepted, Accepted::ListOrNone(_)) && item.is_text(NONE) => Ok(Vec::new()),
-            item => {
-                let items = item.map_or(Ok(Vec::new()), Item::items)?;
-                items.into_iter().map(|item| T::read(Some(item), row)).collect()
-            }
+    fn read(item: Item, row: &StepKey) -> Result<Vec<T>> {
+        if matches!(row.accepted, Accepted::ListOrNone(_)) && item.is_text(NONE) {
+            return Ok(Vec::new());
         }
+        item.items()?.into_iter().map(|item| T::read(item, row)).collect()
     }
 
     fn text(&self) -> Cow<'static, str> {
@@ -541,15 +543,10 @@ impl<T: KeyValue> KeyValue for Vec<T> {
 fn whole(item: &Item, row: &StepKey) -> Result<u64> {
     match row.accepted {
         Accepted::Whole(from, to) => item.whole(from..=to),
-        Accepted::Names(names) => {
-            let number = item.whole(1..=LARGEST)?;
-            let is_accepted = names.contains(&number.to_string().as_str());
-            if is_accepted {
-                Ok(number)
-            } else {
-                Err(item.wrong(format!("found {number}; accepted: {}", names.join(", "))))
-            }
-        }
+        Accepted::Names(names) => match item.whole(1..=LARGEST)? {
+            number if names.contains(&number.to_string().as_str()) => Ok(number),
+            number => Err(item.wrong(format!("found {number}; accepted: {}", names.join(", ")))),
+        },
         _ => item.whole(1..=LARGEST),
     }
 }

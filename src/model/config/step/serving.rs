@@ -23,7 +23,7 @@ const DECODES: &[&str] = &["decode", "prefill,decode"];
 keys! {
     /// A batch of requests that a model serves together.
     Serving in SERVING;
-    /// What a step does
+    /// Phases of serving, instead of a training step
     phases: Phases = key("phases").or("prefill,decode").flag("--serve").common(),
     /// Requests of a replica that are worked on together
     batch: u64 = key("batch").required("requests at a time, such as 16"),
@@ -142,9 +142,9 @@ pub struct Phases {
 impl KeyValue for Phases {
     const ACCEPTED: Accepted = Accepted::List(&["prefill", "decode"]);
 
-    fn read(item: Option<Item>, _: &StepKey) -> Result<Phases> {
+    fn read(item: Item, _: &StepKey) -> Result<Phases> {
         let mut phases = Phases { prefill: false, decode: false };
-        for phase in item.map_or(Ok(Vec::new()), Item::items)? {
+        for phase in item.items()? {
             match phase.text()? {
                 "prefill" => phases.prefill = true,
                 "decode" => phases.decode = true,

@@ -62,6 +62,12 @@ impl StepFlag {
     fn of(row: &StepKey) -> Option<StepFlag> {
         let words = row.name.replace('_', "-");
         let is_truth = matches!(row.accepted, Accepted::Truth);
+        let value_name = match row.accepted {
+            Accepted::Truth => None,
+            Accepted::Whole(..) => Some("N".to_owned()),
+            // The last word of the key says best what is taken.
+            _ => row.name.rsplit('_').next().map(str::to_uppercase),
+        };
         let (flag, meaning) = match row.flag {
             Flag::None => return None,
             Flag::Denial(help) => (format!("--no-{words}"), help),
@@ -74,8 +80,7 @@ impl StepFlag {
             key: row.name,
             flag,
             alias: row.alias,
-            // The last word of the key says best what is taken.
-            value_name: row.name.rsplit('_').next().filter(|_| !is_truth).map(str::to_uppercase),
+            value_name,
             is_denial: matches!(row.flag, Flag::Denial(_)),
             heading: row.group.heading,
             help,

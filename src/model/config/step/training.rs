@@ -231,8 +231,8 @@ keys! {
     schedule: ScheduleKind = key("schedule").or("1f1b"),
     /// Model chunks on each rank. More than 1 makes the schedule interleaved
     virtual_stages: u32 = key("virtual_stages").within(1, 1024).or("1"),
-    /// Layers of each stage or chunk, a list
-    stage_layers: Option<Vec<u32>> = key("stage_layers").or_else("divided evenly"),
+    /// Layers of each stage or chunk
+    stage_layers: Option<Vec<u32>> = key("stage_layers").takes(Accepted::Text("a list of numbers")).or_else("divided evenly"),
     /// Each rank of tp sends its part only, and the receivers gather (arXiv 2104.04473 section 4.1)
     scatter_gather: bool = key("scatter_gather").or("false"),
 }
