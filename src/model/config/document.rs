@@ -118,8 +118,7 @@ impl Table {
     pub fn default_to(&mut self, key: &str, text: &str, place: &Place) -> bool {
         let missing = !self.entries.contains_key(key);
         if missing {
-            let value = value_of_flag(text.to_owned());
-            self.entries.insert(key.to_owned(), Item { place: place.clone(), value });
+            self.entries.insert(key.to_owned(), Item::of_text(text, place));
         }
         missing
     }
@@ -140,6 +139,11 @@ impl Table {
         let place = self.place.clone();
         let entries = BTreeMap::from([(key.to_owned(), Item::from(self))]);
         Item::from(Table { place, entries, known: Vec::new() })
+    }
+
+    /// Where each of its keys was written.
+    pub fn places(&self) -> BTreeMap<String, Place> {
+        self.entries.iter().map(|(key, item)| (key.clone(), item.place.clone())).collect()
     }
 
     /// The value of a key without taking it.
@@ -256,6 +260,11 @@ impl From<Table> for Item {
 }
 
 impl Item {
+    /// A value written as the text of a flag.
+    pub fn of_text(text: &str, place: &Place) -> Item {
+        Item { place: place.clone(), value: value_of_flag(text.to_owned()) }
+    }
+
     /// A usage error that names this value's place.
     pub fn wrong(&self, problem: impl Display) -> Error {
         self.place.wrong(problem)

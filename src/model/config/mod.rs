@@ -18,7 +18,7 @@ pub use model::{
     LinearAttentionParameters, LinearRule, Mixer, Mixture, Model, QueryKeyNorm, SlidingWindow,
 };
 pub use shipped::{Shipped, is_embedded, published, read_text};
-pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};
+pub use step::{LayoutTable, ModelWork, Serving, Training};
 pub use suite::{Calibrate, MOST_REPLICATES, ROUNDS_WITHIN, Rounds, RunSettings, Suite};
 pub use suite_sweep::{
     AXES, BOTH_CADENCES, EVERY_PLACE, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits,
