@@ -110,7 +110,7 @@ impl RankCommand {
         let rates = source.rates();
         let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
         if let Step::Training(training) = step {
-            let framework = training.training.named_framework();
+            let framework = training.training.framework;
             let calls = source.calls(rates.as_ref(), self.ranks_per_node)?;
             let computing = self.computing.run_by(framework).read(
                 training.activation(),

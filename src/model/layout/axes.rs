@@ -297,7 +297,7 @@ impl Division {
                 format!("{parts} replicas of shards do not divide the {ranks} ranks of dp x cp")
             }
             Division::InnerShards => {
-                format!("nodes of {parts} ranks do not divide the {ranks} ranks of a group of shards (gather_inner)")
+                format!("nodes of {parts} ranks do not divide the {ranks} ranks of a group of shards")
             }
             Division::InnerContext => format!("inner groups of {parts} ranks do not divide cp = {ranks}"),
             Division::InnerExperts => format!("nodes of {parts} ranks do not divide ep = {ranks} (expert_inner)"),

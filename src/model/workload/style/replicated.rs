@@ -370,7 +370,7 @@ mod tests {
                 2,
                 "tp = 2 with the experts of mixtral-8x7b needs sequence parallelism",
             ),
-            ("llama-3-8b", beside.as_str(), "tp = 2", 2, "linears = column cannot be combined with sequence_parallel"),
+            ("llama-3-8b", beside.as_str(), "tp = 2", 2, "linears = column needs sequence_parallel = false; found"),
             ("llama-3-8b", EIGHT_B, "tp = 5", 5, "tp = 5 does not divide the 32 query heads of llama-3-8b"),
             ("llama-3-8b", EIGHT_B, "tp = 64", 64, "tp = 64 does not divide the 32 query heads of llama-3-8b"),
             ("qwen2.5-0.5b", EIGHT_B, "tp = 7", 7, "tp = 7 does not divide the 4864 inner width of qwen2.5-0.5b"),

@@ -212,7 +212,7 @@ fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
     }
     let given = columns_of_training().filter_map(|key| Some((key, key, row.text(key)?.to_owned())));
     let mut training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;
-    let commgauge_model::config::Batch::Global(global_batch, _) = training.batch else {
+    let Some(global_batch) = training.global_batch else {
         return Err(row.wrong("global_batch", "is missing"));
     };
     let degree = |key: &str| -> Result<u32> { row.count(key).map(|degree| degree.unwrap_or(1)) };
@@ -221,7 +221,7 @@ fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
     if let Some(gpus) = row.count("gpus")?.filter(|gpus| u64::from(*gpus) != degrees.world()) {
         return Err(row.wrong("gpus", &format!("found {gpus}; {} make {}", degrees.name(), degrees.world())));
     }
-    let usual = Kernels::usual_of(training.named_framework());
+    let usual = Kernels::usual_of(training.framework);
     let kernels = Kernels {
         fused_attention: row.truth("fused_attention")?.unwrap_or(usual.fused_attention),
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
