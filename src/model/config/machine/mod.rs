@@ -5,6 +5,7 @@
 
 mod description;
 mod expect;
+mod expect_tables;
 mod fault;
 mod level;
 mod lint;
@@ -13,7 +14,7 @@ pub use description::{
     Computing, Expectation, ExpectedCall, ExpectedGroup, JudgedRuns, Limit, Machine, Network, NetworkExpectation,
     NodeLinks, Noise, RequiredCoverage, Version,
 };
-pub use expect::{
+pub use expect_tables::{
     Each, ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure,
     Origin, OwnWorkExpectation, Sizes,
 };
@@ -23,10 +24,10 @@ pub use lint::{Finding, lint};
 
 use crate::config::document::{Item, Place, Table};
 use crate::config::shipped::{Shipped, read_text};
+use crate::config::typed::to_toml;
 use commgauge_base::collective::{Algorithm, Collective, Motion};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Rate;
-use serde::Serialize;
 use std::path::Path;
 
 impl Machine {
@@ -118,7 +119,7 @@ impl Machine {
     /// # Errors
     /// None that a machine which was read can have.
     pub fn to_toml(&self) -> Result<String> {
-        written(self)
+        to_toml(self)
     }
 
     /// Rate at which one rank can send to `ranks` ranks of its node, including itself: over all its links, or those to
@@ -138,11 +139,6 @@ impl Machine {
         let own = (adapters / f64::from(self.ranks_per_node)).max(1.0);
         Rate(own.min(adapters / f64::from(active_ranks.max(1))) * self.between_nodes.rate_per_adapter.0)
     }
-}
-
-/// The TOML of a machine file, or of tables of one.
-fn written(tables: &impl Serialize) -> Result<String> {
-    toml::to_string(tables).map_err(|error| Error::usage(format!("cannot be written as a machine file: {error}")))
 }
 
 /// A table of the file, if it has one of this name.
