@@ -1,9 +1,9 @@
 //! A launch check as text: the facts that all ranks share, the differences, and the messages.
 
-use super::document::{Column, table, wrapped};
+use super::document::{Fields, wrapped};
 use super::{visible, wrap};
 use commgauge_base::units::Bytes;
-use commgauge_run::launch_check::{Difference, LaunchReport};
+use commgauge_run::launch_check::{Difference, HostRow, LaunchReport};
 
 /// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
 const SHOWN_HOSTS: usize = 16;
@@ -71,60 +71,41 @@ fn summary(report: &LaunchReport, width: u16) -> String {
 }
 
 fn hosts(report: &LaunchReport, width: u16) -> String {
-    let columns = [
-        Column::left("host", 0),
-        Column::left("ranks", 0),
-        Column::right("processors", 2),
-        Column::left("binding", 0),
-        Column::right("may lock", 1),
-        Column::right("open files", 3),
-    ];
     let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or_else(|| "unlimited".to_owned(), shown);
     let mut all: Vec<_> = report.hosts.iter().collect();
-    let first = report.hosts.first();
-    // Hosts that equal the first one are the least interesting.
-    all.sort_by_key(|host| {
-        first.is_some_and(|first| (&host.binding, host.rank_count) == (&first.binding, first.rank_count))
-            && first.map(|first| (first.memory_lock_bytes, first.open_files))
-                == Some((host.memory_lock_bytes, host.open_files))
-    });
     let few = all.len() <= SHOWN_HOSTS;
-    let shown = if few { report.hosts.iter().collect() } else { all };
-    let rows: Vec<Vec<String>> = shown
-        .iter()
-        .take(SHOWN_HOSTS)
-        .map(|host| {
-            vec![
-                visible(&host.host),
-                host.ranks.clone(),
-                host.processors.to_string(),
-                host.binding.clone(),
-                limit(host.memory_lock_bytes, |bytes| Bytes(bytes).to_string()),
-                limit(host.open_files, |files| files.to_string()),
-            ]
-        })
-        .collect();
+    if !few {
+        let key = |host: &HostRow| (host.binding.clone(), host.rank_count, host.memory_lock_bytes, host.open_files);
+        all.sort_by_key(|host| report.hosts.first().is_some_and(|first| key(first) == key(host)));
+    }
+    let table = Fields::of(all.into_iter().take(SHOWN_HOSTS))
+        .left("host", 0, |host| visible(&host.host))
+        .left("ranks", 0, |host| host.ranks.clone())
+        .right("processors", 2, |host| host.processors)
+        .left("binding", 0, |host| host.binding.clone())
+        .right("may lock", 1, |host| limit(host.memory_lock_bytes, |bytes| Bytes(bytes).to_string()))
+        .right("open files", 3, |host| limit(host.open_files, |files| files.to_string()))
+        .text(width);
     let more = if few { String::new() } else { format!("and {} more hosts\n", report.hosts.len() - SHOWN_HOSTS) };
-    table(&columns, &rows, width) + &more
+    table + &more
 }
 
 fn differences(differences: &[Difference], width: u16) -> String {
-    let columns = [Column::left("what", 0), Column::left("value", 0), Column::left("ranks", 0)];
-    let mut rows = Vec::new();
-    for difference in differences {
-        for (index, value) in difference.values.iter().enumerate() {
-            let what = if index == 0 { visible(&difference.what) } else { String::new() };
-            let shown = visible(&value.value);
-            let shown = match shown.chars().count() {
-                length if length > MAX_VALUE_COLUMNS => {
-                    shown.chars().take(MAX_VALUE_COLUMNS - 3).chain("...".chars()).collect()
-                }
-                _ => shown,
-            };
-            rows.push(vec![what, shown, value.ranks.clone()]);
+    let shortened = |value: &str| {
+        let shown = visible(value);
+        match shown.chars().count() {
+            length if length > MAX_VALUE_COLUMNS => {
+                shown.chars().take(MAX_VALUE_COLUMNS - 3).chain("...".chars()).collect()
+            }
+            _ => shown,
         }
-    }
-    table(&columns, &rows, width)
+    };
+    let values = differences.iter().flat_map(|one| one.values.iter().zip(0..).map(move |(value, at)| (one, value, at)));
+    Fields::of(values)
+        .left("what", 0, |(difference, _, at)| if *at == 0 { visible(&difference.what) } else { String::new() })
+        .left("value", 0, |(_, value, _)| shortened(&value.value))
+        .left("ranks", 0, |(_, value, _)| value.ranks.clone())
+        .text(width)
 }
 
 #[cfg(test)]

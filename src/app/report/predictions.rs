@@ -1,6 +1,6 @@
 //! Predictions of single calls: the queries with the columns of their file, and the answers next to them.
 
-use super::document::{Column, optional, table, wrapped};
+use super::document::{Fields, optional, wrapped};
 use commgauge_analysis::cost::{Fit, Prediction, Query};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
@@ -177,29 +177,19 @@ pub fn csv(input: &QueryInput, answers: &[Prediction]) -> Result<String> {
 
 /// The answers for a terminal of this width.
 pub fn text(fit: &Fit, input: &QueryInput, answers: &[Prediction], width: u16) -> String {
-    let shown_columns = [
-        Column::left("collective", 0),
-        Column::right("ranks", 0),
-        Column::right("size", 0),
-        Column::right("time", 0),
-        Column::right("low", 0),
-        Column::right("high", 0),
-        Column::left("status", 0),
-    ];
-    let rows = input.queries.iter().zip(answers).map(|(query, answer)| {
-        let suffix = if answer.untrusted { ", untrusted" } else { "" };
-        vec![
-            query.collective.to_string(),
-            query.ranks.to_string(),
-            query.bytes_total.to_string(),
-            optional(answer.seconds),
-            optional(answer.low),
-            optional(answer.high),
-            format!("{}{suffix}", answer.status.name()),
-        ]
-    });
+    let status =
+        |answer: &Prediction| format!("{}{}", answer.status.name(), if answer.untrusted { ", untrusted" } else { "" });
+    let table = Fields::of(input.queries.iter().zip(answers))
+        .left("collective", 0, |(query, _)| query.collective)
+        .right("ranks", 0, |(query, _)| query.ranks)
+        .right("size", 0, |(query, _)| query.bytes_total)
+        .right("time", 0, |(_, answer)| optional(answer.seconds))
+        .right("low", 0, |(_, answer)| optional(answer.low))
+        .right("high", 0, |(_, answer)| optional(answer.high))
+        .left("status", 0, |(_, answer)| status(answer))
+        .text(width);
     let head = if fit.synthetic { "SYNTHETIC: the fit comes from records without real times\n\n" } else { "" };
-    head.to_owned() + &table(&shown_columns, &rows.collect::<Vec<_>>(), width) + &reasons(input, answers, width)
+    head.to_owned() + &table + &reasons(input, answers, width)
 }
 
 /// Reasons for refusals, and sources of scaled answers: each reason once, with the first call that it applies to.

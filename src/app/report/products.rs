@@ -1,11 +1,11 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Row, Table, optional, range};
+use super::document::{Block, Column, Fields, Table, optional, range};
 use super::row;
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::record::line::{Header, Outcome};
-use commgauge_model::record::times::{CopyTime, ProductTime};
+use commgauge_model::record::times::{CopyTime, MergedTimes, ProductTime};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -14,54 +14,39 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     let first = products.first()?;
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
-    let all_right = products.iter().all(|time| time.times.trouble().is_none());
     let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
     let unit = FlopsUnit::of(fastest);
-    let columns = [
-        Column::left("layer", 0),
-        Column::right("m", 0),
-        Column::right("n", 0),
-        Column::right("k", 0),
-        Column::left("type", if one_type { 3 } else { 0 }),
-        Column::right("repl.", 2),
-        Column::right("time", 0),
-        Column::left("[95 %]", 1),
-        Column::right(unit.name(), 0),
-        Column::left("check", if all_right { 2 } else { 0 }),
-        Column::left("all layers", Column::PAGES_ONLY),
-    ];
     let title = format!(
         "matrix products of m x k by k x n{}: time of the slowest of {} on a host that compute at once, and its rate; {}",
         if one_type { format!(" in {}", first.product.element_type) } else { String::new() },
         counted(first.ranks_per_host as usize, "rank"),
         first.library
     );
-    let rows = products.iter().map(|time| row(time, unit, header));
-    Some(Block::Table(Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every product")))
-}
-
-fn row(time: &ProductTime, unit: FlopsUnit, header: &Header) -> Row {
-    let product = &time.product;
-    let layer = match product.uses.as_slice() {
+    let layer = |time: &ProductTime| match time.product.uses.as_slice() {
         [] => optional(None::<String>),
         [one] => one.clone(),
         [first, others @ ..] => format!("{first} and {} more", others.len()),
     };
-    let (tone, check) = row::check(&time.times.outcome, "element", header);
-    let cells = vec![
-        layer,
-        product.m.to_string(),
-        product.n.to_string(),
-        product.k.to_string(),
-        product.element_type.to_string(),
-        time.times.medians().len().to_string(),
-        optional(time.times.median()),
-        range(time.times.interval()),
-        optional(time.flops_per_second().map(|rate| unit.number(rate))),
-        check,
-        product.uses.join(", "),
-    ];
-    Row::toned(tone, cells)
+    let check = |time: &ProductTime| row::check(&time.times.outcome, "element", header);
+    let table = Fields::of(products)
+        .left("layer", 0, |time| layer(time))
+        .right("m", 0, |time| time.product.m)
+        .right("n", 0, |time| time.product.n)
+        .right("k", 0, |time| time.product.k)
+        .left("type", if one_type { 3 } else { 0 }, |time| time.product.element_type)
+        .right("repl.", 2, |time| time.times.medians().len())
+        .right("time", 0, |time| optional(time.times.median()))
+        .left("[95 %]", 1, |time| range(time.times.interval()))
+        .right(unit.name(), 0, |time| optional(time.flops_per_second().map(|rate| unit.number(rate))))
+        .left("check", expendable_check(products.iter().map(|time| &time.times)), |time| check(time).1)
+        .left("all layers", Column::PAGES_ONLY, |time| time.product.uses.join(", "))
+        .toned(title, |time| check(time).0);
+    Some(Block::Table(table.whole_in("`commgauge report --format json` has every product")))
+}
+
+/// A column that says "right" in every row may go first.
+fn expendable_check<'a>(mut times: impl Iterator<Item = &'a MergedTimes>) -> u8 {
+    if times.all(|times| times.trouble().is_none()) { 2 } else { 0 }
 }
 
 /// Number of products by outcome, such as `12 products: 12 right`; `None` without products.
@@ -117,51 +102,31 @@ impl<'a> JsonProduct<'a> {
 
 /// The table of all copies, where there are any.
 pub(super) fn copies_document(copies: &[CopyTime], header: &Header) -> Option<Block> {
-    if copies.is_empty() {
-        return None;
-    }
-    let all_right = copies.iter().all(|time| time.times.trouble().is_none());
-    let columns = [
-        Column::left("copy", 0),
-        Column::left("host memory", 1),
-        Column::left("to rank", 1),
-        Column::right("size", 0),
-        Column::left("each", 0),
-        Column::right("repl.", 3),
-        Column::right("time", 2),
-        Column::right("GB/s", 0),
-        Column::left("slowest", 0),
-        Column::left("fastest", 1),
-        Column::left("check", if all_right { 2 } else { 0 }),
-    ];
-    let title = "copies by the copy engines of the ranks' GPUs, one rank of a host after the other (alone) or all at once (together): time of \
-                 the slowest rank, and its rate in each direction";
-    let rows = copies.iter().map(|time| copies_row(time, header));
-    Some(Block::Table(
-        Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every rank of every copy"),
-    ))
+    let table = copies_table(copies, header).whole_in("`commgauge report --format json` has every rank of every copy");
+    (!copies.is_empty()).then_some(Block::Table(table))
 }
 
-fn copies_row(time: &CopyTime, header: &Header) -> Row {
-    let copy = &time.copy;
-    let (tone, check) = row::check(&time.times.outcome, "byte", header);
+fn copies_table(copies: &[CopyTime], header: &Header) -> Table {
+    let title = "copies by the copy engines of the ranks' GPUs, one rank of a host after the other (alone) or all at once (together): time of \
+                 the slowest rank, and its rate in each direction";
+    let check = |time: &CopyTime| row::check(&time.times.outcome, "byte", header);
     let gigabytes = |rate: Rate| three_digits(rate.gigabytes_per_second());
-    let rank = |of: Option<(u32, Rate)>| optional(of.map(|(rank, rate)| format!("rank {rank}, {}", gigabytes(rate))));
-    let extremes = time.extremes();
-    let cells = vec![
-        copy.kind.name().to_owned(),
-        optional(copy.host_memory.map(HostMemory::name)),
-        optional(copy.peer_distance.map(|distance| format!("+{distance}"))),
-        copy.bytes.to_string(),
-        each(copy.alone).to_owned(),
-        time.times.medians().len().to_string(),
-        optional(time.times.median()),
-        optional(time.times.median().map(|seconds| gigabytes(time.rate(seconds)))),
-        rank(extremes.map(|[slowest, _]| slowest)),
-        rank(extremes.map(|[_, fastest]| fastest)),
-        check,
-    ];
-    Row::toned(tone, cells)
+    let rank = |time: &CopyTime, end: usize| {
+        optional(time.extremes().map(|ends| format!("rank {}, {}", ends[end].0, gigabytes(ends[end].1))))
+    };
+    Fields::of(copies)
+        .left("copy", 0, |time| time.copy.kind.name())
+        .left("host memory", 1, |time| optional(time.copy.host_memory.map(HostMemory::name)))
+        .left("to rank", 1, |time| optional(time.copy.peer_distance.map(|distance| format!("+{distance}"))))
+        .right("size", 0, |time| time.copy.bytes)
+        .left("each", 0, |time| each(time.copy.alone))
+        .right("repl.", 3, |time| time.times.medians().len())
+        .right("time", 2, |time| optional(time.times.median()))
+        .right("GB/s", 0, |time| optional(time.times.median().map(|seconds| gigabytes(time.rate(seconds)))))
+        .left("slowest", 0, |time| rank(time, 0))
+        .left("fastest", 1, |time| rank(time, 1))
+        .left("check", expendable_check(copies.iter().map(|time| &time.times)), |time| check(time).1)
+        .toned(title, |time| check(time).0)
 }
 
 fn each(alone: bool) -> &'static str {
@@ -245,7 +210,6 @@ mod tests {
 
     use super::*;
     use commgauge_model::record::Record;
-    use commgauge_model::record::times::MergedTimes;
     use commgauge_model::record::work_lines::CopyFacts;
 
     fn copy(trouble: Option<Outcome>) -> CopyTime {
@@ -273,12 +237,12 @@ mod tests {
         let all = [copy(None), copy(Some(skipped))];
         let sample = include_bytes!("../../../tests/data/sample-record.jsonl");
         let header = Record::parse(sample, "sample").expect("it is a record").header;
-        let cells = |time: &CopyTime| copies_row(time, &header).cells.join(" | ");
-        let fine = cells(&all[0]);
+        let cells = |row: usize| copies_table(&all, &header).rows[row].cells.join(" | ");
+        let fine = cells(0);
         for words in ["to-peer", "+2", "alone", "47.6", "rank 1, 47.6", "rank 0, 400", "right"] {
             assert!(fine.contains(words), "{words}: {fine}");
         }
-        assert!(cells(&all[1]).contains("skipped: devices 0 and 1"), "{}", cells(&all[1]));
+        assert!(cells(1).contains("skipped: devices 0 and 1"), "{}", cells(1));
         assert_eq!(copies_summary(&all, &header).as_deref(), Some("2 copies: 1 right, 1 skipped"));
         assert_eq!(copies_summary(&[], &header), None);
     }

@@ -1,11 +1,11 @@
 //! What is said before a machine is measured: a plan, a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
 
-use super::document::{Column, optional, percent, table, wrapped};
+use super::document::{Fields, optional, percent, wrapped};
 use super::locate::suspects_text;
 use super::text::{visible, wrap};
 use super::verdict::VerdictFormat;
 use commgauge_analysis::verdict::locate::{SuspectKind, Suspects};
-use commgauge_analysis::verdict::{Counted, Decision, PlanOutlook, SelfTest, TrialKind};
+use commgauge_analysis::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_model::config::{Machine, RunSettings, is_embedded};
 use commgauge_model::layout::{Axis, Nodes};
@@ -303,34 +303,20 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
 
 /// The error rates of the rules as text.
 pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
-    let columns = [
-        Column::left("what", 0),
-        Column::left("noise", 0),
-        Column::right("counted", 0),
-        Column::right("share", 2),
-        Column::right("95 % interval", 1),
-        Column::right("promised", 0),
-        Column::left("held", 0),
-    ];
-    let rows: Vec<Vec<String>> = (tried.trials.iter())
-        .map(|trial| {
-            let side = if trial.asked.is_power() { "at least" } else { "at most" };
-            let promised =
-                trial.promised.map_or("nothing".to_owned(), |promised| format!("{side} {}", percent(promised, 1)));
-            let [count, share, interval] = cells(&trial.counted);
-            let decision_text = trial.decision.map_or("-", decision_text).to_owned();
-            vec![
-                what(trial.asked).to_owned(),
-                trial.noise.name().to_owned(),
-                count,
-                share,
-                interval,
-                promised,
-                decision_text,
-            ]
-        })
-        .collect();
-    let mut out = table(&columns, &rows, width);
+    let side = |asked: TrialKind| if asked.is_power() { "at least" } else { "at most" };
+    let promised = |trial: &Trial| match trial.promised {
+        Some(promised) => format!("{} {}", side(trial.asked), percent(promised, 1)),
+        None => "nothing".to_owned(),
+    };
+    let mut out = Fields::of(&tried.trials)
+        .left("what", 0, |trial| what(trial.asked))
+        .left("noise", 0, |trial| trial.noise.name())
+        .right("counted", 0, |trial| count(&trial.counted))
+        .right("share", 2, |trial| share_of(&trial.counted))
+        .right("95 % interval", 1, |trial| interval(&trial.counted))
+        .right("promised", 0, |trial| promised(trial))
+        .left("held", 0, |trial| trial.decision.map_or("-", decision_text))
+        .text(width);
     let mut say = |text: String| out += &(wrap(&visible(&text), usize::from(width), 4) + "\n");
     if let Some(history) = &tried.history {
         say(format!("own runs: {} records", history.records));
@@ -338,7 +324,7 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
             ("runs against the next like them", &history.run_against_run),
             ("halves of runs", &history.half_against_half),
         ] {
-            let [count, share, interval] = cells(counted);
+            let (count, share, interval) = (count(counted), share_of(counted), interval(counted));
             say(format!("{name}: false alarms in {count} comparisons, {share} ({interval})"));
         }
         for left_out in &history.left_out {
@@ -381,14 +367,17 @@ fn decision_text(decision: Decision) -> &'static str {
     }
 }
 
-fn cells(counted: &Counted) -> [String; 3] {
-    let share = match counted.of {
-        0 => "-".to_owned(),
-        of => percent(counted.count as f64 / of as f64, 1),
-    };
+fn count(counted: &Counted) -> String {
+    format!("{} of {}", counted.count, counted.of)
+}
+
+fn share_of(counted: &Counted) -> String {
+    optional((counted.of > 0).then(|| percent(counted.count as f64 / counted.of as f64, 1)))
+}
+
+fn interval(counted: &Counted) -> String {
     let interval = counted.lower_bound.zip(counted.upper_bound);
-    let interval = optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))));
-    [format!("{} of {}", counted.count, counted.of), share, interval]
+    optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))))
 }
 
 #[cfg(test)]

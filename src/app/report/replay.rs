@@ -1,6 +1,6 @@
 //! A replayed step or trace: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
 
-use super::document::{Block, Column, Table, optional, percent, range, signed_percent};
+use super::document::{Block, Fields, Table, optional, percent, range, signed_percent};
 use super::row::Row;
 use super::view::View;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
@@ -33,16 +33,6 @@ pub(super) fn document(view: &View) -> impl Iterator<Item = Block> {
 }
 
 fn axes(view: &View, replay: &ReplayLine) -> Table {
-    const COLUMNS: [Column; 8] = [
-        Column::left("axis", 0),
-        Column::right("calls", 1),
-        Column::right("waited for", 0),
-        Column::right("under way", 0),
-        Column::right("hidden", 0),
-        Column::right("payload", 3),
-        Column::right("wire", 2),
-        Column::left("as listed", 0),
-    ];
     let layout = view
         .steps
         .get(replay.step as usize)
@@ -55,22 +45,20 @@ fn axes(view: &View, replay: &ReplayLine) -> Table {
             replay.schedule, replay.forward_seconds_per_layer
         )
     };
-    Table::new(title, &COLUMNS, replay.axes.iter().map(cells))
+    Fields::of(&replay.axes)
+        .left("axis", 0, |axis| axis.axis)
+        .right("calls", 1, |axis| axis.calls_counted)
+        .right("waited for", 0, |axis| Seconds::from_nanoseconds(axis.waiting_nanoseconds_median))
+        .right("under way", 0, |axis| Seconds::from_nanoseconds(axis.under_way_nanoseconds_median))
+        .right("hidden", 0, |axis| optional(axis.overlap_efficiency.map(|share| percent(share, 0))))
+        .right("payload", 3, |axis| bytes(axis.payload_bytes_counted))
+        .right("wire", 2, |axis| bytes(axis.wire_bytes_counted))
+        .left("as listed", 0, |axis| if is_as_listed(axis) { "yes" } else { "NO" })
+        .table(title)
 }
 
-fn cells(axis: &ReplayAxis) -> Vec<String> {
-    let same =
-        axis.payload_bytes_counted == axis.payload_bytes_listed && axis.wire_bytes_counted == axis.wire_bytes_listed;
-    vec![
-        axis.axis.to_string(),
-        axis.calls_counted.to_string(),
-        Seconds::from_nanoseconds(axis.waiting_nanoseconds_median).to_string(),
-        Seconds::from_nanoseconds(axis.under_way_nanoseconds_median).to_string(),
-        optional(axis.overlap_efficiency.map(|share| percent(share, 0))),
-        bytes(axis.payload_bytes_counted),
-        bytes(axis.wire_bytes_counted),
-        if same { "yes" } else { "NO" }.to_owned(),
-    ]
+fn is_as_listed(axis: &ReplayAxis) -> bool {
+    axis.payload_bytes_counted == axis.payload_bytes_listed && axis.wire_bytes_counted == axis.wire_bytes_listed
 }
 
 /// Unrounded, since they are compared with the list of ops.
@@ -125,43 +113,54 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
 
 /// A table of all cases, where the record is of a soak.
 pub(super) fn soak_document(view: &View) -> Option<Table> {
-    const COLUMNS: [Column; 7] = [
-        Column::left("case", 0),
-        Column::right("rounds", 2),
-        Column::right("first quarter GB/s", 0),
-        Column::right("last quarter GB/s", 0),
-        Column::right("time of a call", 0),
-        Column::right("slowest round", 0),
-        Column::right("from", 1),
-    ];
     let settings = &view.header.settings;
     let time = settings.within_seconds.filter(|_| settings.soak)?;
     let round = Seconds(time.0 / f64::from(settings.replicates.max(1)));
     let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
-    Some(Table::new(title, &COLUMNS, view.rows.iter().filter_map(|row| soak_cells(row, round))))
+    let start = |of: usize| if of == 0 { "start".to_owned() } else { Seconds(round.0 * of as f64).to_string() };
+    let table = Fields::of(view.rows.iter().filter_map(Soaked::of))
+        .left("case", 0, |soaked| soaked.row.facts.name.clone())
+        .right("rounds", 2, |soaked| soaked.rounds)
+        .right("first quarter GB/s", 0, |soaked| soaked.rate(soaked.first))
+        .right("last quarter GB/s", 0, |soaked| soaked.rate(soaked.last))
+        .right("time of a call", 0, |soaked| signed_percent(soaked.last / soaked.first - 1.0))
+        .right("slowest round", 0, |soaked| signed_percent(soaked.longest / soaked.whole - 1.0))
+        .right("from", 1, |soaked| start(soaked.slowest));
+    Some(table.table(title))
 }
 
-fn soak_cells(row: &Row, round: Seconds) -> Option<Vec<String>> {
-    let rounds: Vec<(usize, f64)> =
-        row.latency_seconds_of_replicate.iter().map(|(round, time)| (*round, *time)).collect();
-    let quarter = rounds.len().div_ceil(4);
-    let middle = |rounds: &[(usize, f64)]| median(&sorted(rounds.iter().map(|(_, time)| *time)));
-    let (whole, first, last) =
-        (middle(&rounds)?, middle(&rounds[..quarter])?, middle(&rounds[rounds.len() - quarter..])?);
-    let (slowest, longest) = rounds.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let rate = |seconds: f64| {
-        let rate = row.busbw.zip(row.latency.as_ref()).map(|(rate, latency)| rate.0 * latency.median.0 / seconds);
+/// The rounds of a row: their number, medians of parts of them in seconds, and the slowest.
+struct Soaked<'a> {
+    row: &'a Row,
+    rounds: usize,
+    whole: f64,
+    first: f64,
+    last: f64,
+    slowest: usize,
+    longest: f64,
+}
+
+impl Soaked<'_> {
+    fn of(row: &Row) -> Option<Soaked<'_>> {
+        let seconds: Vec<f64> = row.latency_seconds_of_replicate.values().copied().collect();
+        let quarter = seconds.len().div_ceil(4);
+        let middle = |seconds: &[f64]| median(&sorted(seconds.iter().copied()));
+        let slowest = row.latency_seconds_of_replicate.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(Soaked {
+            row,
+            rounds: seconds.len(),
+            whole: middle(&seconds)?,
+            first: middle(&seconds[..quarter])?,
+            last: middle(&seconds[seconds.len() - quarter..])?,
+            slowest: *slowest.0,
+            longest: *slowest.1,
+        })
+    }
+
+    fn rate(&self, seconds: f64) -> String {
+        let rate = self.row.busbw.zip(self.row.latency).map(|(rate, latency)| rate.0 * latency.median.0 / seconds);
         optional(rate.map(|rate| three_digits(rate * 1e-9)))
-    };
-    Some(vec![
-        row.facts.name.to_string(),
-        rounds.len().to_string(),
-        rate(first),
-        rate(last),
-        signed_percent(last / first - 1.0),
-        signed_percent(longest / whole - 1.0),
-        if slowest == 0 { "start".to_owned() } else { Seconds(round.0 * slowest as f64).to_string() },
-    ])
+    }
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl Terminal {
         out
     }
 
-    fn table(&self, table: &Table) -> String {
+    pub(super) fn table(&self, table: &Table) -> String {
         if table.columns.iter().all(|column| column.expendable() == Column::PAGES_ONLY) {
             return String::new();
         }

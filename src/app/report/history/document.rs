@@ -1,10 +1,10 @@
 //! The history for people: the changes of each place, the rows that changed, and what was left out.
 
 use crate::chart::{Axis, Change, Plot, Point, Position, Series as ChartSeries, Svg, Unit, xy};
-use crate::report::document::{Block, Column, Figure, Mark, Table, Tone, optional, signed_percent};
+use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone, optional, signed_percent};
 use crate::report::html::page::{Page, Section};
 use crate::report::text::visible;
-use commgauge_analysis::verdict::history::{Event, History, Lineage, Series, Series as Row};
+use commgauge_analysis::verdict::history::{Change as RowChange, Event, History, Lineage, Series, Series as Row};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
 use std::collections::BTreeSet;
@@ -72,8 +72,30 @@ pub(super) fn changes(lineage: &Lineage) -> Vec<Block> {
 /// One line for each change of the rows, one for a row without any.
 pub(super) fn rows(lineage: &Lineage, rows: &[&Series]) -> Table {
     let names = RowNames::of(&lineage.rows);
-    let cells = rows.iter().flat_map(|row| cells(lineage, row, names.name(row)));
-    Table::new("", &COLUMNS, cells).noted(names.note())
+    let time = |seconds: Option<f64>| optional(seconds.map(Seconds));
+    let begun = |run: u32| optional(lineage.runs.get(run as usize).map(|run| to_the_minute(&run.started_at)));
+    // A row once, with its first change, and a line for each of the others.
+    let lines = rows.iter().flat_map(|row| {
+        let changes: Vec<Option<&RowChange>> = match row.changes.is_empty() {
+            true => vec![None],
+            false => row.changes.iter().map(Some).collect(),
+        };
+        changes.into_iter().enumerate().map(|(line, change)| (Some(*row).filter(|_| line == 0), change))
+    });
+    let once = |row: &Option<&Series>, cell: &dyn Fn(&Series) -> String| row.map_or_else(String::new, cell);
+    Fields::of(lines)
+        .left("case", 0, |(row, _)| once(row, &|row| names.name(row)))
+        .right("runs", 3, |(row, _)| once(row, &|row| row.latency_seconds.iter().flatten().count().to_string()))
+        .right("first", 2, |(row, _)| once(row, &|row| time(row.latency_seconds.iter().flatten().next().copied())))
+        .right("newest", 1, |(row, _)| once(row, &|row| time(row.latency_seconds.iter().flatten().last().copied())))
+        .left("trend", 5, |(row, _)| once(row, &|row| trend(&row.latency_seconds)))
+        .left("changed at", 0, |(_, change)| change.map_or_else(|| "-".to_owned(), |change| begun(change.run)))
+        .right("before", 2, |(_, change)| time(change.map(|change| change.latency_seconds_before)))
+        .right("after", 2, |(_, change)| time(change.map(|change| change.latency_seconds_after)))
+        .right("step", 0, |(_, change)| optional(change.map(|change| signed_percent(change.slowdown))))
+        .right("p", 4, |(_, change)| optional(change.map(|change| format!("{:.4}", change.p_corrected))))
+        .table("")
+        .noted(names.note())
 }
 
 fn event_blocks(lineage: &Lineage, event: &Event) -> Vec<Block> {
@@ -87,47 +109,6 @@ fn event_blocks(lineage: &Lineage, event: &Event) -> Vec<Block> {
         run.run_id, run.started_at, event.rows_slower, event.rows_faster
     );
     vec![Block::marked(Mark::Alarm, [change]), Block::list([run.what_else_changed()])]
-}
-
-const COLUMNS: [Column; 10] = [
-    Column::left("case", 0),
-    Column::right("runs", 3),
-    Column::right("first", 2),
-    Column::right("newest", 1),
-    Column::left("trend", 5),
-    Column::left("changed at", 0),
-    Column::right("before", 2),
-    Column::right("after", 2),
-    Column::right("step", 0),
-    Column::right("p", 4),
-];
-
-/// One line for each change, one for a row without any.
-fn cells(lineage: &Lineage, row: &Series, name: String) -> Vec<Vec<String>> {
-    let time = |seconds: Option<f64>| optional(seconds.map(Seconds));
-    let measured = row.latency_seconds.iter().flatten();
-    let begin = vec![
-        name,
-        measured.clone().count().to_string(),
-        time(measured.clone().next().copied()),
-        time(measured.last().copied()),
-        trend(&row.latency_seconds),
-    ];
-    if row.changes.is_empty() {
-        return vec![[begin, vec![optional(None::<String>); 5]].concat()];
-    }
-    let lines = row.changes.iter().enumerate().map(|(index, change)| {
-        let begin = if index == 0 { begin.clone() } else { vec![String::new(); begin.len()] };
-        let tail = vec![
-            optional(lineage.runs.get(change.run as usize).map(|run| to_the_minute(&run.started_at))),
-            time(Some(change.latency_seconds_before)),
-            time(Some(change.latency_seconds_after)),
-            signed_percent(change.slowdown),
-            format!("{:.4}", change.p_corrected),
-        ];
-        [begin, tail].concat()
-    });
-    lines.collect()
 }
 
 /// A time as the record says it, without seconds and zone, which the lines above the table have.

@@ -3,7 +3,7 @@
 use super::answer::without_many_passes;
 use super::page::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
-use crate::report::document::{Block, Column, Figure, Row, Table, Tone, optional};
+use crate::report::document::{Block, Fields, Figure, Table, Tone, optional};
 use crate::report::verdict::{coverage, curves, findings, rows_on_page};
 use crate::report::{fit, view};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor};
@@ -193,26 +193,17 @@ fn envelope(curve: &CurveFit, bytes: f64) -> Option<f64> {
 }
 
 fn points(name: &str, curve: &CurveFit) -> Table {
-    const COLUMNS: [Column; 6] = [
-        Column::right("bytes_total", 0),
-        Column::right("measured", 0),
-        Column::right("curve", 0),
-        Column::right("lines", 0),
-        Column::right("replicates", 0),
-        Column::right("disturbed", 0),
-    ];
-    let rows = curve.points.iter().map(|point| {
-        let cells = vec![
-            point.bytes_total.to_string(),
-            point.measured_seconds.to_string(),
-            point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string()),
-            optional(envelope(curve, point.bytes_total.0 as f64).map(Seconds)),
-            point.replicates.to_string(),
-            point.replicates_disturbed.to_string(),
-        ];
-        Row::toned(if point.outlier { Tone::Unsure } else { Tone::Plain }, cells)
-    });
-    Table::new(format!("Table: {name}"), &COLUMNS, rows).folded()
+    Fields::of(&curve.points)
+        .right("bytes_total", 0, |point| point.bytes_total)
+        .right("measured", 0, |point| point.measured_seconds)
+        .right("curve", 0, |point| {
+            point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string())
+        })
+        .right("lines", 0, |point| optional(envelope(curve, point.bytes_total.0 as f64).map(Seconds)))
+        .right("replicates", 0, |point| point.replicates)
+        .right("disturbed", 0, |point| point.replicates_disturbed)
+        .toned(format!("Table: {name}"), |point| if point.outlier { Tone::Unsure } else { Tone::Plain })
+        .folded()
 }
 
 // The comparison with the base, row by row with intervals.

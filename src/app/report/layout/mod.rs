@@ -2,7 +2,7 @@
 
 mod picture;
 
-use super::document::{Column, GAP, Row, TableLayout};
+use super::document::{Column, Fields, GAP, Table, TableLayout};
 use super::wrap;
 use commgauge_model::layout::{Axis, Degrees, Layout, Locality};
 use picture::{AxisView, group_text, picture};
@@ -229,65 +229,48 @@ fn degree(overview: &Overview, view: &AxisView) -> String {
     }
 }
 
-/// The columns without the groups; the degree equals the ranks of a group.
-const COLUMNS: [Column; 8] = [
-    Column::left("axis", 0),
-    Column::right("degree", 1),
-    Column::right("groups", 3),
-    Column::right("ranks", 4).in_unit("per group"),
-    Column::right("nodes", 0).in_unit("spanned"),
-    Column::right("ranks", 0).in_unit("per node"),
-    Column::right("stride", 2),
-    Column::right("groups", 0).in_unit("per node"),
-];
-
-const GROUPS: [Column; 2] = [Column::left("first group", 0), Column::left("last group", 0)];
-
 fn table(overview: &Overview, width: usize) -> String {
-    let cells = |view: &AxisView| -> Vec<String> {
-        let locality = &view.locality;
-        let stride = if locality.stride == 0 { "varies".to_owned() } else { locality.stride.to_string() };
-        let mut cells = vec![view.axis.name().to_owned(), degree(overview, view), view.groups.to_string()];
-        cells.push(view.group_size.to_string());
-        cells.extend([locality.nodes_spanned.to_string(), locality.ranks_per_node.to_string(), stride]);
-        cells.push(locality.concurrent_groups_per_node.to_string());
-        cells
+    let stride = |view: &AxisView| match view.locality.stride {
+        0 => "varies".to_owned(),
+        stride => stride.to_string(),
     };
-    let rows: Vec<Vec<String>> = overview.axes.iter().map(cells).collect();
-    let alone: Vec<Row> = rows.iter().cloned().map(Row::from).collect();
-    let used = TableLayout::of(&COLUMNS, &alone, width).width();
+    // The degree equals the ranks of a group.
+    let fields = || {
+        Fields::of(&overview.axes)
+            .left("axis", 0, |view| view.axis.name())
+            .right("degree", 1, |view| degree(overview, view))
+            .right("groups", 3, |view| view.groups)
+            .column(Column::right("ranks", 4).in_unit("per group"), |view| view.group_size)
+            .column(Column::right("nodes", 0).in_unit("spanned"), |view| view.locality.nodes_spanned)
+            .column(Column::right("ranks", 0).in_unit("per node"), |view| view.locality.ranks_per_node)
+            .right("stride", 2, |view| stride(view))
+            .column(Column::right("groups", 0).in_unit("per node"), |view| view.locality.concurrent_groups_per_node)
+    };
+    let alone = fields().table("");
+    let used = TableLayout::of(&alone.columns, &alone.rows, width).width();
     let room = width.saturating_sub(used + 2 * GAP) / 2;
     if room >= MIN_GROUP_COLUMNS {
-        let with_groups = rows
-            .into_iter()
-            .zip(&overview.axes)
-            .map(|(row, view)| row.into_iter().chain(ends(overview, view, room)).collect());
-        return drawn(&[&COLUMNS[..], &GROUPS[..]].concat(), with_groups, width);
+        return drawn(&with_groups(fields(), overview, room), width);
     }
     // Too narrow for both: the groups get a separate table.
     let name_columns = overview.axes.iter().map(|view| view.axis.name().len()).max().unwrap_or(0);
     let room = width.saturating_sub(name_columns + 2 * GAP) / 2;
-    let with_groups = |view: &AxisView| {
-        let [first, last] = ends(overview, view, room);
-        vec![view.axis.name().to_owned(), first, last]
-    };
-    let groups = overview.axes.iter().map(with_groups);
-    format!(
-        "{}\n{}",
-        drawn(&COLUMNS, rows.into_iter(), width),
-        drawn(&[&COLUMNS[..1], &GROUPS[..]].concat(), groups, width)
-    )
+    let axes = Fields::of(&overview.axes).left("axis", 0, |view| view.axis.name());
+    format!("{}\n{}", drawn(&alone, width), drawn(&with_groups(axes, overview, room), width))
 }
 
-fn ends(overview: &Overview, view: &AxisView, room: usize) -> [String; 2] {
-    [&view.first, &view.last].map(|group| group_text(group, &overview.host_of_rank, room.min(MAX_GROUP_COLUMNS)))
+fn with_groups<'a>(fields: Fields<'a, &'a AxisView>, overview: &'a Overview, room: usize) -> Table {
+    let group = move |ranks: &[u32]| group_text(ranks, &overview.host_of_rank, room.min(MAX_GROUP_COLUMNS));
+    fields
+        .left("first group", 0, move |view| group(&view.first))
+        .left("last group", 0, move |view| group(&view.last))
+        .table("")
 }
 
 /// Without naming the columns that were left out, since others say the same.
-fn drawn(columns: &[Column], rows: impl Iterator<Item = Vec<String>>, width: usize) -> String {
-    let rows: Vec<Row> = rows.map(Row::from).collect();
-    let layout = TableLayout::of(columns, &rows, width);
-    layout.head() + &rows.iter().map(|row| layout.plain_row(row)).collect::<String>()
+fn drawn(table: &Table, width: usize) -> String {
+    let layout = TableLayout::of(&table.columns, &table.rows, width);
+    layout.head() + &table.rows.iter().map(|row| layout.plain_row(row)).collect::<String>()
 }
 
 /// All groups of an axis, or the first and the last of very many.

@@ -1,13 +1,13 @@
 //! The verdict for people: coverage first, then the rows, the worst first, then the rule.
 
-use crate::report::document;
 use crate::report::document::{
-    Block, Column, Mark, Row as TableRow, Table, Tone, optional, share, signed_bounds, signed_percent,
+    Block, Column, Fields, Mark, Table, Tone, optional, share, signed_bounds, signed_percent,
 };
 use crate::report::products::FlopsUnit;
 use crate::report::text::visible;
 use commgauge_analysis::verdict::{
-    Coverage, CurveChange, CurvePart, Decision, Finding, Metric, Question, Row, RowCall, RowSubject, Trouble, Verdict,
+    AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Question, Row, RowCall, RowSubject,
+    Trouble, Verdict,
 };
 use commgauge_base::units::{Rate, Seconds, three_digits};
 
@@ -79,26 +79,18 @@ fn own_reasons(row: &Row, shared: &[String]) -> Vec<String> {
 
 /// The rules of self-consistency that calls break, with how sure each is, for pages.
 pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
-    const COLUMNS: [Column; 5] = [
-        Column::left("finding", Column::PAGES_ONLY),
-        Column::right("over what is allowed", Column::PAGES_ONLY),
-        Column::right("at least", Column::PAGES_ONLY),
-        Column::right("p corrected", Column::PAGES_ONLY),
-        Column::left("chance", Column::PAGES_ONLY),
-    ];
     let over = |times: f64| format!("+{}", share(times - 1.0));
-    let row = |finding: &Finding| {
-        let cells = vec![
-            finding.text.clone(),
-            over(finding.times_allowed),
-            optional(finding.times_allowed_lower_bound.map(|low| if low > 1.0 { over(low) } else { "nothing".into() })),
-            three_digits(finding.p_corrected),
-            if finding.certain { "ruled out" } else { "not ruled out" }.to_owned(),
-        ];
-        document::Row::toned(if finding.certain { Tone::Bad } else { Tone::Plain }, cells)
-    };
-    let title = "Calls that break a rule of self-consistency, the worst first";
-    let table = Table::new(title, &COLUMNS, verdict.findings.iter().map(row))
+    let at_least = |low: f64| if low > 1.0 { over(low) } else { "nothing".to_owned() };
+    const HIDDEN: u8 = Column::PAGES_ONLY;
+    let table = Fields::of(&verdict.findings)
+        .left("finding", HIDDEN, |finding| finding.text.clone())
+        .right("over what is allowed", HIDDEN, |finding| over(finding.times_allowed))
+        .right("at least", HIDDEN, |finding| optional(finding.times_allowed_lower_bound.map(at_least)))
+        .right("p corrected", HIDDEN, |finding| three_digits(finding.p_corrected))
+        .left("chance", HIDDEN, |finding| if finding.certain { "ruled out" } else { "not ruled out" })
+        .toned("Calls that break a rule of self-consistency, the worst first", |finding| {
+            if finding.certain { Tone::Bad } else { Tone::Plain }
+        })
         .whole_in("`commgauge compare --consistency RECORD --format json` has every finding");
     let many = table.rows.len() > MAX_OPEN;
     (!table.rows.is_empty()).then_some(Block::Table(if many { table.folded() } else { table }))
@@ -118,19 +110,24 @@ fn origins(verdict: &Verdict) -> Vec<String> {
 /// The rows, the worst first.
 fn rows(question: Question, title: impl Into<String>, rows: &[&Row], said_elsewhere: &[String]) -> Table {
     let rows = worst_first(rows);
-    let mut columns = columns(question);
     let has_hosts = rows.iter().any(|row| row.hosts.is_some());
-    if has_hosts {
-        columns.insert(1, Column::left("hosts", 0));
-    }
-    let shown = rows.iter().map(|row| {
-        let mut cells = cells(question, row, said_elsewhere);
-        if has_hosts {
-            cells.insert(1, optional(row.hosts.as_ref()));
-        }
-        document::Row::toned(tone(row.decision), cells)
-    });
-    Table::new(title, &columns, shown).whole_in("`--format json` has every row")
+    let call = |row: &Row, cell: fn(&RowCall) -> String| optional(row.subject.call().map(cell));
+    Fields::of(rows)
+        .left("verdict", 0, |row| decision(row))
+        .when(has_hosts, |fields| fields.left("hosts", 0, |row| optional(row.hosts.as_ref())))
+        .left("axis", 0, |row| row.subject.axis())
+        .left("collective", 0, |row| what(row))
+        .right("size", 0, |row| optional(row.subject.bytes()))
+        .right("ranks", 6, |row| call(row, |call| call.group_size.to_string()))
+        .left("hosts x ranks", 8, |row| call(row, |call| call.locality.to_string()))
+        .left("cadence", 1, |row| call(row, |call| call.cadence.to_string()))
+        .left("placement", 9, |row| call(row, |call| call.placement.to_string()))
+        .when(question == Question::Gate, gate_fields)
+        .when(question == Question::Compare, compare_fields)
+        .left("row", Column::PAGES_ONLY, |row| row.full_name().into_owned())
+        .left("why", Column::PAGES_ONLY, |row| own_reasons(row, said_elsewhere).join("; "))
+        .toned(title, |row| tone(row.decision))
+        .whole_in("`--format json` has every row")
 }
 
 /// The same for a page, with a note: reasons that all rows have are said below them.
@@ -151,62 +148,6 @@ pub(in crate::report) fn tone(decision: Option<Decision>) -> Tone {
     }
 }
 
-fn columns(question: Question) -> Vec<Column> {
-    let mut columns = vec![
-        Column::left("verdict", 0),
-        Column::left("axis", 0),
-        Column::left("collective", 0),
-        Column::right("size", 0),
-        Column::right("ranks", 6),
-        Column::left("hosts x ranks", 8),
-        Column::left("cadence", 1),
-        Column::left("placement", 9),
-    ];
-    columns.extend(match question {
-        Question::Gate => vec![
-            Column::right("repl.", 5),
-            Column::right("median", 0),
-            Column::left("bounds", 4),
-            Column::right("limit", 0),
-            Column::left("source", 10),
-        ],
-        Question::Compare => vec![
-            Column::left("type", 4),
-            Column::right("repl.", 5),
-            Column::right("base", 0),
-            Column::right("new", 2),
-            Column::right("slower by", 0),
-            Column::left("bounds", 4),
-            Column::right("p", 10),
-            Column::right("p corrected", 3),
-        ],
-        Question::Consistency => Vec::new(),
-    });
-    columns.extend([Column::left("row", Column::PAGES_ONLY), Column::left("why", Column::PAGES_ONLY)]);
-    columns
-}
-
-fn cells(question: Question, row: &Row, said_elsewhere: &[String]) -> Vec<String> {
-    let of_call = |cell: fn(&RowCall) -> String| optional(row.subject.call().map(cell));
-    let mut cells = vec![
-        decision(row).to_owned(),
-        row.subject.axis(),
-        what(row),
-        optional(row.subject.bytes()),
-        of_call(|call| call.group_size.to_string()),
-        of_call(|call| call.locality.to_string()),
-        of_call(|call| call.cadence.to_string()),
-        of_call(|call| call.placement.to_string()),
-    ];
-    cells.extend(match question {
-        Question::Gate => gate_cells(row),
-        Question::Compare => compare_cells(row),
-        Question::Consistency => Vec::new(),
-    });
-    cells.extend([row.full_name().into_owned(), own_reasons(row, said_elsewhere).join("; ")]);
-    cells
-}
-
 /// The row's subject, with all that distinguishes it from its neighbours and has no column.
 fn what(row: &Row) -> String {
     match &row.subject {
@@ -222,36 +163,38 @@ fn what(row: &Row) -> String {
     }
 }
 
-fn gate_cells(row: &Row) -> Vec<String> {
-    let Some(against) = &row.against_limit else {
-        return [vec![row.replicates.to_string()], vec![optional(None::<String>); 4]].concat();
-    };
-    let shown = |number: f64| value(against.metric, number);
-    let bounds = against.lower_bound.zip(against.upper_bound);
-    vec![
-        row.replicates.to_string(),
-        optional(against.median.map(shown)),
-        optional(bounds.map(|(low, high)| format!("{} .. {}", shown(low), shown(high)))),
-        shown(against.limit),
-        format!("{} ({})", against.source, against.date),
-    ]
+fn gate_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
+    let limit =
+        |row: &Row, cell: fn(&AgainstLimit) -> Option<String>| optional(row.against_limit.as_ref().and_then(cell));
+    fields
+        .right("repl.", 5, |row| row.replicates)
+        .right("median", 0, move |row| limit(row, |limit| limit.median.map(|median| value(limit.metric, median))))
+        .left("bounds", 4, move |row| {
+            limit(row, |limit| {
+                let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
+                Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
+            })
+        })
+        .right("limit", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
+        .left("source", 10, move |row| limit(row, |limit| Some(format!("{} ({})", limit.source, limit.date))))
 }
 
-fn compare_cells(row: &Row) -> Vec<String> {
-    let Some(against) = &row.against_base else {
-        return [vec![optional(row.subject.element_type())], vec![optional(None::<String>); 7]].concat();
-    };
-    let p = |p: f64| format!("{p:.4}");
-    vec![
-        optional(row.subject.element_type()),
-        format!("{}/{}", against.replicates_base, row.replicates),
-        optional(against.latency_seconds_base.map(Seconds)),
-        optional(against.latency_seconds_new.map(Seconds)),
-        optional(against.slowdown.map(signed_percent)),
-        signed_bounds(against.slowdown_lower_bound, against.slowdown_upper_bound),
-        optional(against.p_row.map(p)),
-        optional(against.p_corrected.map(p)),
-    ]
+fn compare_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
+    let base =
+        |row: &Row, cell: &dyn Fn(&AgainstBase) -> Option<String>| optional(row.against_base.as_ref().and_then(cell));
+    let seconds = |seconds: Option<f64>| seconds.map(|seconds| Seconds(seconds).to_string());
+    let p = |p: Option<f64>| p.map(|p| format!("{p:.4}"));
+    fields
+        .left("type", 4, |row| optional(row.subject.element_type()))
+        .right("repl.", 5, move |row| base(row, &|base| Some(format!("{}/{}", base.replicates_base, row.replicates))))
+        .right("base", 0, move |row| base(row, &|base| seconds(base.latency_seconds_base)))
+        .right("new", 2, move |row| base(row, &|base| seconds(base.latency_seconds_new)))
+        .right("slower by", 0, move |row| base(row, &|base| base.slowdown.map(signed_percent)))
+        .left("bounds", 4, move |row| {
+            base(row, &|base| Some(signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound)))
+        })
+        .right("p", 10, move |row| base(row, &|base| p(base.p_row)))
+        .right("p corrected", 3, move |row| base(row, &|base| p(base.p_corrected)))
 }
 
 // The sentences and words of a verdict that all of its formats share.
@@ -336,40 +279,23 @@ pub(super) fn reasons(row: &Row) -> String {
 
 /// The table, the worst first, where there are any.
 pub(in crate::report) fn curves_document(curves: &[CurveChange]) -> Option<Block> {
-    const COLUMNS: [Column; 9] = [
-        Column::left("curve", 0),
-        Column::right("sizes", 4),
-        Column::left("part", 0),
-        Column::right("base", 2),
-        Column::right("new", 2),
-        Column::right("costs more", 0),
-        Column::left("bounds", 3),
-        Column::right("p corrected", 1),
-        Column::left("verdict", 0),
-    ];
     let mut curves: Vec<&CurveChange> = curves.iter().collect();
     curves.sort_by(|a, b| b.worse.cmp(&a.worse).then(b.slowdown.total_cmp(&a.slowdown)));
-    let table = Table::new("Latency and bandwidth of whole curves:", &COLUMNS, curves.into_iter().map(row))
-        .whole_in("`commgauge compare --format json` has every curve");
-    (!table.rows.is_empty()).then_some(Block::Table(table))
-}
-
-fn row(curve: &CurveChange) -> TableRow {
-    let value = |cost: f64| match curve.part {
+    let value = |curve: &CurveChange, cost: f64| match curve.part {
         CurvePart::Latency => Seconds(cost).to_string(),
         CurvePart::Bandwidth => Rate(1.0 / cost).to_string(),
     };
-    let (tone, verdict) = if curve.worse { (Tone::Bad, "worse") } else { (Tone::Plain, "-") };
-    let cells = vec![
-        curve.name.clone(),
-        curve.cases.to_string(),
-        curve.part.name().to_owned(),
-        value(curve.base),
-        value(curve.new),
-        signed_percent(curve.slowdown),
-        signed_bounds(curve.slowdown_lower_bound, curve.slowdown_upper_bound),
-        format!("{:.4}", curve.p_corrected),
-        verdict.to_owned(),
-    ];
-    TableRow::toned(tone, cells)
+    let table = Fields::of(curves)
+        .left("curve", 0, |curve| curve.name.clone())
+        .right("sizes", 4, |curve| curve.cases)
+        .left("part", 0, |curve| curve.part.name())
+        .right("base", 2, |curve| value(curve, curve.base))
+        .right("new", 2, |curve| value(curve, curve.new))
+        .right("costs more", 0, |curve| signed_percent(curve.slowdown))
+        .left("bounds", 3, |curve| signed_bounds(curve.slowdown_lower_bound, curve.slowdown_upper_bound))
+        .right("p corrected", 1, |curve| format!("{:.4}", curve.p_corrected))
+        .left("verdict", 0, |curve| if curve.worse { "worse" } else { "-" })
+        .toned("Latency and bandwidth of whole curves:", |curve| if curve.worse { Tone::Bad } else { Tone::Plain })
+        .whole_in("`commgauge compare --format json` has every curve");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
 }
