@@ -217,6 +217,32 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_format_that_the_answer_does_not_have_is_refused_before_anything_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let template = folder.path().join("own.txt");
+        std::fs::write(&template, "{{ ranks }}").unwrap();
+        let template = format!("template:{}", template.display());
+        for (flag, format, accepted) in [
+            ("--dry-run", template.as_str(), "accepted: table"),
+            ("--dry-run", "json", "accepted: table"),
+            ("--dry-run", "csv", "accepted: table"),
+            ("--check-launch", "csv", "accepted: table, json or template:FILE"),
+            ("--check-launch", "osu", "accepted: table, json or template:FILE"),
+        ] {
+            let arguments = parse(&format!("no-such-suite {flag} --format {format}")).expect(format);
+            let error = crate::cli::run::run(&arguments, &mut Vec::new()).expect_err(format);
+            let text = error.to_string();
+            assert!(text.starts_with(flag) && text.ends_with(accepted), "{text}");
+            assert_eq!(error.exit_code(), 2, "{text}");
+        }
+        let drawn = parse(&format!("s.toml --check-launch --format {template}")).unwrap().output;
+        let mut out = Vec::new();
+        drawn.check_answer("--check-launch", true).unwrap();
+        drawn.show_answer(&serde_json::json!({ "ranks": 8 }), |_| String::new(), &mut out).unwrap();
+        assert_eq!(out, b"8");
+    }
+
+    #[test]
     fn arguments_for_launcher_and_suite_are_unchanged() {
         let run =
             parse("s.toml --launcher-arg --mca --launcher-arg btl --launcher-arg self -- --fast -x").expect("fine");
