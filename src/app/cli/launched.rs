@@ -1,7 +1,7 @@
 //! The main function of the programs that MPI launches: flags become a plan, the session measures it, and the end of
 //! its record is shown.
 
-use super::backend_name::Backend;
+use super::launched_arguments::Backend;
 use super::launched_arguments::{LaunchedArguments, NcclArguments, Setting};
 use super::output::{Sink, replace};
 use super::programs::{PlannedWork, Work, planned};

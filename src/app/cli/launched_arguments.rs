@@ -1,7 +1,6 @@
 //! The flags of every program that MPI launches. They do not depend on MPI, so that `commgauge run` can check the
 //! arguments that it passes on.
 
-use super::backend_name::Backend;
 use super::output::OutputArguments;
 use clap::{Args, ValueEnum};
 use commgauge_base::error::{Error, Result};
@@ -388,6 +387,30 @@ impl NcclArguments {
 /// The value as the flag takes it.
 pub(super) fn value_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+// The backends as flags name them.
+
+/// The backends that can be requested by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backend {
+    /// Host memory over MPI.
+    Mpi,
+    /// No data, a virtual clock; runs in this process.
+    Simulated,
+    /// Device memory over NCCL, on GPUs.
+    Nccl,
+}
+
+impl Backend {
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Mpi => "mpi",
+            Backend::Simulated => "simulated",
+            Backend::Nccl => "nccl",
+        }
+    }
 }
 
 #[cfg(test)]

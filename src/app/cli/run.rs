@@ -9,14 +9,13 @@ mod arguments;
 mod launches;
 mod progress;
 mod resumable;
-mod sweep_flags;
 
 pub use arguments::RunArguments;
 pub(crate) use arguments::SummaryParts;
 #[cfg(feature = "mpi")]
 pub(crate) use resumable::{command as resume_command, exit_code_if_complete, state};
 
-use super::backend_name::Backend;
+use super::launched_arguments::Backend;
 use super::output::print_on;
 use super::suite;
 use super::suite::SuiteWork;

@@ -1,7 +1,6 @@
 //! The ops of a step: a table, the totals of axes and styles, the reasons, and the document.
 
 use super::document::{Fields, gigabytes, optional, wrapped, yes_or_no};
-use super::framework_defaults;
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -290,4 +289,19 @@ fn totals_of_styles(ops: &[OpLine]) -> BTreeMap<&'static str, Totals> {
         }
     }
     styles
+}
+
+// The choices that a framework made because no flag or key did.
+
+/// What the framework decided, and where it does: a heading and a line for each choice.
+pub fn framework_defaults(choices: &FrameworkChoices) -> Vec<String> {
+    let (name, version) = (choices.framework, &choices.version);
+    if choices.defaults.is_empty() {
+        return vec![format!("as {name} ({version}) would: every choice was given")];
+    }
+    let heading = format!("defaults of {name} ({version}), each to be set by its own flag or key:");
+    let lines = choices.defaults.iter();
+    std::iter::once(heading)
+        .chain(lines.map(|default| format!("{} = {} ({})", default.key, default.value, default.source)))
+        .collect()
 }

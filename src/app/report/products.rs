@@ -1,11 +1,15 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Fields, Table, optional, range};
+use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
 use super::row;
+use super::row::Row;
+use super::view::View;
+use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::record::line::{Header, Outcome};
 use commgauge_model::record::times::{CopyTime, MergedTimes, ProductTime};
+use commgauge_model::record::work_lines::{ReplayAxis, ReplayLine};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -205,9 +209,165 @@ impl FlopsUnit {
     }
 }
 
+// A replayed step or trace: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
+
+/// The whole step's time: the median over the repetitions of the slowest rank's, with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplayTime {
+    /// The median.
+    pub median: Seconds,
+    /// Its interval; `None` with fewer than 6 repetitions. Repetitions share communicators, so it does not cover other
+    /// launches.
+    pub interval: Option<Interval<Seconds>>,
+}
+
+/// The time of a replay; `None` where there is none.
+pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
+    let times = sorted(replay.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9));
+    let interval = median_interval(&times, 0.95).map(|interval| interval.map(Seconds));
+    matches!(replay.outcome, Outcome::Measured { .. })
+        .then(|| Some(ReplayTime { median: Seconds(median(&times)?), interval }))
+        .flatten()
+}
+
+/// A table and sentences for each replay.
+pub(super) fn replays_document(view: &View) -> impl Iterator<Item = Block> {
+    view.replays.iter().flat_map(|replay| [Block::Table(axes(view, replay)), Block::list(sentences(replay))])
+}
+
+fn axes(view: &View, replay: &ReplayLine) -> Table {
+    let layout = view
+        .steps
+        .get(replay.step as usize)
+        .map_or_else(String::new, |step| format!("{}, {}, ", step.facts.model, step.facts.layout));
+    let title = if replay.is_of_trace() {
+        "replay of a trace".to_owned()
+    } else {
+        format!(
+            "replay: {layout}{}, {} of forward pass in each layer",
+            replay.schedule, replay.forward_seconds_per_layer
+        )
+    };
+    Fields::of(&replay.axes)
+        .left("axis", 0, |axis| axis.axis)
+        .right("calls", 1, |axis| axis.calls_counted)
+        .right("waited for", 0, |axis| Seconds::from_nanoseconds(axis.waiting_nanoseconds_median))
+        .right("under way", 0, |axis| Seconds::from_nanoseconds(axis.under_way_nanoseconds_median))
+        .right("hidden", 0, |axis| optional(axis.overlap_efficiency.map(|share| percent(share, 0))))
+        .right("payload", 3, |axis| bytes(axis.payload_bytes_counted))
+        .right("wire", 2, |axis| bytes(axis.wire_bytes_counted))
+        .left("as listed", 0, |axis| if is_as_listed(axis) { "yes" } else { "NO" })
+        .table(title)
+}
+
+fn is_as_listed(axis: &ReplayAxis) -> bool {
+    axis.payload_bytes_counted == axis.payload_bytes_listed && axis.wire_bytes_counted == axis.wire_bytes_listed
+}
+
+/// Unrounded, since they are compared with the list of ops.
+fn bytes(bytes: Bytes) -> String {
+    format!("{} B", bytes.0)
+}
+
+fn sentences(replay: &ReplayLine) -> Vec<String> {
+    let mut sentences = Vec::new();
+    match (&replay.outcome, replay_time(replay)) {
+        (Outcome::Measured { verified }, Some(time)) => {
+            let interval = range(time.interval);
+            let data = if *verified { "data right" } else { "data not checked" };
+            let times = replay.slowest_nanoseconds.len();
+            let computing = match replay.computing_nanoseconds_median {
+                0 => "none".to_owned(),
+                nanoseconds => Seconds::from_nanoseconds(nanoseconds).to_string(),
+            };
+            let what = if replay.is_of_trace() { "the whole trace" } else { "the whole step" };
+            sentences.push(format!(
+                "{what}: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
+                time.median
+            ));
+            if let Some(job) = replay.job_nanoseconds {
+                let job = Seconds::from_nanoseconds(job);
+                let ratio = three_digits(time.median.0 / job.0);
+                sentences.push(format!(
+                    "the job itself took {job} from its first call to its last: the replay takes {ratio} times that"
+                ));
+            }
+        }
+        (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),
+        (Outcome::Corrupt { .. } | Outcome::FoundWrong { .. }, _) => {
+            sentences.extend(replay.outcome.mismatch().map(|mismatch| format!("WRONG: {mismatch}")));
+        }
+        (Outcome::Failed { reason } | Outcome::Skipped { reason }, _) => {
+            sentences.push(format!("not measured: {reason}"));
+        }
+    }
+    if matches!(replay.outcome, Outcome::Measured { .. }) && !replay.slowest_nanoseconds.is_empty() {
+        let (who, list) = if replay.is_of_trace() { ("rank", "trace") } else { ("stage", "list of ops") };
+        sentences.push(if replay.bytes_as_listed {
+            format!("every {who} moved exactly the bytes of the {list}, on every axis")
+        } else {
+            format!("the bytes that some {who} moved are NOT those of the {list}")
+        });
+    }
+    sentences
+}
+
+// The rates of a soak over its time: each case in the first and the last quarter of the rounds, and in its slowest round.
+
+/// A table of all cases, where the record is of a soak.
+pub(super) fn soak_document(view: &View) -> Option<Table> {
+    let settings = &view.header.settings;
+    let time = settings.within_seconds.filter(|_| settings.soak)?;
+    let round = Seconds(time.0 / f64::from(settings.replicates.max(1)));
+    let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
+    let start = |of: usize| if of == 0 { "start".to_owned() } else { Seconds(round.0 * of as f64).to_string() };
+    let table = Fields::of(view.rows.iter().filter_map(Soaked::of))
+        .left("case", 0, |soaked| soaked.row.facts.name.clone())
+        .right("rounds", 2, |soaked| soaked.rounds)
+        .right("first quarter GB/s", 0, |soaked| soaked.rate(soaked.first))
+        .right("last quarter GB/s", 0, |soaked| soaked.rate(soaked.last))
+        .right("time of a call", 0, |soaked| signed_percent(soaked.last / soaked.first - 1.0))
+        .right("slowest round", 0, |soaked| signed_percent(soaked.longest / soaked.whole - 1.0))
+        .right("from", 1, |soaked| start(soaked.slowest));
+    Some(table.table(title))
+}
+
+/// The rounds of a row: their number, medians of parts of them in seconds, and the slowest.
+struct Soaked<'a> {
+    row: &'a Row,
+    rounds: usize,
+    whole: f64,
+    first: f64,
+    last: f64,
+    slowest: usize,
+    longest: f64,
+}
+
+impl Soaked<'_> {
+    fn of(row: &Row) -> Option<Soaked<'_>> {
+        let seconds: Vec<f64> = row.latency_seconds_of_replicate.values().copied().collect();
+        let quarter = seconds.len().div_ceil(4);
+        let middle = |seconds: &[f64]| median(&sorted(seconds.iter().copied()));
+        let slowest = row.latency_seconds_of_replicate.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(Soaked {
+            row,
+            rounds: seconds.len(),
+            whole: middle(&seconds)?,
+            first: middle(&seconds[..quarter])?,
+            last: middle(&seconds[seconds.len() - quarter..])?,
+            slowest: *slowest.0,
+            longest: *slowest.1,
+        })
+    }
+
+    fn rate(&self, seconds: f64) -> String {
+        let rate = self.row.busbw.zip(self.row.latency).map(|(rate, latency)| rate.0 * latency.median.0 / seconds);
+        optional(rate.map(|rate| three_digits(rate * 1e-9)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use commgauge_model::record::Record;
     use commgauge_model::record::work_lines::CopyFacts;
@@ -245,5 +405,20 @@ mod tests {
         assert!(cells(1).contains("skipped: devices 0 and 1"), "{}", cells(1));
         assert_eq!(copies_summary(&all, &header).as_deref(), Some("2 copies: 1 right, 1 skipped"));
         assert_eq!(copies_summary(&[], &header), None);
+    }
+
+    #[test]
+    fn a_case_that_became_slower_shows_it_and_its_slowest_round() {
+        let text = include_bytes!("../../../tests/data/sample-record.jsonl");
+        let mut record = Record::parse(text, "sample").unwrap();
+        assert_eq!(soak_document(&View::new(&record)), None);
+        let settings = &mut record.header.settings;
+        (settings.soak, settings.within_seconds, settings.replicates) = (true, Some(Seconds(80.0)), 8);
+        let mut view = View::new(&record);
+        view.rows[0].latency_seconds_of_replicate =
+            [1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.5, 1.5].into_iter().map(|time| time * 1e-3).enumerate().collect();
+        let cells = &soak_document(&view).unwrap().rows[0].cells;
+        assert_eq!(cells[1], "8");
+        assert_eq!(cells[4..], ["+50.0 %", "+300 %", "40.0 s"]);
     }
 }

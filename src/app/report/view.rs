@@ -425,8 +425,9 @@ mod tests {
             launch("tree simple", 12e-6, Some([11.5e-6, 12.5e-6])),
             launch("ring simple", 20e-6, None),
         ];
-        let marks: Vec<String> = combinations_cells(&all).into_iter().map(|row| row[0].clone()).collect();
+        let table = combinations_table("a case", &all).unwrap();
+        let marks: Vec<&str> = table.rows.iter().map(|row| row.cells[0].as_str()).collect();
         assert_eq!(marks, ["*", "~", "", "~"]);
-        assert_eq!(combinations_cells(&all)[2][5], "20.0 %");
+        assert_eq!(table.rows[2].cells[5], "20.0 %");
     }
 }

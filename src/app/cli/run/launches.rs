@@ -8,7 +8,7 @@ use super::resumable::{
     Commands, Deadlines, Launched, ResumedLaunch, exit_code_if_complete, resumed, run_simulated, state, summarise,
 };
 use super::{allocation, resumable};
-use crate::cli::backend_name::Backend;
+use crate::cli::launched_arguments::Backend;
 use crate::cli::output::Sink;
 use crate::cli::report::write_above;
 use crate::cli::suite;

@@ -678,7 +678,7 @@ mod tests {
         let rows =
             [(Tone::Bad, "WRONG"), (Tone::Plain, "-")].map(|(tone, check)| Row::toned(tone, cells(&["x", check, "y"])));
         let table = [Block::Table(Table::new("", &columns, rows))];
-        let colored = Terminal::new(80, crate::report::color::Paint::Colors).draw(&table);
+        let colored = Terminal::new(80, crate::report::text::Paint::Colors).draw(&table);
         assert!(colored.contains("x     \u{1b}[38;5;9mWRONG\u{1b}[39m  y\nx     -      y\n"), "{colored:?}");
         assert!(!drawn(&table, 80).contains('\u{1b}'));
         assert!(html(&table).contains("<tr class=\"bad\"><td>x</td>"));

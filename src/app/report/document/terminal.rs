@@ -1,7 +1,7 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
 use super::{Block, Column, Fact, Folded, List, Mark, Row, Table, Tone};
-use crate::report::color::Paint;
+use crate::report::text::Paint;
 use crate::report::text::{hung, text_width, visible, wrap};
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@ use super::answer::without_many_passes;
 use super::page::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, Table, Tone, optional};
-use crate::report::verdict::{coverage, curves, findings, rows_on_page};
+use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};
 use crate::report::{fit, view};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor};
 use commgauge_analysis::verdict::{Decision, Row as VerdictRow, Verdict};
@@ -220,7 +220,7 @@ pub(super) fn comparison_blocks(input: &HtmlInput) -> Vec<Block> {
     };
     let mut blocks =
         vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])];
-    blocks.extend(curves(&verdict.curves));
+    blocks.extend(curves_document(&verdict.curves));
     let all: Vec<&VerdictRow> = verdict.rows.iter().collect();
     let (shown, note) = without_many_passes(&all);
     let title = "Rows against the base, the worst first";

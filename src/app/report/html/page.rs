@@ -10,7 +10,7 @@ use crate::report::step::{Measure, Rule, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::value;
 use crate::report::view::View;
-use crate::report::{Notes, columns, products, replay, screen, step, template, verdict};
+use crate::report::{Notes, columns, products, screen, step, template, verdict};
 use base64::Engine;
 use commgauge_analysis::cost::Fit;
 use commgauge_analysis::verdict::locate::Suspects;
@@ -171,9 +171,9 @@ pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
     }
     for run in input.runs {
         blocks.extend(columns::contention_document(&run.view.contention, &run.view.rows));
-        blocks.extend(replay::soak_document(&run.view).map(Block::Table));
+        blocks.extend(products::soak_document(&run.view).map(Block::Table));
         blocks.extend(columns::interference_document(&run.view.interference));
-        blocks.extend(replay::document(&run.view));
+        blocks.extend(products::replays_document(&run.view));
     }
     blocks
 }

@@ -1,8 +1,8 @@
 //! The pairs: what was measured, the median of each locality, averages of hosts and ranks, and the pairs or their matrix.
 
 use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairRank, PairsView, SlowPair, Standing};
-use crate::report::color::Paint;
 use crate::report::document::{Block, Fields, Table, Terminal, Tone};
+use crate::report::text::Paint;
 use crate::report::text::{Line, object, visible, wrap};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, three_digits};

@@ -2,16 +2,15 @@
 //! record becomes plain data here, and text in `text`; tables are those of the report.
 
 mod costs;
-mod json;
 
+pub(super) use costs::JsonCosts;
 pub use costs::{Costs, FamilyCost};
-pub(super) use json::JsonCosts;
 
 use super::row::Status;
 use super::text::visible;
 use super::view::View;
-use crate::report::color::Paint;
 use crate::report::document::{Block, Fields, Table, percent, seconds_between};
+use crate::report::text::Paint;
 use crate::report::text::wrap;
 use commgauge_base::units::Seconds;
 use commgauge_model::record::Record;

@@ -1,6 +1,6 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
-use super::op::{Crossover, StepOp};
+use super::{Crossover, StepOp};
 use super::{Family, Ranking, Rule, StepView, Sum, Totals};
 use crate::chart::{Axis as ChartAxis, Bar, Bars, Unit};
 use crate::report::document::{
