@@ -17,7 +17,7 @@ pub mod programs;
 pub mod rank;
 pub mod report;
 pub mod run;
-mod show;
+pub mod show;
 pub mod simulate;
 pub mod step;
 mod suite;

@@ -4,7 +4,6 @@
 //! Spreadsheets evaluate cells that begin with `=`, `+`, `-` or `@`; such texts get a leading apostrophe, and control
 //! characters are written out.
 
-use self::test_report_text as xml;
 use super::columns::{CallInterference, Contention};
 use super::pairs::document::{JsonPairs, lines as pair_lines};
 use super::products::{JsonCopy, JsonProduct, replay_time};
@@ -23,11 +22,9 @@ use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
 use commgauge_model::record::work_lines::{CalibrationLine, ReplayLine};
 use commgauge_model::workload::Style;
-use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
-use std::time::Duration;
 
 /// The columns of the CSV of pairs: keys of a pair in the JSON document.
 const PAIR_KEYS: &str = "rank_a rank_b host_a host_b locality latency_seconds latency_percent_of_locality_median \
@@ -175,138 +172,19 @@ pub(super) fn prometheus_text(view: &View) -> Result<String> {
     super::template::through("report.prom", SOURCE, answer)
 }
 
-// Annotations as workflows of GitHub print them: one line each, of which GitHub shows the first ten of each level.
-//
-// The form and its escapes: docs.github.com, "Workflow commands for GitHub Actions", and `escapeData` and `escapeProperty` in
-// `packages/core/src/command.ts` of actions/toolkit.
-
-/// How grave an annotation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
-    /// Fails where the job does.
-    Error,
-    /// Is to be looked at.
-    Warning,
-    /// Is good to know.
-    Notice,
-}
-
-/// A line that GitHub shows as an annotation.
-pub(super) fn annotation(level: Level, title: &str, text: &str) -> String {
-    let level = match level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Notice => "notice",
-    };
-    let title = escaped(title).replace(':', "%3A").replace(',', "%2C");
-    format!("::{level} title={title}::{}\n", escaped(text))
-}
-
-fn escaped(text: &str) -> String {
-    visible(text).replace('%', "%25")
-}
-
 // A record as a JUnit report: a test case for each call, copy and matrix product. Missing and failed rows are errors, wrong data is a failure. Whether a
 // row is fast enough is decided by the gate.
 
 /// The report.
 pub(super) fn junit_text(view: &View) -> Result<String> {
-    let mut suite = suite();
-    for (name, value) in &view.provenance {
-        suite.add_property(Property::new(*name, visible(value)));
-    }
-    if view.header.backend.synthetic {
-        suite.add_property(Property::new("synthetic", "no data moved and no real time passed"));
-    }
-    for warning in &view.warnings {
-        suite.add_property(Property::new("warning", visible(warning)));
-    }
-    for entry in view.entries() {
-        let class = format!("{}.{}", entry.subject.axis(), entry.subject.what());
-        let mut case = case(&class, &entry.name, status(&entry));
-        case.set_time(measured(&entry));
-        suite.add_test_case(case);
-    }
-    // A failed run must show up where only failures are read.
-    let code = view.exit_code();
-    let mut status = TestCaseStatus::success();
-    if code != 0 {
-        status = non_success(NonSuccessKind::Error, &view.summary(), format!("exit code {code}"));
-    }
-    suite.add_test_case(case("record", "record", status));
-    xml(&format!("{}: {}", view.header.suite.name, view.summary()), suite)
-}
-
-/// The time that the timed calls of an entry took together.
-fn measured(entry: &Entry) -> Duration {
-    let seconds = entry.latency.map_or(0.0, |latency| latency.median.0 * entry.counts.repetitions as f64);
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
-}
-
-fn status(entry: &Entry) -> TestCaseStatus {
-    let reason = entry.status.to_string();
-    let bad = |kind| non_success(kind, &reason, entry.status.label());
-    match entry.status.as_ref() {
-        Status::Verified if entry.is_incomplete() => {
-            let message =
-                format!("{} of {} replicates measured", entry.counts.replicates, entry.counts.replicates_planned);
-            non_success(NonSuccessKind::Error, &message, "incomplete")
-        }
-        Status::Verified => TestCaseStatus::success(),
-        // None of these shows that data is correct.
-        Status::Skipped(_) | Status::Synthetic | Status::NotVerified => skipped(&reason),
-        Status::Wrong { .. } => bad(NonSuccessKind::Failure),
-        Status::Failed(_) | Status::Missing => bad(NonSuccessKind::Error),
-    }
-}
-
-// What every report in JUnit's XML shares: rows as test cases, and the text that Jenkins' schema accepts.
-
-/// The one suite of a report.
-pub(super) fn suite() -> TestSuite {
-    TestSuite::new("commgauge")
-}
-
-/// A test case that did not succeed, with the reason and a word for its kind.
-pub(super) fn non_success(kind: NonSuccessKind, message: &str, word: impl Into<String>) -> TestCaseStatus {
-    let mut status = TestCaseStatus::non_success(kind);
-    status.set_message(visible(message)).set_type(word.into());
-    status
-}
-
-/// A skipped test case with the reason.
-pub(super) fn skipped(message: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::skipped();
-    status.set_message(visible(message));
-    status
-}
-
-/// A test case of a class, by its name.
-pub(super) fn case(class: &str, name: &str, status: TestCaseStatus) -> TestCase {
-    let mut case = TestCase::new(visible(name), status);
-    case.set_classname(visible(class));
-    case
-}
-
-/// The text of a report with one suite. Only the suite says how many cases were skipped, as Jenkins' junit-10.xsd has it. Text
-/// within attributes has no plain quotes, so that nothing else can be meant.
-///
-/// # Errors
-/// Where it cannot be written as XML.
-pub(super) fn test_report_text(name: &str, suite: TestSuite) -> Result<String> {
-    let mut report = Report::new(visible(name));
-    report.add_test_suite(suite);
-    match report.to_string() {
-        Ok(text) => {
-            let (whole, suites) = text.split_once("<testsuite ").unwrap_or((&text, ""));
-            let whole = match whole.split_once(" skipped=\"") {
-                Some((before, after)) => before.to_owned() + after.split_once('"').map_or("", |(_, rest)| rest),
-                None => whole.to_owned(),
-            };
-            Ok(format!("{whole}<testsuite {suites}"))
-        }
-        Err(cause) => Err(Error::environment(format!("cannot write a test report as XML: {cause}"))),
-    }
+    let mut answer = answer(view)?;
+    let seconds =
+        |entry: &Entry| entry.latency.map_or(0.0, |latency| latency.median.0 * entry.counts.repetitions as f64);
+    answer["times"] = view.entries().map(|entry| format!("{:.3}", seconds(&entry))).collect();
+    answer["summary"] = view.summary().into();
+    answer["facts"] = view.provenance.iter().map(|(name, value)| Value::from(vec![*name, value])).collect();
+    const SOURCE: &str = concat!(include_str!("templates/junit.xml"), include_str!("templates/report.xml"));
+    super::template::through("report.xml", SOURCE, answer)
 }
 
 // The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
@@ -577,15 +455,4 @@ pub fn published(mut schema: serde_json::Value, format: &str, version: u32, titl
         }
     }
     schema
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_annotation_stays_on_its_line_and_keeps_its_title() {
-        let line = annotation(Level::Warning, "gate: 1, 2", "50 %\r\n::error::\u{1b}[31mno");
-        assert_eq!(line, "::warning title=gate%3A 1%2C 2::50 %25\\r\\n::error::\\u{1b}[31mno\n");
-    }
 }

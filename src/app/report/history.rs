@@ -4,15 +4,14 @@ use super::document::{Terminal, markdown};
 use super::text::harmless;
 use crate::chart::{Axis, Change as ChartChange, Plot, Point, Position, Series as ChartSeries, Svg, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone, optional, signed_percent};
-use crate::report::formats::{Level, annotation, case, non_success, skipped, suite, test_report_text as xml};
 use crate::report::html::page::{Page, Section};
 use crate::report::template::through;
 use crate::report::text::visible;
-use commgauge_analysis::verdict::history::{Change, Event, History, Lineage, Series, Series as Row};
+use commgauge_analysis::verdict::history::{Change, Event, History, LeftOut, Lineage, Series, Series as Row};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
 use commgauge_base::writing::{Column, comma_separated};
-use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
+use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// How a history is written.
@@ -40,6 +39,57 @@ pub enum HistoryFormat {
 /// For the collector of Prometheus' node exporter: the newest run of each row, and its last change.
 const HISTORY_PROM: &str = concat!(include_str!("templates/row.prom"), include_str!("templates/history.prom"));
 
+/// What is slower now first, then what became faster and what was left out.
+const HISTORY_GITHUB: &str = concat!(include_str!("templates/github.txt"), include_str!("templates/history.txt"));
+
+/// A test case for each row, which fails where the row is slower since its last change.
+const HISTORY_JUNIT: &str = concat!(
+    include_str!("templates/row.txt"),
+    include_str!("templates/junit.xml"),
+    include_str!("templates/history.xml")
+);
+
+/// A history with its rows in one list, as templates show it.
+#[derive(Serialize)]
+struct ShownHistory<'a> {
+    exit_code: i32,
+    left_out: &'a [LeftOut],
+    runs: String,
+    rows: Vec<ShownRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownRow<'a> {
+    #[serde(flatten)]
+    row: &'a Series,
+    suite: &'a str,
+    can_show_change: bool,
+    /// The last change.
+    change: Option<&'a Change>,
+    /// The run since which it is.
+    since: Option<String>,
+}
+
+impl ShownHistory<'_> {
+    fn of(history: &History) -> ShownHistory<'_> {
+        let rows = history.lineages.iter().flat_map(|lineage| lineage.rows.iter().map(move |row| (lineage, row)));
+        let shown = rows.map(|(lineage, row)| ShownRow {
+            row,
+            suite: &lineage.suite,
+            can_show_change: row.can_show_change(),
+            change: row.changes.last(),
+            since: row.changes.last().map(|change| lineage.run_and_why(change.run)),
+        });
+        let runs: usize = history.lineages.iter().map(|lineage| lineage.runs.len()).sum();
+        ShownHistory {
+            exit_code: history.exit_code,
+            left_out: &history.left_out,
+            runs: counted(runs, "run"),
+            rows: shown.collect(),
+        }
+    }
+}
+
 /// The history as text. `width` is used by the table only, `shown` by the table and Markdown.
 ///
 /// # Errors
@@ -50,9 +100,9 @@ pub fn history_text(history: &History, format: HistoryFormat, width: u16, shown:
         HistoryFormat::Csv => csv_text(history),
         HistoryFormat::Markdown => Ok(format!("# commgauge history\n{}", markdown(&history_document(history, shown)))),
         HistoryFormat::Html => page(history),
-        HistoryFormat::Junit => junit_text(history),
+        HistoryFormat::Junit => through("history.xml", HISTORY_JUNIT, ShownHistory::of(history)),
         HistoryFormat::Prometheus => through("history.prom", HISTORY_PROM, history),
-        HistoryFormat::Github => Ok(github_text(history)),
+        HistoryFormat::Github => through("history.txt", HISTORY_GITHUB, ShownHistory::of(history)),
         HistoryFormat::Json => super::text::pretty_json(history),
     }
 }
@@ -98,72 +148,8 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-// The history as annotations of a GitHub workflow: what is slower now first, then what became faster and what was left out.
-
 /// Files that are listed one by one.
 const MAX_LEFT_OUT: usize = 10;
-
-fn github_text(history: &History) -> String {
-    let of_rows = |lineage: &'_ Lineage| -> Vec<(f64, String)> {
-        lineage.rows.iter().filter_map(|row| Some(of_change(lineage, row, row.changes.last()?))).collect()
-    };
-    let mut changed: Vec<(f64, String)> = history.lineages.iter().flat_map(of_rows).collect();
-    changed.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let mut out: String = changed.into_iter().map(|(_, line)| line).collect();
-    if history.exit_code == 3 {
-        out += &annotation(Level::Warning, "commgauge history", "too few runs to find any change");
-    }
-    for file in history.left_out.iter().take(MAX_LEFT_OUT) {
-        out += &annotation(Level::Warning, "commgauge history: left out", &format!("{}: {}", file.path, file.reason));
-    }
-    if history.left_out.len() > MAX_LEFT_OUT {
-        let more = format!("{} more files are left out", history.left_out.len() - MAX_LEFT_OUT);
-        out += &annotation(Level::Warning, "commgauge history: left out", &more);
-    }
-    if out.is_empty() {
-        out += &annotation(Level::Notice, "commgauge history", "no row changed");
-    }
-    out
-}
-
-/// The slow-down, by which lines are sorted, and the line.
-fn of_change(lineage: &Lineage, row: &Series, change: &Change) -> (f64, String) {
-    let level = if change.slowdown > 0.0 { Level::Error } else { Level::Notice };
-    let text = format!("{} time since {}", signed_percent(change.slowdown), lineage.run_and_why(change.run));
-    (change.slowdown, annotation(level, &format!("commgauge history: {}", row.name), &text))
-}
-
-// The history as a JUnit report: a test case for each row, which fails where the row is slower since its last change.
-
-fn junit_text(history: &History) -> Result<String> {
-    let mut suite = suite();
-    for lineage in &history.lineages {
-        suite.add_test_cases(lineage.rows.iter().map(|row| of_row(lineage, row)));
-    }
-    for file in &history.left_out {
-        suite.add_test_case(case("left out", &file.path, skipped(&file.reason)));
-    }
-    if history.exit_code == 3 {
-        let message = "too few runs to find any change";
-        suite.add_test_case(case("history", "runs", non_success(NonSuccessKind::Error, message, "exit code 3")));
-    }
-    let runs: usize = history.lineages.iter().map(|lineage| lineage.runs.len()).sum();
-    xml(&format!("history of {}", counted(runs, "run")), suite)
-}
-
-fn of_row(lineage: &Lineage, row: &Series) -> TestCase {
-    let class = format!("{}.{}.{}", lineage.suite, row.subject.axis(), row.subject.what());
-    let status = match row.slower_since() {
-        Some(change) => {
-            let message = format!("{} time since {}", signed_percent(change.slowdown), lineage.run_and_why(change.run));
-            non_success(NonSuccessKind::Failure, &message, "slower")
-        }
-        None if row.latency_seconds.last().copied().flatten().is_none() => skipped("the newest run did not measure it"),
-        None if !row.can_show_change() => skipped("it counts in too few runs for a change to be found"),
-        None => TestCaseStatus::success(),
-    };
-    case(&class, &row.name, status)
-}
 
 // The history for people: the changes of each place, the rows that changed, and what was left out.
 

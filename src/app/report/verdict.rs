@@ -6,18 +6,16 @@ use super::document::{Terminal, escaped_markdown, markdown};
 use crate::report::document::{
     Block, Column, Fields, Mark, Table, Tone, optional, share, signed_bounds, signed_percent,
 };
-use crate::report::formats::{Level, annotation, case, non_success, skipped, suite, test_report_text as xml};
 use crate::report::products::FlopsUnit;
 use crate::report::template::through;
-use crate::report::text::{pretty_json, visible};
+use crate::report::text::pretty_json;
 use commgauge_analysis::verdict::{
-    AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Finding, Metric, Question, Row, RowCall,
-    RowSubject, Trouble, Verdict,
+    AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Question, Row, RowCall, RowSubject,
+    Trouble, Verdict,
 };
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
-use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus};
-use std::cmp::Reverse;
+use serde::Serialize;
 
 /// How a verdict is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -40,6 +38,38 @@ pub enum VerdictFormat {
 /// For the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
 const VERDICT_PROM: &str = concat!(include_str!("templates/row.prom"), include_str!("templates/verdict.prom"));
 
+/// Troubles first, then the rows that did not pass, the worst first.
+const VERDICT_GITHUB: &str = concat!(
+    include_str!("templates/row.txt"),
+    include_str!("templates/github.txt"),
+    include_str!("templates/verdict.txt")
+);
+
+/// Rows that were not judged are skipped, rows that could not be judged are errors, and failed rows are failures. Troubles of the
+/// records are test cases of their own.
+const VERDICT_JUNIT: &str = concat!(
+    include_str!("templates/row.txt"),
+    include_str!("templates/junit.xml"),
+    include_str!("templates/verdict.xml")
+);
+
+/// A verdict with the sentences that templates show.
+#[derive(Serialize)]
+struct ShownVerdict<'a> {
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    about: &'static str,
+    headline: String,
+    sentences: Vec<String>,
+}
+
+impl ShownVerdict<'_> {
+    fn of(verdict: &Verdict) -> ShownVerdict<'_> {
+        let (about, headline, sentences) = (asked(verdict.question), headline(verdict), coverage(verdict));
+        ShownVerdict { verdict, about, headline, sentences }
+    }
+}
+
 /// The verdict as text. `width` is used by the table only.
 ///
 /// # Errors
@@ -54,106 +84,11 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
             let title = escaped_markdown(&headline(verdict));
             Ok(format!("# commgauge {title}\n{}", markdown(&verdict_document(verdict))))
         }
-        VerdictFormat::Junit => junit_text(verdict),
+        VerdictFormat::Junit => through("verdict.xml", VERDICT_JUNIT, ShownVerdict::of(verdict)),
         VerdictFormat::Prometheus => through("verdict.prom", VERDICT_PROM, verdict),
-        VerdictFormat::Github => Ok(github_text(verdict)),
+        VerdictFormat::Github => through("verdict.txt", VERDICT_GITHUB, ShownVerdict::of(verdict)),
         VerdictFormat::Json => pretty_json(verdict),
     }
-}
-
-// The verdict as annotations of a GitHub workflow: troubles first, then the rows that did not pass, the worst first.
-
-/// The annotations; the last one is the answer.
-fn github_text(verdict: &Verdict) -> String {
-    let title = format!("commgauge {}", asked(verdict.question));
-    let mut out = String::new();
-    for trouble in &verdict.troubles {
-        let level = if trouble.exit_code == 0 { Level::Warning } else { Level::Error };
-        out += &annotation(level, &title, &trouble.text);
-    }
-    let decided = |row: &&Row| row.decision.is_some_and(|decision| decision != Decision::Pass);
-    let mut rows: Vec<&Row> = verdict.rows.iter().filter(decided).collect();
-    rows.sort_by_key(|row| Reverse(row.decision));
-    for row in rows {
-        let level = if row.decision == Some(Decision::Inconclusive) { Level::Warning } else { Level::Error };
-        out += &annotation(level, &format!("{title}: {}", row.full_name()), &reasons(row));
-    }
-    for finding in &verdict.findings {
-        let level = if finding.certain { Level::Error } else { Level::Warning };
-        out += &annotation(level, &title, &finding.text);
-    }
-    let level = match verdict.decision {
-        Decision::Pass => Level::Notice,
-        Decision::Inconclusive => Level::Warning,
-        Decision::Fail | Decision::Error => Level::Error,
-    };
-    out + &annotation(level, &title, &headline(verdict))
-}
-
-// The verdict as a JUnit report: a test case for each row. Rows that were not judged are skipped, rows that could not
-// be judged are errors, and failed rows are failures. Troubles of the records are test cases of their own.
-
-/// The report.
-fn junit_text(verdict: &Verdict) -> Result<String> {
-    let mut suite = suite();
-    for (name, value) in properties(verdict) {
-        suite.add_property(Property::new(visible(&name), visible(&value)));
-    }
-    for trouble in &verdict.troubles {
-        suite.add_test_case(of_trouble(trouble));
-    }
-    for row in &verdict.rows {
-        suite.add_test_case(of_row(row));
-    }
-    suite.add_test_cases(verdict.findings.iter().map(of_finding));
-    suite.add_test_cases(verdict.curves.iter().map(of_curve));
-    xml(&headline(verdict), suite)
-}
-
-fn properties(verdict: &Verdict) -> Vec<(String, String)> {
-    let mut properties = vec![("verdict".to_owned(), headline(verdict))];
-    properties.extend(coverage(verdict).into_iter().map(|sentence| ("coverage".to_owned(), sentence)));
-    properties.extend(verdict.rule.iter().map(|rule| ("rule".to_owned(), rule.clone())));
-    properties.extend(verdict.machine.iter().map(|machine| ("machine".to_owned(), machine.clone())));
-    properties.extend(verdict.runs.iter().map(|run| (run.role.clone(), format!("{} ({})", run.run_id, run.path))));
-    properties
-}
-
-fn of_trouble(trouble: &Trouble) -> TestCase {
-    let status = match trouble.exit_code {
-        0 => skipped(&trouble.text),
-        code => non_success(NonSuccessKind::Error, &trouble.text, format!("exit code {code}")),
-    };
-    case("record", "record", status)
-}
-
-fn of_row(row: &Row) -> TestCase {
-    let status = match row.decision {
-        None => skipped("not judged"),
-        Some(Decision::Pass) => TestCaseStatus::success(),
-        Some(bad) => {
-            let kind = if bad == Decision::Fail { NonSuccessKind::Failure } else { NonSuccessKind::Error };
-            non_success(kind, &reasons(row), bad.name())
-        }
-    };
-    case(&format!("{}.{}", row.subject.axis(), row.subject.what()), &row.full_name(), status)
-}
-
-fn of_finding(finding: &Finding) -> TestCase {
-    let kind = if finding.certain { NonSuccessKind::Failure } else { NonSuccessKind::Error };
-    let name = finding.cases.first().map_or("", String::as_str);
-    case("self-consistency", name, non_success(kind, &finding.text, finding.guideline.name()))
-}
-
-fn of_curve(curve: &CurveChange) -> TestCase {
-    let status = match curve.worse {
-        false => TestCaseStatus::success(),
-        true => {
-            let message = format!("{} got worse by {}", curve.part.name(), signed_percent(curve.slowdown));
-            non_success(NonSuccessKind::Failure, &message, "slower")
-        }
-    };
-    case("curve", &format!("{}: {}", curve.name, curve.part.name()), status)
 }
 
 // The verdict for people: coverage first, then the rows, the worst first, then the rule.
@@ -417,11 +352,6 @@ fn flops(per_second: f64) -> String {
     format!("{} {}", unit.number(per_second), unit.name())
 }
 
-/// Reasons joined into one escaped text.
-pub(super) fn reasons(row: &Row) -> String {
-    visible(&row.reasons.join("; "))
-}
-
 // Changes of whole curves: alpha and beta before and after, one line each.
 
 /// The table, the worst first, where there are any.
@@ -466,6 +396,17 @@ mod tests {
     fn mixed() -> Vec<Line> {
         let times = |middle: f64| (0..6).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
         lines("20261121T093000Z-7f3a", &[times(100.0), times(300.0), times(445.0)])
+    }
+
+    #[test]
+    fn an_annotation_stays_on_its_line_and_keeps_its_title() {
+        let mut verdict = verdict(mixed());
+        verdict.rows.retain(|row| row.decision == Some(Decision::Fail));
+        verdict.rows.truncate(1);
+        (verdict.rows[0].name, verdict.rows[0].reasons) = ("1, 2".into(), vec!["50 %\r\n::error::\u{1b}[31mno".into()]);
+        let text = verdict_text(&verdict, VerdictFormat::Github, 80).unwrap();
+        let line = "::error title=commgauge thresholds%3A 1%2C 2::50 %25\\r\\n::error::\\u{1b}[31mno\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
