@@ -2,6 +2,7 @@
 
 use super::output::{check_only_format, make_folder, replace};
 use super::suite;
+use clap::ValueEnum;
 use commgauge_analysis::cost::{Fit, Place, PlaceQuery};
 use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_analysis::interop::{
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 pub struct ExportCommand {
     /// Planner that reads it
     #[arg(long, value_enum)]
-    pub to: Planner,
+    pub to: Target,
 
     /// The fit, from `commgauge calibrate -o`
     #[arg(long, value_name = "FILE")]
@@ -73,39 +74,6 @@ pub struct ExportCommand {
     pub allow_synthetic: bool,
 }
 
-/// Planners whose files are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Planner {
-    /// Hetu-Galvatron: hardware_configs/*.json (a folder)
-    Galvatron,
-    /// Calculon: a system file, from --base
-    Calculon,
-    /// ASTRA-sim: network.yml and system.json (a folder)
-    AstraSim,
-    /// SimAI-Analytical in earlier versions: busbw.yaml, from --axis
-    Simai,
-    /// Alpa: its profiling results as JSON; the docs have a loader
-    Alpa,
-    /// aiconfigurator: nccl_perf.parquet
-    Aiconfigurator,
-    /// The columns that `commgauge import --from csv` reads
-    Csv,
-}
-
-impl Planner {
-    fn target(self) -> Target {
-        match self {
-            Planner::Galvatron => Target::Galvatron,
-            Planner::Calculon => Target::Calculon,
-            Planner::AstraSim => Target::AstraSim,
-            Planner::Simai => Target::SimAi,
-            Planner::Alpa => Target::Alpa,
-            Planner::Aiconfigurator => Target::AiConfigurator,
-            Planner::Csv => Target::Csv,
-        }
-    }
-}
-
 /// Parses `tp=8@1n/1g/s1`.
 fn axis(text: &str) -> std::result::Result<AxisPlace, String> {
     let wrong =
@@ -123,7 +91,7 @@ fn axis(text: &str) -> std::result::Result<AxisPlace, String> {
 impl ExportCommand {
     /// Reads, converts and writes.
     pub fn execute(&self) -> Result<i32> {
-        let target = self.to.target();
+        let target = self.to;
         self.check_output(target)?;
         let fit = Fit::read(&self.fit)?;
         if fit.synthetic && !self.allow_synthetic {
@@ -159,7 +127,6 @@ impl ExportCommand {
     }
 
     fn planner_name(&self) -> String {
-        use clap::ValueEnum;
         self.to.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 

@@ -28,6 +28,7 @@ use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
 use commgauge_run::session::{Rehearsal, Request};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Judge a finished run: thresholds, suspects and the page, with one exit code
@@ -79,7 +80,7 @@ pub struct JudgeCommand {
     pub template: Option<PathBuf>,
 
     /// Confidence of the bounds of thresholds, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = within(CONFIDENCE), hide_short_help = true)]
     pub confidence: f64,
 
     /// In what several records may differ
@@ -214,11 +215,17 @@ fn stem(requested: &Path) -> String {
     requested.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Parses a confidence in per cent that some number of replicates can reach, and one alone cannot, since it has no scatter.
-pub(super) fn confidence(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (75.0..=99.999).contains(&percent) => Ok(percent),
-        _ => Err(format!("found `{text}`; accepted: a number from 75, which takes two replicates, to 99.999")),
+/// Percent of confidence: two replicates allow no less.
+pub(super) const CONFIDENCE: RangeInclusive<f64> = 75.0..=99.999;
+
+/// A slowdown in percent that is worth a verdict.
+pub(super) const RELEVANT: RangeInclusive<f64> = 0.1..=100.0;
+
+/// A parser of numbers in this range.
+pub(super) fn within(range: RangeInclusive<f64>) -> impl Fn(&str) -> std::result::Result<f64, String> + Clone {
+    move |text| match text.parse::<f64>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!("found `{text}`; accepted: a number from {} to {}", range.start(), range.end())),
     }
 }
 
@@ -287,11 +294,11 @@ pub struct CompareCommand {
     pub more_new: Vec<PathBuf>,
 
     /// The smallest slow-down that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = within(RELEVANT))]
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = within(CONFIDENCE), hide_short_help = true)]
     pub confidence: f64,
 
     /// In what the runs may differ
@@ -327,13 +334,6 @@ impl CompareCommand {
         let mut judged = read_all(&[base.clone(), new].concat())?;
         let new = judged.split_off(base.len());
         self.shown.show(&compare(&judged, &new, &rule)?, format)
-    }
-}
-
-pub(super) fn relevant(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("found `{text}`; accepted: a number from 0.1 to 100")),
     }
 }
 
@@ -383,11 +383,11 @@ pub struct HistoryCommand {
     pub plots: Option<PathBuf>,
 
     /// The smallest step that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant, hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = within(RELEVANT), hide_short_help = true)]
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = within(CONFIDENCE), hide_short_help = true)]
     pub confidence: f64,
 }
 

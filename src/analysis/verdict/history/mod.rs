@@ -352,7 +352,7 @@ pub struct History {
     pub rule: Vec<String>,
     /// Runs that repeat one another.
     pub lineages: Vec<Lineage>,
-    /// Files that have no say.
+    /// Files that were left out.
     pub left_out: Vec<LeftOut>,
 }
 

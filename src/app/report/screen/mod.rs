@@ -89,20 +89,12 @@ fn run(view: &View) -> String {
 
 /// Verified, failed and skipped cases always; other statuses where they occur.
 fn counts(view: &View) -> Vec<(String, usize)> {
-    let count = |wanted: fn(&Status) -> bool| view.rows.iter().filter(|row| wanted(&row.status)).count();
-    let always = [
-        ("verified", count(|status| matches!(status, Status::Verified))),
-        ("failed", count(|status| matches!(status, Status::Failed(_)))),
-        ("skipped", count(|status| matches!(status, Status::Skipped(_)))),
-    ];
-    let sometimes = [
-        ("WRONG", count(|status| matches!(status, Status::Wrong { .. }))),
-        ("not verified", count(|status| matches!(status, Status::NotVerified))),
-        ("synthetic", count(|status| matches!(status, Status::Synthetic))),
-        ("missing", count(|status| matches!(status, Status::Missing))),
-    ];
-    let present = sometimes.into_iter().filter(|(_, count)| *count > 0);
-    always.into_iter().chain(present).map(|(label, count)| (label.to_owned(), count)).collect()
+    const ALWAYS: [&str; 3] = ["verified", "failed", "skipped"];
+    const SOMETIMES: [&str; 4] = ["WRONG", "not verified", "synthetic", "missing"];
+    let counted = |label: &str| view.rows.iter().filter(|row| row.status.label() == label).count();
+    let shown = |label: &&str| ALWAYS.contains(label) || counted(label) > 0;
+    let labels = ALWAYS.into_iter().chain(SOMETIMES).filter(shown);
+    labels.map(|label| (label.to_owned(), counted(label))).collect()
 }
 
 fn commands(view: &View, CommandNames { program, record }: CommandNames) -> Vec<(String, &'static str)> {
