@@ -554,14 +554,6 @@ impl RatesSource {
         }
     }
 
-    /// The fit, where one was named.
-    pub fn fit(&self) -> Option<&Fit> {
-        match &self.named {
-            Named::Fit(fit, _) | Named::Both(fit, ..) => Some(fit),
-            Named::Machine(_) => None,
-        }
-    }
-
     /// The machine, where one was named.
     pub fn machine(&self) -> Option<&Machine> {
         match &self.named {

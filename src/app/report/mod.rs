@@ -36,7 +36,6 @@ mod view;
 #[cfg(test)]
 mod report_tests;
 
-pub use columns::{CallInterference, Contention, Slowdown};
 pub use fit::{fit_plots, fit_text};
 pub(crate) use formats::lines;
 pub use formats::{answer, published, schema_of};
@@ -45,22 +44,20 @@ pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use live::LiveRows;
 pub use locate::{judged_text, suspects_text};
 pub use ops::framework_defaults;
-pub use pairs::PairsView;
 pub(crate) use pairs::document::lines as pair_lines;
-pub use products::{ReplayTime, replay_time};
+pub use products::replay_time;
 pub use rehearsal::{
     GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, plan_text, rehearsal_text,
     selftest_text,
 };
 pub use rehearsal::{launch_check_text, refusal};
 pub(crate) use row::host_of;
-pub use row::{Counts, Late, Latency, Row, Status};
-pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
+pub use row::{Row, Status};
 pub use template::Template;
 pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};
-pub use view::{Combination, Completion, Findings, View, combinations_text};
+pub use view::{Combination, View, combinations_text};
 
 use columns::{Section, sections};
 use commgauge_base::error::{Error, Result};

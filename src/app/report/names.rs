@@ -224,8 +224,10 @@ fn suites_table(document: &ListDocument) -> Table {
 
 fn models_table(document: &ListDocument) -> Table {
     let billions = |count: u64| format!("{} B", three_digits(count as f64 * 1e-9));
-    let is_sparse = |model: &ModelFacts| model.parameters_active != model.parameters;
-    let active = |model: &ModelFacts| is_sparse(model).then(|| billions(model.parameters_active)).unwrap_or_default();
+    let active = |model: &ModelFacts| match model.parameters_active {
+        all if all == model.parameters => String::new(),
+        active => billions(active),
+    };
     Fields::of(document.models.iter().flatten())
         .left("name", 0, |model| model.name.clone())
         .right("parameters", 1, |model| billions(model.parameters))

@@ -11,7 +11,7 @@ pub(super) use html::escaped as escaped_html;
 #[cfg(test)]
 use html::html;
 pub(super) use terminal::widths;
-pub use terminal::{GAP, TableLayout, Terminal, escaped as escaped_markdown, markdown, table, wrapped};
+pub use terminal::{GAP, TableLayout, Terminal, escaped as escaped_markdown, markdown, wrapped};
 
 use crate::chart::Svg;
 use commgauge_base::stats::{Interval, Span};

@@ -260,13 +260,6 @@ pub(in crate::report) fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> 
     columns.iter().enumerate().map(width).collect()
 }
 
-/// A table without a title in at most `width` columns of text, if the columns that are never left out allow it. A line below
-/// names the columns that were left out.
-pub fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
-    let table = Table::new("", columns, rows.iter().cloned());
-    Terminal::plain(width).table(&table)
-}
-
 /// A paragraph broken between words, further lines indented, with a line feed at the end.
 pub fn wrapped(text: &str, width: u16) -> String {
     wrap(text, usize::from(width), 4) + "\n"
