@@ -8,7 +8,7 @@ from launch import Missing, worse
 IN_WORDS = {0: "passed", 1: "slower than it must be", 3: "not proven", 4: "wrong data", 5: "a hang", 6: "a launch failed",
             7: "something is missing"}
 MOST_SHOWN = 8
-SYNTHETIC = ("carried out by stand-ins for CUDA and NCCL, not by a GPU: this report shows that the check itself works, and says nothing "
+SYNTHETIC = ("executed by test doubles for CUDA and NCCL, not by a GPU: this report shows that the check itself works, and says nothing "
              "of any GPU")
 
 

@@ -1,4 +1,4 @@
-//! The checkout as the working directory of unit tests, as users have it; cargo starts them in the folder of their crate.
+//! Makes the checkout the working directory of unit tests, as for users; cargo starts them in the folder of their crate.
 
 use std::path::Path;
 use std::sync::Once;
@@ -8,6 +8,6 @@ pub fn enter_checkout() {
     static ENTERED: Once = Once::new();
     ENTERED.call_once(|| {
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        std::env::set_current_dir(&checkout).expect("the checkout is there");
+        std::env::set_current_dir(&checkout).expect("the checkout exists");
     });
 }

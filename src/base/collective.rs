@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A communication call, by what it does among the ranks of one group.
+/// A communication call, by its effect among the ranks of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
@@ -42,14 +42,14 @@ pub enum Collective {
     PingPong,
     /// The same pairs, both directions at once.
     Bidirectional,
-    /// No bytes: nobody leaves before everybody entered.
+    /// No bytes: no rank leaves before every rank has entered.
     Barrier,
 }
 
-/// How the bytes that name the size of a call are divided among the ranks of its group.
+/// How the size argument of a call is divided among the ranks of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Division {
-    /// There are none.
+    /// No bytes.
     Nothing,
     /// Every rank has all of them.
     Whole,
@@ -59,7 +59,7 @@ pub enum Division {
     OwnBlocks,
 }
 
-/// What a buffer of a rank holds, of the blocks into which the bytes of a call are divided.
+/// Content of a rank's buffer, in terms of the blocks of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// There is no such buffer.
@@ -75,7 +75,7 @@ pub enum Extent {
 }
 
 impl Collective {
-    /// Every collective, in the order in which they are listed to users.
+    /// Every collective, in display order.
     pub const ALL: [Collective; 16] = [
         AllReduce,
         AllGather,
@@ -95,7 +95,6 @@ impl Collective {
         Barrier,
     ];
 
-    /// The name in files, flags and tables.
     pub fn name(self) -> &'static str {
         match self {
             AllReduce => "all_reduce",
@@ -117,8 +116,7 @@ impl Collective {
         }
     }
 
-    /// True if elements are combined, so that a [`ReduceOp`] is needed and 8-bit floats cannot be carried on host
-    /// memory.
+    /// True if elements are combined, so that a [`ReduceOp`] is needed and host memory cannot carry 8-bit floats.
     pub fn reduces(self) -> bool {
         matches!(self, AllReduce | ReduceScatter | Reduce | ReduceScatterV)
     }
@@ -128,7 +126,7 @@ impl Collective {
         matches!(self.motion(), Motion::Together(Algorithm::BinomialTree | Algorithm::BinomialGather))
     }
 
-    /// What the bytes that name its size are to each rank.
+    /// Meaning of the size argument for each rank.
     pub fn division(self) -> Division {
         match self {
             Barrier => Division::Nothing,
@@ -138,7 +136,7 @@ impl Collective {
         }
     }
 
-    /// What a rank reads from.
+    /// The buffer that a rank reads.
     pub fn sent(self) -> Extent {
         match self {
             Barrier => Extent::Nothing,
@@ -149,7 +147,7 @@ impl Collective {
         }
     }
 
-    /// What a rank writes to.
+    /// The buffer that a rank writes.
     pub fn received(self) -> Extent {
         match self {
             Barrier => Extent::Nothing,
@@ -161,7 +159,7 @@ impl Collective {
         }
     }
 
-    /// Which ranks wait for which, and the algorithm that its times and bounds are those of.
+    /// Which ranks wait for which, and the algorithm that determines its times and bounds.
     pub fn motion(self) -> Motion {
         match self {
             AllReduce => Motion::Together(Algorithm::RingAllReduce),
@@ -182,9 +180,8 @@ impl Collective {
         self.division() == Division::OwnBlocks
     }
 
-    /// The placements that exist. A broadcast has one buffer by nature and counts as in place; the point-to-point
-    /// forms and the barrier are out of place only, and so is all_to_all_v, which in place would have to send to
-    /// each rank just as much as it receives from it.
+    /// The placements that exist. A broadcast has one buffer by nature and counts as in place; the point-to-point forms and the barrier are
+    /// out of place only, and so is all_to_all_v, which in place would have to send to each rank as much as it receives from it.
     pub fn placements(self) -> &'static [Placement] {
         match self {
             AllReduce | AllGather | ReduceScatter | Reduce | Gather | Scatter | AllGatherV | ReduceScatterV
@@ -200,7 +197,7 @@ impl Collective {
         matches!(self, AllGather | AllGatherV | Broadcast | Gather | Scatter)
     }
 
-    /// One-way messages that follow each other in one call: the latency printed is the time of the call divided by it.
+    /// Consecutive one-way messages in one call: the printed latency is the time of the call divided by this number.
     pub fn transfers_per_call(self) -> u32 {
         match self.motion() {
             Motion::Pairs { messages_in_turn } => messages_in_turn,
@@ -208,7 +205,7 @@ impl Collective {
         }
     }
 
-    /// The fewest ranks of a group with which the call moves anything; one rank is a copy and is allowed elsewhere.
+    /// The minimum number of ranks with which the call moves data; one rank is a copy and is allowed elsewhere.
     pub fn fewest_ranks(self) -> u32 {
         match self.motion() {
             Motion::Chain | Motion::Pairs { .. } => 2,
@@ -216,27 +213,27 @@ impl Collective {
         }
     }
 
-    /// busbw / algbw for `ranks` ranks, so that the figure can be compared with the rate of a link; `None` for
-    /// the barrier, which moves nothing. The values of nccl-tests (`doc/PERFORMANCE.md` and `getBw` of each `src/*.cu`).
+    /// busbw / algbw for `ranks` ranks, so the figure can be compared with the rate of a link; `None` for the barrier, which moves nothing.
+    /// The values of nccl-tests (`doc/PERFORMANCE.md` and `getBw` of each `src/*.cu`).
     ///
     /// With n ranks, a size argument of S bytes, and W bytes that the busiest rank must send or receive, a link of rate B gives
     /// t >= W / B, so the factor is W / S. Ranks do all arithmetic and nothing is compressed:
     ///
     /// * `all_gather`: a rank holds S/n of S and must receive the rest, S (n-1)/n. `reduce_scatter` is its mirror image.
-    /// * `all_reduce`: per element, n-1 sends before the first rank holds the sum, and n-1 more to bring it to the others:
-    ///   2 (n-1) S bytes in the group, 2 (n-1)/n S on the busiest rank. A ring reaches it.
+    /// * `all_reduce`: per element, n-1 sends before the first rank holds the sum, and n-1 more to send it to the others: 2 (n-1) S bytes
+    ///   in the group, 2 (n-1)/n S on the busiest rank. A ring reaches it.
     /// * `gather`, `scatter`: the root's link carries the blocks of all others. `all_to_all`: n-1 of n blocks leave a rank.
     /// * `broadcast`, `reduce`: S enters or leaves every rank but the root; a pipelined chain reaches it.
     /// * Messages: S in each direction; one direction is counted.
     ///
-    /// The vector forms use the bytes accounted: of `all_to_all_v` n times the largest block, which is exact for splits that are equal on
+    /// The vector forms use the bytes accounted: for `all_to_all_v` n times the largest block, which is exact for splits that are equal on
     /// all senders and a convention otherwise.
     pub fn bus_factor(self, ranks: u32) -> Option<f64> {
         self.bus_ratio(ranks).map(|[numerator, denominator]| numerator as f64 / denominator as f64)
     }
 
-    /// [`Collective::bus_factor`] as numerator and denominator: the share of the bytes that name a call which each rank of a
-    /// bandwidth-optimal algorithm sends.
+    /// [`Collective::bus_factor`] as numerator and denominator: the share of the size argument that each rank sends in a bandwidth-optimal
+    /// algorithm.
     pub fn bus_ratio(self, ranks: u32) -> Option<[u64; 2]> {
         let n = u64::from(ranks.max(1));
         match self.motion() {
@@ -246,22 +243,20 @@ impl Collective {
     }
 }
 
-// Which ranks of a group wait for which, and by which algorithm: what times and bounds of a collective follow from.
+// Which ranks of a group wait for which, and by which algorithm: the basis of times and bounds of a collective.
 
 /// The algorithms of collectives in which all ranks of a group end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Of all_reduce.
     RingAllReduce,
-    /// Of all_gather and reduce_scatter.
+    /// all_gather and reduce_scatter.
     RingAllGather,
-    /// Of all_to_all.
     PairwiseAllToAll,
-    /// Of broadcast and reduce, which have a root.
+    /// broadcast and reduce, with a root.
     BinomialTree,
-    /// Of gather and scatter, which have a root.
+    /// gather and scatter, with a root.
     BinomialGather,
-    /// Of the barrier.
+    /// The barrier.
     Dissemination,
 }
 
@@ -276,14 +271,13 @@ pub enum Motion {
     Chain,
     /// Ranks half a group apart exchange this many messages, one after another.
     Pairs {
-        /// Messages of a pair, of which each starts where the one before ends.
+        /// Messages of a pair, each starting where the previous one ends.
         messages_in_turn: u32,
     },
 }
 
 impl Algorithm {
-    /// The share of the bytes that name a call which each of `n` ranks sends, as numerator and denominator, where as little is sent as can
-    /// be. `None` for the barrier.
+    /// The minimum share of the size argument that each of `n` ranks sends, as numerator and denominator. `None` for the barrier.
     fn bus_ratio(self, n: u64) -> Option<[u64; 2]> {
         match self {
             Algorithm::RingAllReduce => Some([2 * (n - 1), n]),
@@ -294,7 +288,7 @@ impl Algorithm {
     }
 }
 
-// The names of collectives: ours, and those of other tools for the same calls.
+// The names of collectives in commgauge, and in other tools.
 
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -307,13 +301,13 @@ const PREFIX_OF_OSU: &str = "osu_";
 
 const SUFFIX_OF_NCCL_TESTS: &str = "_perf";
 
-/// Names of other tools that are ours neither with nor without their underlines.
+/// Names of other tools that differ from commgauge's even without underscores.
 const OTHER_NAMES: [(&str, Collective); 2] = [("bcast", Broadcast), ("bibw", Bidirectional)];
 
 impl FromStr for Collective {
     type Err = String;
 
-    /// Reads our name, or that of nccl-tests, OSU or IMB: `allreduce`, `all_reduce_perf`, `osu_alltoall`, `Bcast`, `PingPong`.
+    /// Parses a name from commgauge, nccl-tests, OSU or IMB: `allreduce`, `all_reduce_perf`, `osu_alltoall`, `Bcast`, `PingPong`.
     fn from_str(text: &str) -> Result<Self, String> {
         let small = text.to_ascii_lowercase();
         let bare = small.strip_prefix(PREFIX_OF_OSU).unwrap_or(&small);
@@ -326,12 +320,12 @@ impl FromStr for Collective {
     }
 }
 
-/// A name without what divides its words.
+/// A name without word separators.
 fn squeezed(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).collect()
 }
 
-/// Collectives as a list with commas, blanks or both; `all` means every one.
+/// Collectives as a list separated by commas, blanks or both; `all` means every one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collectives(pub Vec<Collective>);
 
@@ -354,12 +348,11 @@ impl FromStr for Collectives {
     }
 }
 
-// What of a collective can be chosen: how it reduces, and where its result goes.
+// The choices of a collective: its reduction, and the place of its result.
 
 /// How a reducing collective combines elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum ReduceOp {
     #[default]
     Sum,
@@ -368,7 +361,7 @@ pub enum ReduceOp {
     Max,
     /// The sum divided by the number of ranks; whole-number types truncate.
     Avg,
-    /// The sum of what every rank multiplies by a number of its own first: NCCL's `ncclRedOpCreatePreMulSum`.
+    /// The sum after every rank multiplies its input by its own number: NCCL's `ncclRedOpCreatePreMulSum`.
     #[serde(rename = "mulsum")]
     PreMulSum,
 }
@@ -376,17 +369,16 @@ pub enum ReduceOp {
 /// Whether the result replaces the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum Placement {
     OutOfPlace,
     InPlace,
 }
 
 impl ReduceOp {
-    /// Those supported by every backend, in the order in which they are listed to users.
+    /// Operations supported by every backend, in display order.
     pub const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg];
 
-    /// The name in files, flags and tables; the same as in nccl-tests.
+    /// The name in files, flags and tables, as in nccl-tests.
     pub fn name(self) -> &'static str {
         match self {
             ReduceOp::Sum => "sum",
@@ -400,7 +392,6 @@ impl ReduceOp {
 }
 
 impl Placement {
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Placement::OutOfPlace => "out-of-place",

@@ -1,9 +1,9 @@
-//! SHA-256 as records show it. The caller decides what is hashed.
+//! SHA-256 as shown in records. The caller decides what to hash.
 
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read};
 
-/// As much of a file is in memory at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 128 * 1024;
 
 /// SHA-256 of some bytes, in lowercase hexadecimal.
@@ -11,7 +11,7 @@ pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
     hexadecimal(Sha256::new_with_prefix(bytes))
 }
 
-/// SHA-256 of all that can be read, in lowercase hexadecimal.
+/// SHA-256 of everything that can be read, in lowercase hexadecimal.
 ///
 /// # Errors
 /// The first error of reading.

@@ -8,7 +8,6 @@ use std::str::FromStr;
 /// The type of one element of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum ElementType {
     Int8,
     Uint8,
@@ -31,11 +30,10 @@ pub enum ElementType {
 use ElementType::*;
 
 impl ElementType {
-    /// Every type, in the order in which they are listed to users.
+    /// Every type, in display order.
     pub const ALL: [ElementType; 12] =
         [Int8, Uint8, Int32, Uint32, Int64, Uint64, Float16, Bfloat16, Float32, Float64, Fp8E4m3, Fp8E5m2];
 
-    /// The name in files, flags and tables.
     pub fn name(self) -> &'static str {
         match self {
             Int8 => "int8",
@@ -65,7 +63,6 @@ impl ElementType {
         }
     }
 
-    /// Bytes of one element.
     pub fn size(self) -> u64 {
         match self {
             Int8 | Uint8 | Fp8E4m3 | Fp8E5m2 => 1,
@@ -110,7 +107,7 @@ impl fmt::Display for ElementType {
 impl FromStr for ElementType {
     type Err = String;
 
-    /// Accepts our names, nccl-tests' names and the short forms bf16, fp16, fp32, fp64.
+    /// Accepts commgauge's and nccl-tests' names and the short forms bf16, fp16, fp32, fp64.
     fn from_str(text: &str) -> Result<Self, String> {
         let short = match text {
             "bf16" => Some(Bfloat16),

@@ -1,4 +1,4 @@
-//! The families of errors and the exit code of each.
+//! The families of errors and their exit codes.
 //!
 //! Every text says what was found, where (file and key, or host, rank and call), and what would be valid.
 
@@ -37,14 +37,14 @@ pub enum Kind {
     /// Ranks that do not form one launch, or missing coverage: exit 7.
     #[error("{0}")]
     Mismatch(String),
-    /// Data arrived wrong: exit 4.
+    /// Wrong data received: exit 4.
     #[error("{0}")]
     Corrupt(String),
     /// A deadline passed: exit 5.
     #[error("{0}")]
     Hang(String),
     /// Stopped by a signal: exit 128 + signal.
-    #[error("stopped by {}; what was measured is kept", signal_name(*.0))]
+    #[error("stopped by {}; results so far are kept", signal_name(*.0))]
     Interrupted(i32),
 }
 
@@ -69,7 +69,7 @@ impl Error {
         Kind::Environment(format!("cannot {action} {}: {cause}", path.shown())).into()
     }
 
-    /// The same for a path that a user named: wrong input where the path itself is wrong.
+    /// For a path that a user named: wrong input if the path itself is wrong.
     pub fn path(action: &str, path: &Path, cause: &std::io::Error) -> Self {
         use std::io::ErrorKind::*;
         match cause.kind() {
@@ -84,7 +84,6 @@ impl Error {
         Kind::Mismatch(text.into()).into()
     }
 
-    /// The family.
     pub fn kind(&self) -> &Kind {
         &self.0.kind
     }
@@ -101,13 +100,13 @@ impl Error {
         }
     }
 
-    /// True if every process of the launch has this same error, so that all can end in order; false if the others do
-    /// not know of it and the launch must be aborted.
+    /// True if every process of the launch has this same error, so that all can end normally; false if the others do not know it and the
+    /// launch must be aborted.
     pub fn is_shared(&self) -> bool {
         self.0.shared
     }
 
-    /// Marks the error as one that every process has.
+    /// Marks the error as shared by all processes.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.0.shared = true;

@@ -18,18 +18,16 @@ pub fn now_nanoseconds() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Readings of the clock with room made beforehand, so that taking one is a call of the clock and a store.
+/// Readings of the clock in memory reserved beforehand, so that taking one is a clock call and a store.
 #[derive(Clone, Debug, Default)]
 pub struct Readings(Vec<u64>);
 
 impl Readings {
-    /// Reserves memory and drops the old readings.
     pub fn reserve(&mut self, readings: usize) {
         self.0.clear();
         self.0.reserve(readings);
     }
 
-    /// Takes a reading.
     #[inline]
     pub fn take(&mut self) {
         self.0.push(now_nanoseconds());
@@ -41,13 +39,13 @@ impl Readings {
     }
 }
 
-/// The clock's own statement of its resolution in nanoseconds.
+/// The clock's stated resolution in nanoseconds.
 pub fn stated_resolution_nanoseconds() -> u64 {
     let resolution = clock_getres(ClockId::Monotonic);
     resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64
 }
 
-/// The smallest step seen between consecutive readings that differ, which is what a timed loop can resolve.
+/// The smallest step between consecutive readings that differ, which limits what a timed loop can resolve.
 pub fn seen_resolution_nanoseconds() -> u64 {
     let mut smallest = u64::MAX;
     for _ in 0..1000 {
@@ -61,28 +59,28 @@ pub fn seen_resolution_nanoseconds() -> u64 {
     smallest.max(stated_resolution_nanoseconds())
 }
 
-// What the system says of a process in `/proc/PID/stat`.
+// Facts about a process from `/proc/PID/stat`.
 
-/// A process as the system sees it (proc_pid_stat(5)).
+/// A process as described by the system (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Its state: a letter.
     pub state: char,
-    /// The process that started it, or took it over.
+    /// The process that started it, or adopted it.
     pub parent: u32,
-    /// Flags of the kernel (`PF_*`).
+    /// Kernel flags (`PF_*`).
     pub flags: u64,
-    /// When it started, in clock ticks since boot: together with its number this identifies a process.
+    /// When it started, in clock ticks since boot: with its id this identifies a process.
     pub start: u64,
 }
 
 impl ProcessStat {
-    /// That of a process of this host; none if it is gone.
+    /// A process of this host; `None` if it is gone.
     pub fn of(pid: u32) -> Option<ProcessStat> {
         parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Whether only its exit code is left of it.
+    /// Whether it is a zombie.
     pub fn is_zombie(self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -102,22 +100,22 @@ fn parse(text: &str) -> Option<ProcessStat> {
     Some(ProcessStat { state, parent, flags, start: fields.nth(12)?.parse().ok()? })
 }
 
-// What launchers keep in the folder for temporary files, and leave there: Open MPI's its session folders when it is killed,
-// MPICH 5's a description of the processors for each launch that does not end well.
+// Temporary folders of launchers, which they may leave behind: Open MPI's session folders after a kill, MPICH 5's processor descriptions
+// for each failed launch.
 
-/// Where MPICH's launcher puts its descriptions, whatever `TMPDIR` says.
+/// The folder of MPICH's processor descriptions, whatever `TMPDIR` says.
 const DESCRIPTIONS: &str = "/tmp";
 
-/// Removes the session folders of a launcher of this host that is gone: `ompi.HOST.UID/pid.PID` of Open MPI 4,
-/// `prte.HOST.UID/dvm.PID` or `prte.HOST.PID.UID` of Open MPI 5.
+/// Removes the session folders of a dead launcher of this host: `ompi.HOST.UID/pid.PID` of Open MPI 4, `prte.HOST.UID/dvm.PID` or
+/// `prte.HOST.PID.UID` of Open MPI 5.
 pub fn remove_left_by(launcher: u32) {
     if is_gone(launcher) {
-        // Folders of another user stay; who may not remove them did not start the launcher.
+        // Folders of another user stay; a process without the right to remove them did not start the launcher.
         remove(launcher, &std::env::temp_dir());
     }
 }
 
-/// Whether nothing of a process uses its files any more.
+/// Whether a process no longer uses its files.
 fn is_gone(pid: u32) -> bool {
     ProcessStat::of(pid).is_none_or(ProcessStat::is_zombie)
 }
@@ -130,8 +128,8 @@ pub struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// The one that a rank was told in `PMIX_SERVER_TMPDIR`: besides those of [`remove_left_by`] `ompi.HOST.UID/jf.JOB`, which Open
-    /// MPI 4 has where its helper runs. None if it is called otherwise, or the rank is gone.
+    /// The folder in a rank's `PMIX_SERVER_TMPDIR`: besides those of [`remove_left_by`] `ompi.HOST.UID/jf.JOB`, which Open MPI 4 has on
+    /// hosts with its helper. `None` if it has another name, or the rank is gone.
     pub fn of_rank(path: &Path, rank: u32) -> Option<SessionFolder> {
         let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         let name = path.file_name()?.to_str()?;
@@ -147,7 +145,7 @@ impl SessionFolder {
         self.launcher
     }
 
-    /// Removes it where that process is gone.
+    /// Removes it if that process is gone.
     pub fn remove_left(&self) {
         if is_gone(self.launcher) {
             remove_with_root(&self.path);
@@ -164,7 +162,7 @@ fn remove(launcher: u32, temporary: &Path) {
     }
 }
 
-/// Removes a folder, and the one around it with the last launch, as where a launch ends by itself; it stays where it is not empty.
+/// Removes a folder, and its parent with the last launch, as a launcher does when it ends normally; a folder that is not empty stays.
 fn remove_with_root(folder: &Path) {
     let _ = fs::remove_dir_all(folder);
     if let Some(root) = folder.parent() {
@@ -187,12 +185,12 @@ fn folders_of(launcher: u32, temporary: &Path) -> Vec<PathBuf> {
     roots.flat_map(own).filter(|path| path.is_dir()).collect()
 }
 
-/// Removes the descriptions of processors that MPICH's launcher has left on this host since then. Which launch one belongs to
-/// cannot be seen, so none is removed while any launch of MPICH runs here.
+/// Removes the processor descriptions that MPICH's launcher has left on this host since then. A description does not show its launch, so
+/// none is removed while any MPICH launch runs here.
 pub fn remove_descriptions_since(begun: SystemTime) {
     let left = descriptions_since(begun, Path::new(DESCRIPTIONS));
     if !left.is_empty() && !has_proxy() {
-        // Those of another user stay.
+        // Descriptions of another user stay.
         left.iter().for_each(|path| drop(fs::remove_file(path)));
     }
 }
@@ -207,7 +205,7 @@ fn descriptions_since(begun: SystemTime, folder: &Path) -> Vec<PathBuf> {
     entries.filter(is_new).map(|entry| entry.path()).collect()
 }
 
-/// Whether MPICH's launcher has a helper on this host; one that has ended has no command line.
+/// Whether MPICH's launcher has a helper on this host; an ended helper has no command line.
 fn has_proxy() -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut commands = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
@@ -220,13 +218,13 @@ fn has_proxy() -> bool {
 //
 // If ranks end normally, or their launcher survives, their MPI cleans up; a killed launcher cannot.
 
-/// Where the system has shared memory.
+/// Folder of the system's shared memory.
 const FOLDER: &str = "/dev/shm/";
 
-/// Name prefixes of the segments of Open MPI 4 and 5, MPICH and NCCL. Others are not touched.
+/// Name prefixes of the segments of Open MPI 4 and 5, MPICH and NCCL. Other names are not touched.
 const KNOWN: [&str; 4] = ["vader_segment.", "sm_segment.", "mpich_", "nccl-"];
 
-/// The segments that some processes had mapped.
+/// The segments mapped by some processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments(BTreeSet<PathBuf>);
 
@@ -238,14 +236,13 @@ impl Segments {
         noted
     }
 
-    /// Notes what a process of this host has mapped, too.
+    /// Also notes the segments mapped by a process of this host.
     pub fn note(&mut self, pid: u32) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         self.0.extend(segments(&maps));
     }
 
-    /// Removes the segments that no process maps any more, and those of other ranks of the same launch, which may have made theirs
-    /// since.
+    /// Removes the segments that no process maps, and those of other ranks of the same launch, which may have created theirs since.
     pub fn remove_left(&self) {
         let there = fs::read_dir(FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
         let left: Vec<PathBuf> = there.filter(|path| self.is_of_a_noted_launch(path)).collect();
@@ -256,7 +253,7 @@ impl Segments {
         let maps = entries.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
         let used: BTreeSet<PathBuf> = maps.flat_map(|maps| segments(&maps)).collect();
         for path in left.into_iter().filter(|path| !used.contains(path)) {
-            // An error is ignored: a segment of another user is not ours, and a library may have removed it first.
+            // An error is ignored: a segment may belong to another user, or a library may have removed it first.
             let _ = fs::remove_file(path);
         }
     }
@@ -268,14 +265,14 @@ impl Segments {
 }
 
 /// The part of a name that all ranks of a launch share: Open MPI's segments are called `vader_segment.HOST.UID.JOB.RANK`
-/// (`opal/mca/btl/vader/btl_vader_module.c`), and `sm_segment` in the same way.
+/// (`opal/mca/btl/vader/btl_vader_module.c`), and likewise `sm_segment`.
 fn launch_of(path: &Path) -> Option<&str> {
     let (launch, rank) = path.file_name()?.to_str()?.rsplit_once('.')?;
     let is_rank = !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit());
     (is_rank && (launch.starts_with("vader_segment.") || launch.starts_with("sm_segment."))).then_some(launch)
 }
 
-/// From lines such as `7f.. rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2`; a deleted one has a note behind its name.
+/// From lines such as `7f.. rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2`; a deleted one has a note after its name.
 fn segments(maps: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let name = &line[line.find(FOLDER)? + FOLDER.len()..];
@@ -285,31 +282,29 @@ fn segments(maps: &str) -> Vec<PathBuf> {
     maps.lines().filter_map(path).collect()
 }
 
-// The signals that ask a run to stop in order, with what was measured kept, and the note by which ranks learn which one it was:
-// launchers hand on a signal of their own instead.
+// The signals that ask a run to stop with its results kept, and the note by which ranks learn the original signal: launchers forward a
+// different one.
 
 /// A signal to catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopSignal {
-    /// Its number.
     pub number: i32,
-    /// The number under which it is reported: schedulers and launchers send SIGUSR1 where they mean SIGTERM.
+    /// The number under which it is reported: schedulers and launchers send SIGUSR1 instead of SIGTERM.
     pub counts_as: i32,
 }
 
-/// SIGINT, SIGTERM and SIGUSR1; SIGHUP and SIGQUIT as well, unless this process was started to ignore them, as by
-/// `nohup`.
+/// SIGINT, SIGTERM and SIGUSR1; also SIGHUP and SIGQUIT, unless this process was started to ignore them, as with `nohup`.
 pub fn stop_signals() -> Vec<StopSignal> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     stop_signals_of(&status)
 }
 
-/// `SIGTERM`; `signal 64` where a signal has no name.
+/// `SIGTERM`; `signal 64` for a signal without a name.
 pub fn signal_name(number: i32) -> String {
     signal_hook::low_level::signal_name(number).map_or_else(|| format!("signal {number}"), str::to_owned)
 }
 
-/// Notes beside the record by which signal its run is stopped. Whoever leaves a note removes it after the launch.
+/// Notes next to the record the signal that stops its run. The process that leaves a note removes it after the launch.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -317,18 +312,17 @@ pub fn leave_note(record: &Path, number: i32) -> Result<()> {
     write_own(&note_path(record), number.to_string().as_bytes())
 }
 
-/// By which signal the run of a record is stopped, if a note says so. An old one was left by a launch that was killed.
+/// The signal that stops the run of a record, if a note gives it. An old note belongs to a killed launch.
 pub fn noted(record: &Path) -> Option<i32> {
     let path = note_path(record);
     let age = std::fs::metadata(&path).and_then(|data| data.modified()).ok()?.elapsed();
-    // Clocks of two hosts may differ, and then the note comes from the future.
+    // Clocks of two hosts may differ, so that the note seems to come from the future.
     if age.is_ok_and(|age| age > NOTE_LIFETIME) {
         return None;
     }
     std::fs::read_to_string(path).ok()?.parse().ok()
 }
 
-/// Removes the note, if there is one.
 pub fn remove_note(record: &Path) {
     let _ = std::fs::remove_file(note_path(record));
 }
@@ -354,18 +348,18 @@ fn is_ignored(signal: Signal, status: &str) -> bool {
     mask >> (signal.as_raw() - 1) & 1 == 1
 }
 
-// Opens a file that a user named, so that no pipe, socket or device is waited for or read without end.
+// Opens a file that a user named, without waiting for pipes, sockets or devices or reading them endlessly.
 
 /// Opens a file for reading.
 ///
 /// # Errors
-/// Those of the system; and `InvalidInput` where the path is no file, with what it is.
+/// Errors of the system; and `InvalidInput` if the path is not a file, with its kind.
 pub fn open(path: &Path) -> Result<File> {
     ensure_file(path)?;
     File::open(path)
 }
 
-/// Checks that a path that exists is a file. A pipe would be waited for as soon as it is opened.
+/// Checks that an existing path is a file. Opening a pipe would wait.
 ///
 /// # Errors
 /// As [`open`].
@@ -381,7 +375,7 @@ pub fn ensure_file(path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, format!("it is {found}; accepted: a file")))
 }
 
-/// The bytes of a file, as [`std::fs::read`] has them.
+/// The bytes of a file, like [`std::fs::read`].
 ///
 /// # Errors
 /// As [`open`].
@@ -391,10 +385,10 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file, as [`std::fs::read_to_string`] has it.
+/// The text of a file, like [`std::fs::read_to_string`].
 ///
 /// # Errors
-/// As [`open`], and where it is not UTF-8.
+/// As [`open`], and if it is not UTF-8.
 pub fn read_to_string(path: &Path) -> Result<String> {
     let mut text = String::new();
     open(path)?.read_to_string(&mut text)?;
@@ -434,7 +428,7 @@ mod tests {
 
     #[test]
     fn this_process_runs_and_has_a_parent() {
-        let own = ProcessStat::of(std::process::id()).expect("it is there");
+        let own = ProcessStat::of(std::process::id()).expect("it exists");
         assert!(own.parent > 0 && !own.is_zombie() && !own.is_stopped());
         assert_eq!(ProcessStat::of(u32::MAX), None);
     }
@@ -489,7 +483,7 @@ mod tests {
         session.remove_left();
         assert!(path.is_dir());
         child.kill().unwrap();
-        // Nobody has asked for its exit code yet.
+        // No process has waited for its exit code yet.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while path.is_dir() {
             assert!(std::time::Instant::now() < deadline, "it is removed");
@@ -577,7 +571,7 @@ mod tests {
         std::fs::File::options()
             .write(true)
             .open(note_path(&record))
-            .expect("it is there")
+            .expect("it exists")
             .set_modified(hour_ago)
             .expect("set");
         assert_eq!(noted(&record), None);

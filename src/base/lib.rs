@@ -1,4 +1,4 @@
-//! The ground: bytes, seconds and rates, errors, element types, collectives and what each rank sends and receives, statistics, test patterns.
+//! The ground: bytes, seconds and rates, errors, element types, collectives and their traffic per rank, statistics, test patterns.
 
 // Messages go through `message::eprintln`, which does not panic where standard error is closed.
 #![warn(clippy::print_stderr)]

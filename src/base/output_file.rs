@@ -1,10 +1,10 @@
-//! The one writer of whole files: of outputs that users name, and of the program's own files next to them.
+//! The one writer of whole files: of outputs named by users, and of the program's own files next to them.
 //!
-//! A file is written under another name in its folder, synced and renamed, and its folder is synced. Readers see the old file or the
-//! new one, also after a power cut. The next writer of a file removes what a killed writer of it left.
+//! A file is written under another name in its folder, synced and renamed, and its folder is synced. Readers see the old file or the new
+//! one, even after a power failure. The next writer of a file removes the leftovers of a killed one.
 
 use crate::digest::sha256;
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{Error, ErrorKind, Result, Write};
@@ -14,39 +14,68 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Writers of one file at the same time.
+/// Maximum concurrent writers of one file.
 const MAX_WRITERS: u32 = 16;
-/// Age at which a temporary file counts as left by a killed writer, where the file system has no locks to tell.
+/// Age at which a temporary file counts as left by a killed writer, if the file system has no locks.
 const LEFT_AFTER: Duration = Duration::from_secs(3600);
 /// Links that Linux follows in one path.
 const MAX_LINKS: u32 = 40;
 /// Bytes of a file name that its temporary name repeats; Linux allows 255 in all.
 const MAX_REPEATED_BYTES: usize = 200;
-/// How long a pipe may be without a reader.
+/// How long to wait for a reader of a pipe.
 const PIPE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes the output that a user named. A regular file is replaced once the new one is complete; links are followed; a character
-/// device, a pipe and an open stream such as `/dev/stdout` get the content and stay what they are.
+/// Writes the output that a user named. A regular file is replaced once the new one is complete; links are followed; a character device, a
+/// pipe and an open stream such as `/dev/stdout` receive the content.
 ///
 /// # Errors
-/// Those of the system; and `InvalidInput` where the path is a disk or a socket. The old file is then unchanged.
+/// Errors of the system; and `InvalidInput` if the path is a disk or a socket. The old file is then unchanged.
 pub fn write_output(path: &Path, content: &[u8]) -> Result<()> {
     write_output_within(path, content, PIPE_PATIENCE)
 }
 
-/// Writes a file whose name this program chose. What has its name is replaced, also a link, which is never followed: in a folder
-/// that others can write it may point anywhere.
+/// Writes a file whose name this program chose. Anything with its name is replaced, including a link, which is never followed: in a folder
+/// that others can write to, it may point anywhere.
 ///
 /// # Errors
-/// Those of the system. The old file is then unchanged.
+/// Errors of the system. The old file is then unchanged.
 pub fn write_own(path: &Path, content: &[u8]) -> Result<()> {
     replace(path, content, None)
 }
 
-/// Makes a folder and those above it that are missing, so that they survive a power cut.
+/// Writes a file whose name this program chose, unless the name is taken; returns whether it was free. Of several writers at the same
+/// time exactly one finds it free.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system, also of a file system that has neither hard links nor `RENAME_NOREPLACE`.
+pub fn write_new(path: &Path, content: &[u8]) -> Result<bool> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(false);
+    }
+    let (temporary, mut file) = temporary_file(path)?;
+    let named = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| name_once(&temporary, path));
+    // Gone where it was renamed.
+    let _ = fs::remove_file(&temporary);
+    match named {
+        Err(cause) if cause.kind() == ErrorKind::AlreadyExists => Ok(false),
+        named => named.and_then(|()| sync_folder_of(path)).map(|()| true),
+    }
+}
+
+fn name_once(temporary: &Path, path: &Path) -> Result<()> {
+    match fs::hard_link(temporary, path) {
+        Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+            rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)
+                .map_err(|renamed| if renamed == Errno::EXIST { renamed.into() } else { cause })
+        }
+        linked => linked,
+    }
+}
+
+/// Creates a folder and its missing parents, so that they survive a power failure.
+///
+/// # Errors
+/// Errors of the system.
 pub fn make_folder(path: &Path) -> Result<()> {
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
@@ -54,10 +83,10 @@ pub fn make_folder(path: &Path) -> Result<()> {
     missing.into_iter().try_for_each(sync_folder_of)
 }
 
-/// Syncs the folder of a file, without which a new name may be gone after a power cut.
+/// Syncs the folder of a file; otherwise a new name may be lost after a power failure.
 ///
 /// # Errors
-/// Those of the system, except where a folder cannot be synced at all.
+/// Errors of the system, unless a folder cannot be synced at all.
 pub fn sync_folder_of(path: &Path) -> Result<()> {
     match File::open(folder_of(path)).and_then(|folder| folder.sync_all()) {
         Err(cause) if !cannot_be_synced(&cause) => Err(cause),
@@ -65,7 +94,6 @@ pub fn sync_folder_of(path: &Path) -> Result<()> {
     }
 }
 
-/// The folder that a path is in.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -73,7 +101,7 @@ pub fn folder_of(path: &Path) -> &Path {
 fn write_output_within(path: &Path, content: &[u8], pipe_patience: Duration) -> Result<()> {
     let facts = match fs::metadata(path) {
         Ok(facts) => facts,
-        // Also a link to what is not there yet.
+        // Also a link to a missing file.
         Err(cause) if cause.kind() == ErrorKind::NotFound => {
             let Destination::File(target) = destination(path)? else { return Err(cause) };
             return replace(&target, content, None);
@@ -84,7 +112,7 @@ fn write_output_within(path: &Path, content: &[u8], pipe_patience: Duration) -> 
     if kind.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
-    // Opening a stream once more would begin at its first byte again.
+    // Opening a stream again would start at its first byte.
     if is_same(&facts, &std::io::stdout())? {
         return until_reader_closes(std::io::stdout().lock(), content);
     }
@@ -93,10 +121,10 @@ fn write_output_within(path: &Path, content: &[u8], pipe_patience: Duration) -> 
     }
     if kind.is_file() {
         return match destination(path)? {
-            // Whoever opened it goes on writing to it.
+            // The process that opened it continues to write to it.
             Destination::Descriptor => OpenOptions::new().append(true).open(path)?.write_all(content),
             Destination::File(target) => {
-                // A file that must not be written is not replaced either.
+                // A file without write permission is not replaced either.
                 OpenOptions::new().write(true).open(&target)?;
                 replace(&target, content, Some(&facts))
             }
@@ -112,11 +140,11 @@ fn write_output_within(path: &Path, content: &[u8], pipe_patience: Duration) -> 
     Err(Error::new(ErrorKind::InvalidInput, format!("it is {found}; accepted: a file, a pipe or a character device")))
 }
 
-/// Where the links of a path lead.
+/// The destination of a path's links.
 enum Destination {
-    /// To this name, whether there is a file or not.
+    /// This name, whether a file exists or not.
     File(PathBuf),
-    /// To an open file of a process, such as `/dev/fd/3`.
+    /// An open file of a process, such as `/dev/fd/3`.
     Descriptor,
 }
 
@@ -170,7 +198,7 @@ fn open_pipe(path: &Path, patience: Duration) -> Result<File> {
     }
 }
 
-/// Replaces a file that has the facts of an old one, if there was one.
+/// Replaces a file and keeps the attributes of the old one, if any.
 fn replace(target: &Path, content: &[u8], old: Option<&Metadata>) -> Result<()> {
     let (temporary, mut file) = temporary_file(target)?;
     let written = keep_access(&file, old)
@@ -185,21 +213,21 @@ fn replace(target: &Path, content: &[u8], old: Option<&Metadata>) -> Result<()> 
     written
 }
 
-/// Gives a new file owner and permissions of the old one, so that it is not open to more people.
+/// Gives a new file the owner and permissions of the old one, so that it is not accessible to more people.
 fn keep_access(file: &File, old: Option<&Metadata>) -> Result<()> {
     let Some(old) = old else { return Ok(()) };
-    // Only root may give files away.
+    // Only root may change ownership.
     let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     if file.metadata()?.mode() == old.mode() { Ok(()) } else { file.set_permissions(old.permissions()) }
 }
 
-/// A new file next to the target, locked for as long as it is written.
+/// A new file next to the target, locked while it is written.
 fn temporary_file(target: &Path) -> Result<(PathBuf, File)> {
     for writer in 0..MAX_WRITERS {
         let path = temporary_name(target, writer)?;
         remove_left(&path);
         match OpenOptions::new().write(true).create_new(true).custom_flags(bits(OFlags::NOFOLLOW)).open(&path) {
-            // Another writer may have taken it for a leftover before it was locked.
+            // Another writer may have removed it as a leftover before it was locked.
             Ok(file) if !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && file.metadata()?.nlink() > 0 => {
                 return Ok((path, file));
             }
@@ -221,12 +249,12 @@ fn temporary_name(target: &Path, writer: u32) -> Result<PathBuf> {
     Ok(target.with_file_name(hidden))
 }
 
-/// Removes a temporary file that has no writer any more. Where it cannot be removed, the next name is tried.
+/// Removes a temporary file without a writer. If it cannot be removed, the next name is tried.
 fn remove_left(path: &Path) {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match OpenOptions::new().write(true).custom_flags(bits(flags)).open(path) {
         Ok(file) => file,
-        // A link, which no writer makes.
+        // A link, which writers never create.
         Err(cause) if is(&cause, Errno::LOOP) => return drop(fs::remove_file(path)),
         Err(_) => return,
     };
@@ -239,15 +267,15 @@ fn remove_left(path: &Path) {
             age.is_some_and(|age| age > LEFT_AFTER)
         }
     };
-    // Its writer may have renamed it meanwhile, and another one taken the name.
+    // Its writer may have renamed it meanwhile, and another one may use the name.
     let has_name = |found: Metadata| (found.dev(), found.ino()) == (facts.dev(), facts.ino());
     if is_left && fs::symlink_metadata(path).is_ok_and(has_name) {
-        // Before the lock goes with the file.
+        // Before the file's lock is released.
         let _ = fs::remove_file(path);
     }
 }
 
-/// Some file systems sync no folders; and a folder may take files without being readable.
+/// Some file systems cannot sync folders; and a folder may accept files without being readable.
 fn cannot_be_synced(cause: &Error) -> bool {
     matches!(cause.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::PermissionDenied)
         || is(cause, Errno::BADF)

@@ -8,7 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a rank does inside a step; [`Doing::CALL`] and below belong to the control plane.
+/// The activity of a rank within a step; [`Doing::CALL`] and below belong to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doing(pub u32);
 
@@ -21,7 +21,6 @@ pub enum CallPhase {
     Wait,
 }
 
-#[expect(missing_docs, reason = "the constants are self-explanatory")]
 impl Doing {
     /// Between two operations.
     pub const OUTSIDE_CALLS: Doing = Doing(0);
@@ -242,8 +241,8 @@ impl Fault {
     fn instead_of_entering(&self) {
         eprintln!("commgauge: rank {} misbehaves now, as requested by --inject-fault", self.rank);
         match self.kind {
-            FaultKind::Hang => sleep_for_ever(),
-            FaultKind::Loop => loop_for_ever(),
+            FaultKind::Hang => sleep_forever(),
+            FaultKind::Loop => loop_forever(),
             // A failure to signal itself is ignored.
             FaultKind::Stop => drop(kill_process(getpid(), Signal::STOP)),
             FaultKind::Kill => drop(kill_process(getpid(), Signal::KILL)),
@@ -255,23 +254,23 @@ impl Fault {
     #[cold]
     fn inside(&self) {
         match self.kind {
-            FaultKind::NeverFinish => sleep_for_ever(),
-            FaultKind::LoopInside => loop_for_ever(),
+            FaultKind::NeverFinish => sleep_forever(),
+            FaultKind::LoopInside => loop_forever(),
             _ => {}
         }
     }
 }
 
-/// A function of its own, by whose name a stack shows it.
+/// A separate function, whose name appears in stacks.
 #[inline(never)]
-fn loop_for_ever() -> ! {
+fn loop_forever() -> ! {
     loop {
         std::hint::spin_loop();
     }
 }
 
 #[inline(never)]
-fn sleep_for_ever() -> ! {
+fn sleep_forever() -> ! {
     loop {
         std::thread::sleep(Duration::from_secs(3600));
     }

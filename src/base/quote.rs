@@ -1,6 +1,5 @@
-//! Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works. A word with control
-//! or format characters is written as a call of printf: a line feed in the name of a file would begin a line of its own, and others act
-//! on a terminal.
+//! Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works. A word with control or format
+//! characters is written as a call of printf: a line feed in a file name would start a new line, and other characters affect the terminal.
 
 use crate::visible::is_control_or_format;
 
@@ -10,7 +9,7 @@ pub fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
-    // What a shell puts in place of a command ends before its last line feeds.
+    // A shell's command substitution strips trailing line feeds.
     if word.contains(is_control_or_format) && !word.ends_with('\n') {
         return format!("\"$(printf -- '{}')\"", word.chars().map(for_printf).collect::<String>());
     }

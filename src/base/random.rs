@@ -1,20 +1,20 @@
 //! Numbers from random bits: mixed, uniform, normal. The caller chooses the source of the bits, such as a generator or
 //! a hash.
 
-/// The finaliser of SplitMix64: neighbouring numbers become unrelated ones, and no two the same (G. L. Steele, D. Lea and
-/// C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+/// The finaliser of SplitMix64: neighbouring numbers become unrelated, and all stay distinct (G. L. Steele, D. Lea and C. H. Flood, "Fast
+/// splittable pseudorandom number generators", OOPSLA 2014).
 pub fn scramble(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
 
-/// Number `index` of the sequence that SplitMix64 makes of a seed (as [`scramble`]).
+/// Number `index` of the sequence that SplitMix64 generates from a seed (as [`scramble`]).
 pub fn split_mix(seed: u64, index: u64) -> u64 {
     scramble(seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// A number between 0 and 1, and neither of them.
+/// A number strictly between 0 and 1.
 pub fn uniform(bits: u64) -> f64 {
     ((bits >> 11) as f64 + 0.5) * 2f64.powi(-53)
 }

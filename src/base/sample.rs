@@ -3,19 +3,18 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is timed: calls back to back, or each from an agreed start.
+/// Cadence: calls back to back, or each from an agreed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cadence {
-    /// Calls back to back between two clock reads, as nccl-tests has them. (OSU has them in its point-to-point tests only; its
-    /// collectives start each call after a barrier, which is isolated.)
+    /// Calls back to back between two clock reads, as in nccl-tests. (In OSU only the point-to-point tests; its collectives start each call
+    /// after a barrier, which is isolated.)
     Streaming,
-    /// Every iteration by itself, begun by all ranks together.
+    /// Every iteration separately, started by all ranks together.
     Isolated,
 }
 
 impl Cadence {
-    /// The name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Cadence::Streaming => "streaming",
@@ -28,7 +27,7 @@ impl Cadence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockMethod {
-    /// At an agreed moment on the synchronised clock.
+    /// At an agreed time on the synchronised clock.
     #[default]
     Synchronised,
     /// Each as it leaves a barrier, as in OSU and IMB.
@@ -44,7 +43,7 @@ impl ClockMethod {
         }
     }
 
-    /// Whether calls start at an agreed moment.
+    /// Whether calls start at an agreed time.
     pub fn is_synchronised(&self) -> bool {
         *self == ClockMethod::Synchronised
     }
@@ -66,15 +65,15 @@ impl std::fmt::Display for ClockMethod {
     }
 }
 
-/// Between which readings streaming calls are timed.
+/// The readings between which streaming calls are timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Timing {
     /// A few calls each between two marks: events on a device's stream, which the host reads afterwards.
     #[default]
     Marks,
-    /// All calls of a case between two readings of the host's clock, the second of them when the last call is complete, as in nccl-tests
-    /// (`BenchTime` of its `src/common.cu`): with what the host does before the first call begins and after the last one ends.
+    /// All calls of a case between two readings of the host's clock, the second after the last call is complete, as in nccl-tests
+    /// (`BenchTime` of its `src/common.cu`): includes the host's work before the first call begins and after the last one ends.
     Whole,
 }
 
@@ -122,20 +121,19 @@ pub struct Sample {
     /// The slowest rank's time: when streaming the longest time of any rank, when isolated the latest end minus
     /// the common start.
     pub slowest_nanoseconds: u64,
-    /// World rank of that slowest rank.
     pub slowest_rank: u32,
-    /// Isolated: from the first rank's arrival at the call to the last one's. Streaming: 0, not known.
+    /// Isolated: from the first rank's arrival at the call to the last one's. Streaming: 0, unknown.
     pub arrival_spread_nanoseconds: u64,
     /// Isolated: the latest end minus the last arrival, the transfer itself. Streaming: equal to `slowest_nanoseconds`.
     pub transfer_nanoseconds: u64,
     /// Isolated: world rank that arrived last. Streaming: equal to `slowest_rank`.
     pub last_rank: u32,
-    /// Why the statistics leave this sample out; `None` if it counts.
+    /// Why the statistics exclude this sample; `None` if it is valid.
     pub exclusion: Option<ExclusionReason>,
 }
 
 impl Sample {
-    /// A sample of which only the slowest rank's time is known, without arrival times.
+    /// A sample with only the slowest rank's time, without arrival times.
     pub fn without_arrivals(slowest: Located, exclusion: Option<ExclusionReason>) -> Sample {
         let (nanoseconds, rank) = (slowest.value.max(0.0) as u64, slowest.rank as u32);
         Sample {
@@ -149,7 +147,7 @@ impl Sample {
     }
 }
 
-/// Why a sample is kept but left out of the statistics.
+/// Why a sample is kept but excluded from the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExclusionReason {
@@ -163,19 +161,18 @@ pub enum ExclusionReason {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Located {
-    /// The value.
     pub value: f64,
     /// World rank of its holder.
     pub rank: i32,
 }
 
-/// The first wrong call of a rank among those whose results were compared.
+/// The first wrong call of a rank among the compared ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WrongCall {
     /// Its number among the calls of the case and replicate, from 1 on; warm-up and checks count.
     pub number: u64,
     /// Copies of the buffers with wrong elements.
     pub wrong_copies: u64,
-    /// Copies that were looked at.
+    /// Copies that were compared.
     pub compared_copies: u64,
 }

@@ -1,7 +1,7 @@
 //! The units of all output: bytes, seconds and rates as types, read and printed in one place.
 //!
-//! Inside the program only base units are used; scaling to MiB, microseconds or GB/s happens in the `Display`
-//! implementations here and nowhere else. GB is 10^9 bytes, sizes are printed in binary units.
+//! Inside the program only base units are used; scaling to MiB, microseconds or GB/s happens only in the `Display` implementations here. GB
+//! is 10^9 bytes, sizes are printed in binary units.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ impl Seconds {
 }
 
 impl Rate {
-    /// Bytes moved in a time; a time of zero gives no rate, never an infinite one.
+    /// Bytes over a time; a time of zero gives no rate, never an infinite one.
     pub fn of(bytes: f64, time: Seconds) -> Option<Rate> {
         (time.0 > 0.0).then(|| Rate(bytes / time.0))
     }
@@ -47,14 +47,14 @@ impl Rate {
     }
 }
 
-/// Units of a size, in small letters: those of nccl-tests (1024 each), and the same spelled out.
+/// Units of a size, in lower case: those of nccl-tests (1024 each), and the same spelled out.
 const BINARY_UNITS: [(&str, &str, u32); 4] = [("k", "kib", 10), ("m", "mib", 20), ("g", "gib", 30), ("t", "tib", 40)];
 
 impl Bytes {
-    /// Reads the size of a message, in files and flags alike: `4096`, `64M` and `64MiB` (binary, as in nccl-tests),
-    /// `1.5GiB`. `64MB` is refused, since nccl-tests reads it as 64 MiB and other programs as 64,000,000 bytes.
+    /// Parses the size of a message, in files and flags: `4096`, `64M` and `64MiB` (binary, as in nccl-tests), `1.5GiB`. `64MB` is refused,
+    /// since nccl-tests reads it as 64 MiB and other programs as 64,000,000 bytes.
     ///
-    /// The error states what was found and what would be accepted, to be appended to a file and a key.
+    /// The error gives the text found and valid ones, to be appended to a file and a key.
     pub fn parse(text: &str) -> Result<Bytes, String> {
         let (digits, unit) = digits_and_unit(text);
         let decimal = BINARY_UNITS.iter().position(|(letter, ..)| unit == format!("{letter}b"));
@@ -63,14 +63,14 @@ impl Bytes {
                 let (letter, shift) = (unit[..1].to_ascii_uppercase(), BINARY_UNITS[power].2);
                 let (binary, ten) = (count * f64::from(shift).exp2(), count * 1e3_f64.powi(power as i32 + 1));
                 Err(format!(
-                    "found `{text}`, which nccl-tests reads as {binary} bytes and others as {ten}; say {digits}{letter}iB (or {digits}{letter}) or {ten}"
+                    "found `{text}`, which nccl-tests reads as {binary} bytes and others as {ten}; write {digits}{letter}iB (or {digits}{letter}) or {ten}"
                 ))
             }
             _ => Bytes::parse_memory(text),
         }
     }
 
-    /// Reads a size of memory, where `80GB` is decimal as makers have it; else as [`Bytes::parse`].
+    /// Parses a size of memory, in which `80GB` is decimal as in data sheets; otherwise as [`Bytes::parse`].
     pub fn parse_memory(text: &str) -> Result<Bytes, String> {
         let accepted = "a size such as 8, 512B, 64K, 16MiB or 1GiB (binary)";
         let (digits, unit) = digits_and_unit(text);
@@ -87,16 +87,16 @@ impl Bytes {
     }
 }
 
-/// A number and the letters behind it, which are made small.
+/// A number and the letters after it, in lower case.
 fn digits_and_unit(text: &str) -> (&str, String) {
     let trimmed = text.trim();
     let digits = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     (digits.trim_end(), trimmed[digits.len()..].to_ascii_lowercase())
 }
 
-/// Reads a duration with its unit: `2ms`, `1.5 us`, `300ns`, `2s`, `1m`.
+/// Parses a duration with its unit: `2ms`, `1.5 us`, `300ns`, `2s`, `1m`.
 ///
-/// The error says what was found and what would be accepted.
+/// The error gives the text found and valid ones.
 pub fn parse_seconds(text: &str) -> Result<Seconds, String> {
     let accepted = "a time with its unit, such as 300ns, 20us, 2ms, 1.5s, 2m or 1h";
     let trimmed = text.trim();
@@ -116,9 +116,9 @@ pub fn parse_seconds(text: &str) -> Result<Seconds, String> {
     }
 }
 
-/// Reads a rate with its unit: `25GB/s`, `400 Gbit/s`, `12GiB/s`.
+/// Parses a rate with its unit: `25GB/s`, `400 Gbit/s`, `12GiB/s`.
 ///
-/// The error says what was found and what would be accepted.
+/// The error gives the text found and valid ones.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let accepted = "a rate such as 25GB/s, 900MB/s, 12GiB/s or 400Gbit/s";
     let wrong = || format!("found `{text}`; accepted: {accepted}");
@@ -143,7 +143,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
 }
 
 impl fmt::Display for Bytes {
-    /// Binary units, without decimals where the size is a whole number of the unit: `64 MiB`, `1.5 KiB`, `8 B`.
+    /// Binary units, without decimals if the size is a whole number of the unit: `64 MiB`, `1.5 KiB`, `8 B`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         let text = match UNITS.iter().find(|(_, scale)| self.0 >= *scale) {
@@ -156,7 +156,7 @@ impl fmt::Display for Bytes {
 }
 
 impl fmt::Display for Seconds {
-    /// Three significant digits in the unit that suits: `1.24 us`, `16.2 ms`, `2.50 s`.
+    /// Three significant digits in a suitable unit: `1.24 us`, `16.2 ms`, `2.50 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let magnitude = self.0.abs();
         let (scale, unit) = match magnitude {
@@ -229,7 +229,7 @@ mod tests {
         }
         assert_eq!(
             Bytes::parse("64MB").unwrap_err(),
-            "found `64MB`, which nccl-tests reads as 67108864 bytes and others as 64000000; say 64MiB (or 64M) or 64000000"
+            "found `64MB`, which nccl-tests reads as 67108864 bytes and others as 64000000; write 64MiB (or 64M) or 64000000"
         );
     }
 

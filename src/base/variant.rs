@@ -1,5 +1,5 @@
-//! The ways in which the same call can be handed to a library: which buffers, from a stream or a graph, how many at once, on how many
-//! thread blocks. What a backend makes of them is not here.
+//! The ways to submit the same call to a library: which buffers, from a stream or a graph, how many at once, on how many thread blocks.
+//! Backends implement them elsewhere.
 
 use crate::sample::Cadence;
 use schemars::JsonSchema;
@@ -11,16 +11,15 @@ use std::str::FromStr;
 /// Default number of calls in a graph: as many as nccl-tests captures by default.
 pub const CALLS_IN_A_GRAPH: u32 = 20;
 
-/// Most calls in one graph.
 pub const MOST_CALLS_IN_A_GRAPH: u32 = 1024;
 
-/// Most calls in one group.
+/// Maximum number of calls in one group.
 pub const MOST_AGGREGATED: u32 = 64;
 
-/// Most thread blocks that NCCL's kernels take.
+/// Maximum number of thread blocks of NCCL's kernels.
 pub const MOST_CTAS: u32 = 64;
 
-/// The labels by which variants are distinguished in records, in the order in which tables show them.
+/// The labels that distinguish variants in records, in the order of table columns.
 pub const LABELS: [&str; 10] = [
     "algorithm",
     "protocol",
@@ -34,15 +33,15 @@ pub const LABELS: [&str; 10] = [
     "max_ctas",
 ];
 
-/// Who allocates buffers, and how they are registered with the library before they are used.
+/// The allocator of buffers, and their registration with the library before use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Buffers {
     /// Memory of the driver, not registered.
     #[default]
     Plain,
-    /// Memory of `ncclMemAlloc`, not registered by us; NCCL itself registers it for calls in graphs.
+    /// Memory of `ncclMemAlloc`, not registered by commgauge; NCCL itself registers it for calls in graphs.
     Allocated,
-    /// Memory of `ncclMemAlloc` of which is said that it will be used: `ncclCommRegister`.
+    /// Memory of `ncclMemAlloc`, registered with `ncclCommRegister`.
     Registered,
     /// Registered as symmetric on all ranks: memory of `ncclMemAlloc`, `ncclCommWindowRegister`.
     Symmetric,
@@ -62,26 +61,24 @@ pub enum Submit {
 /// One way to submit a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant {
-    /// Which buffers.
     pub buffers: Buffers,
     /// From a stream or a graph.
     pub submit: Submit,
     /// Calls in one group (`ncclGroupStart`, `ncclGroupEnd`), each on separate buffers.
     pub aggregate: u32,
-    /// Most thread blocks of its kernels; the library's own choice without.
+    /// Maximum number of thread blocks of its kernels; by default the library's choice.
     pub max_ctas: Option<u32>,
 }
 
-/// Lists of which every combination is a variant.
+/// Lists, every combination of which is a variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variants {
-    /// Which buffers.
     pub buffers: Vec<Buffers>,
     /// From streams, graphs or both.
     pub submit: Vec<Submit>,
     /// Calls in a group.
     pub aggregate: Vec<u32>,
-    /// Most thread blocks.
+    /// Maximum numbers of thread blocks.
     pub max_ctas: Vec<Option<u32>>,
 }
 
@@ -99,7 +96,7 @@ impl Default for Variants {
 }
 
 impl Variants {
-    /// Every combination, each once.
+    /// Every combination, without duplicates.
     pub fn all(&self) -> Vec<Variant> {
         let mut all = Vec::new();
         for &buffers in &self.buffers {
@@ -137,7 +134,7 @@ impl Variants {
 }
 
 impl Variant {
-    /// The same with the number of calls in a graph resolved: if each call has its own start, a graph has one call.
+    /// With the number of calls in a graph resolved: if each call has its own start, a graph has one call.
     pub fn resolved(self, cadence: Cadence) -> Variant {
         let usual = match cadence {
             Cadence::Isolated => 1,
@@ -149,7 +146,7 @@ impl Variant {
         }
     }
 
-    /// Calls in a graph; none from a stream.
+    /// Calls in a graph; `None` from a stream.
     pub fn calls_in_a_graph(self) -> Option<u32> {
         match self.submit {
             Submit::Graph(calls) => Some(calls.unwrap_or(CALLS_IN_A_GRAPH)),
@@ -157,12 +154,12 @@ impl Variant {
         }
     }
 
-    /// Calls that are handed over at once, by which times are divided.
+    /// Calls submitted at once, by which times are divided.
     pub fn calls_at_once(self) -> u32 {
         self.aggregate.max(1) * self.calls_in_a_graph().unwrap_or(1).max(1)
     }
 
-    /// Parts of a case's name; none for the usual way.
+    /// Parts of a case's name; none for the default.
     pub fn name_parts(self) -> Vec<String> {
         let mut parts = Vec::new();
         if self.buffers != Buffers::Plain {
@@ -252,10 +249,10 @@ impl FromStr for Submit {
     }
 }
 
-/// Reads the number of calls in a group.
+/// Parses the number of calls in a group.
 ///
 /// # Errors
-/// What was found, and what would be accepted.
+/// The text found, and valid ones.
 pub fn parse_aggregate(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(calls @ 1..=MOST_AGGREGATED) => Ok(calls),
@@ -263,10 +260,10 @@ pub fn parse_aggregate(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads the most thread blocks; `any` leaves them to the library.
+/// Parses the maximum number of thread blocks; `any` leaves it to the library.
 ///
 /// # Errors
-/// What was found, and what would be right.
+/// The text found, and valid ones.
 pub fn parse_max_ctas(text: &str) -> Result<Option<u32>, String> {
     match (text, text.parse()) {
         ("any", _) => Ok(None),
@@ -278,22 +275,21 @@ pub fn parse_max_ctas(text: &str) -> Result<Option<u32>, String> {
 // The algorithm, protocol and channels that a library chose for a call when none was forced, and their form in NCCL's
 // log.
 
-/// Names of NCCL's algorithms, as its flags here have them, by the numbers that its log used before 2.25.
+/// Names of NCCL's algorithms, as in the flags here, by the numbers in its log before 2.25.
 const ALGORITHMS: [&str; 7] = ["tree", "ring", "collnet-direct", "collnet-chain", "nvls", "nvls-tree", "pat"];
 
 /// Names of its protocols, likewise.
 const PROTOCOLS: [&str; 3] = ["ll", "ll128", "simple"];
 
-/// What a library chose for a call by itself.
+/// A library's own choice for a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LibraryChoice {
-    /// As `--algorithm` has it, such as `ring`; or `symmetric`, where a kernel for symmetric buffers carries the call out, or
-    /// `copy-engine`.
+    /// As in `--algorithm`, such as `ring`; or `symmetric`, if a kernel for symmetric buffers executes the call, or `copy-engine`.
     pub algorithm: String,
-    /// As `--protocol` has it, such as `simple`.
+    /// As in `--protocol`, such as `simple`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// The kernel, where it has a name of its own.
+    /// The kernel, if it has its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// Channels, which are thread blocks.
@@ -302,8 +298,8 @@ pub struct LibraryChoice {
 }
 
 impl LibraryChoice {
-    /// Parses a line of NCCL's log; none if it does not describe a choice (`src/enqueue.cc` and
-    /// `src/scheduler/symmetric_sched.cc` of NCCL, subsystem TUNING).
+    /// Parses a line of NCCL's log; `None` if it does not describe a choice (`src/enqueue.cc` and `src/scheduler/symmetric_sched.cc` of
+    /// NCCL, subsystem TUNING).
     pub fn of_log_line(line: &str) -> Option<LibraryChoice> {
         let (before, chosen) = line.split_once(" Bytes -> ")?;
         let after = |word: &str| {

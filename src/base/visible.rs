@@ -1,4 +1,4 @@
-//! Text from files, hosts and flags without the characters that act on a terminal.
+//! Text from files, hosts and flags without characters that affect a terminal.
 //!
 //! Control characters move the cursor and change colours, line breaks forge lines, bidirectional controls reorder what is read.
 
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Paths in messages. `Path::display` passes line feeds on, with which the name of a file could forge a line.
+/// Paths in messages. `Path::display` passes line feeds through, with which a file name could forge a line.
 pub trait ShownPath {
     /// The path on one line, as [`visible`].
     fn shown(&self) -> Cow<'_, str>;
@@ -32,7 +32,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, is_control_or_format)
 }
 
-/// The same for a text of several lines: line feeds and tabs stay.
+/// For a text of several lines: line feeds and tabs stay.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_control_or_format(c) && !matches!(c, '\n' | '\t'))
 }
@@ -46,7 +46,7 @@ fn escaped(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The text of a JSON document without raw control and format characters; inside of strings an escape is the same text.
+/// The text of a JSON document without raw control and format characters; within strings an escape is the same text.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     if !json.contains(|c| c != '\n' && is_control_or_format(c)) {
         return Cow::Borrowed(json);
@@ -63,7 +63,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// True for control and format characters, which are not visible themselves.
+/// True for control and format characters, which are invisible.
 pub fn is_control_or_format(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

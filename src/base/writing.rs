@@ -1,6 +1,6 @@
-//! Rows as comma-separated values in memory. What is in the cells, and what makes them harmless, is for the caller.
+//! Rows as comma-separated values in memory. The caller provides the cells and makes them harmless.
 
-/// As that of the standard library, which panics where standard error is closed.
+/// Like the macro of the standard library, which panics if standard error is closed.
 #[macro_export]
 macro_rules! eprintln {
     ($($text:tt)*) => {
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Arguments;
 use std::io::Write;
 
-/// A text of comma-separated values in the making.
+/// Comma-separated values under construction.
 pub struct CommaSeparated {
     what: &'static str,
     writer: csv::Writer<Vec<u8>>,
@@ -26,7 +26,7 @@ impl CommaSeparated {
     /// Begins with the row of names; `what` is for messages, such as `the pairs as CSV`.
     ///
     /// # Errors
-    /// An environment error where memory cannot take it.
+    /// An environment error if memory is exhausted.
     pub fn new(what: &'static str, heading: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<CommaSeparated> {
         let mut text = CommaSeparated { what, writer: csv::Writer::from_writer(Vec::new()) };
         text.row(heading)?;
@@ -55,23 +55,19 @@ impl CommaSeparated {
 pub struct Column<T> {
     /// The name, with its unit.
     pub name: &'static str,
-    /// The cell.
     pub cell: fn(&T) -> String,
 }
 
 impl<T> Column<T> {
-    /// A column.
     pub fn new(name: &'static str, cell: fn(&T) -> String) -> Column<T> {
         Column { name, cell }
     }
 }
 
-/// The names of columns.
 pub fn names<T>(columns: &[Column<T>]) -> impl Iterator<Item = &'static str> {
     columns.iter().map(|column| column.name)
 }
 
-/// The cells of a row.
 pub fn cells<T>(columns: &[Column<T>], row: &T) -> impl Iterator<Item = String> {
     columns.iter().map(move |column| (column.cell)(row))
 }
@@ -99,7 +95,7 @@ fn failed(what: &str, cause: &str) -> Error {
 // Ranks as text, short even for thousands: complete for programs, `0-3,8`, and abbreviated for readers, `ranks 0-3,
 // 8`.
 
-/// Maximum number of ranges that are shown; beyond it only the number of ranks is.
+/// Maximum number of displayed ranges; beyond it only the number of ranks is shown.
 const SHOWN_RANGES: usize = 6;
 
 /// Ascending ranks, all of them: `0-3,8`.
@@ -107,7 +103,7 @@ pub fn ranges(ranks: &[u32]) -> String {
     runs(ranks).map(|run| text(run, "-")).collect::<Vec<_>>().join(",")
 }
 
-/// The ranks of a list such as `0-3,8`, as [`ranges`] writes it; those before the first that is none.
+/// The ranks of a list such as `0-3,8`, as written by [`ranges`]; those before the first invalid one.
 pub fn parse(list: &str) -> impl Iterator<Item = u32> {
     let run = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -147,13 +143,13 @@ fn text(run: &[u32], between: &str) -> String {
 
 // Messages on standard error that never panic: the reader of a pipe may be gone (`2>&1 | head -1`), a disk full.
 //
-// What follows from it is up to the program: `commgauge run` ends its launch, everything else goes on in silence.
-// Control characters of names from elsewhere are written out, so that no file or host acts on the reader's terminal.
+// The program decides what follows from it: `commgauge run` ends its launch, everything else continues silently. Control characters of
+// foreign names are escaped, so that no file or host affects the reader's terminal.
 
 /// Prints a line on standard error with one write, so that lines of several ranks do not mix. Called by [`eprintln!`].
 pub fn print_line(text: Arguments<'_>) {
     let line = format!("{}\n", visible_lines(&text.to_string()));
-    // There is nobody to tell.
+    // Nobody can be informed.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
@@ -162,7 +158,7 @@ pub fn is_unread() -> bool {
     let stderr = std::io::stderr();
     let mut asked = [PollFd::new(&stderr, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A terminal that hung up says so as well; its signal decides what follows.
+    // A terminal that hung up reports the same; its signal decides what follows.
     poll(&mut asked, Some(&at_once)).is_ok()
         && asked[0].revents().contains(PollFlags::ERR)
         && !asked[0].revents().contains(PollFlags::HUP)
@@ -210,7 +206,7 @@ mod tests {
             (&[3][..], "rank 3"),
             (&[0, 1], "ranks 0, 1"),
             (&[0, 1, 2, 7, 9, 10], "ranks 0-2, 7, 9, 10"),
-            (&even, "ranks 0, 2, 4, 6, 8, 10, ... (8192 in all)"),
+            (&even, "ranks 0, 2, 4, 6, 8, 10, ... (8192 in total)"),
         ] {
             assert_eq!(named(ranks), text);
         }

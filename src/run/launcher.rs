@@ -1,5 +1,5 @@
-//! The known launchers: one row each, with the MPI they start, their programs and the variables they set for ranks.
-//! Support for another launcher starts with a row here; `launch::command` writes the arguments of a new [`Family`].
+//! The known launchers: one row each, with the MPI they start, their programs and the variables they set for ranks. To add a launcher, add
+//! a row here; `launch::command` writes the arguments of a new [`Family`].
 
 use std::collections::BTreeSet;
 
@@ -23,22 +23,19 @@ pub enum Family {
 pub enum Flavor {
     /// Open MPI, any version: 4 and 5 share their binary interface.
     OpenMpi,
-    /// MPICH.
     Mpich,
 }
 
-/// What is known of a launcher or process manager.
+/// The known facts of a launcher or process manager.
 struct Launcher {
     name: &'static str,
-    /// Those of its versions that `commgauge run` starts itself.
+    /// Its versions that `commgauge run` starts itself.
     families: &'static [Family],
-    /// The MPI it belongs to; none if it starts ranks of any MPI.
+    /// The MPI it belongs to; `None` if it starts ranks of any MPI.
     flavor: Option<Flavor>,
-    /// Ranks of the launch.
     ranks: Option<&'static str>,
     /// Ranks on this host.
     ranks_here: Option<&'static str>,
-    /// Hosts of the launch.
     hosts: Option<&'static str>,
     /// Number of this rank.
     rank: Option<&'static str>,
@@ -46,7 +43,7 @@ struct Launcher {
     connects: &'static [&'static str],
     /// The variable that identifies a launcher that asks ranks to end before it kills them.
     asks_first: Option<&'static str>,
-    /// Whether it takes ranks that exit at once after `MPI_Finalize` for failed ones, if several share a processor.
+    /// Whether it treats ranks that exit right after `MPI_Finalize` as failed if several share a processor.
     misreads_exit: bool,
     /// Whether its numbers count only under no other launcher: they may describe the allocation instead.
     is_outermost: bool,
@@ -117,7 +114,7 @@ const LAUNCHERS: [Launcher; 7] = [
 ];
 
 impl Flavor {
-    /// The flavor that the build recorded, if it did.
+    /// The flavor recorded by the build, if any.
     pub fn of_this_build() -> Option<Self> {
         match crate::world::MPI_FLAVOR {
             Some("open-mpi") => Some(Self::OpenMpi),
@@ -134,7 +131,6 @@ impl Flavor {
         }
     }
 
-    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "Open MPI",
@@ -149,12 +145,11 @@ impl Family {
         LAUNCHERS.iter().find(|launcher| launcher.families.contains(&self)).unwrap_or(OPEN_MPI)
     }
 
-    /// Display name.
     pub fn name(self) -> &'static str {
         self.launcher().name
     }
 
-    /// The MPI that it belongs to; none for Slurm, which starts both if the site has set it up.
+    /// The MPI that it belongs to; `None` for Slurm, which starts both if the site has set it up.
     pub fn flavor(self) -> Option<Flavor> {
         self.launcher().flavor
     }
@@ -207,7 +202,7 @@ pub fn ranks_with_misread_exit() -> u32 {
     names.filter_map(|name| std::env::var(name).ok()?.parse().ok()).next().unwrap_or(1)
 }
 
-/// The number that a launcher gave this process before MPI starts; none if no launcher did.
+/// The number that a launcher gave this process before MPI starts; `None` without a launcher.
 pub fn rank_before_mpi() -> Option<String> {
     let names = variables(Counts::Rank, false).into_iter().chain(variables(Counts::Rank, true));
     names.into_iter().find_map(|name| std::env::var(name).ok())

@@ -92,7 +92,7 @@ fn ranks_in_containers_of_their_own_are_noted_with_what_to_set() {
     let mut command = ranks(&[alone, alone], "--check-launch --format json");
     command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
     let notes = messages(&document(&Ran::of(&mut command, 30).ended_with(0).stdout), "notes");
-    let expected = "in different user namespaces (ranks 0, 1), as where each has a container of its own";
+    let expected = "in different user namespaces (ranks 0, 1), as with one container per rank";
     assert!(notes.contains(expected) && notes.contains("OMPI_MCA_btl_vader_single_copy_mechanism=none"), "{notes}");
 }
 

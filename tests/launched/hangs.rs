@@ -144,7 +144,7 @@ fn a_rank_that_spins_outside_of_the_call_is_told_from_one_that_spins_inside_by_s
             common::skipped("the stack of a rank", why);
             continue;
         }
-        assert!(stack.contains("loop_for_ever"), "{kind}: {stack}");
+        assert!(stack.contains("loop_forever"), "{kind}: {stack}");
         assert_eq!(stack.contains("instead_of_entering"), kind == "loop", "{kind}: {stack}");
         assert!(trial.report.contains(&format!("stack of rank 2: {stack}")), "{kind}: {}", trial.report);
         // The others are in the library.

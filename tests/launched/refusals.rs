@@ -29,7 +29,7 @@ fn a_program_that_no_launcher_started_is_refused() {
     let record = record_in(&folder);
     let mut single = Command::new(SWEEP);
     single.args(words(SMALL)).arg("--record").arg(&record);
-    refused(&mut single, 2, &["a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`"]);
+    refused(&mut single, 2, &["a single rank: start it with `mpirun -np 4 ...` or `commgauge run`"]);
     // Four started by hand are four single ranks, and each reports it.
     let by_hand = "for n in 1 2 3 4; do \"$0\" \"$@\" & list=\"$list $!\"; done; for p in $list; do wait $p || code=$?; done; exit $code";
     let mut four = Command::new("sh");
@@ -57,7 +57,7 @@ fn flags_that_cannot_be_are_refused_by_name() {
         ("all_reduce -b 8Q", &["'--minbytes <BYTES>'"]),
         (
             "all_reduce -b 8 -e 8 --backend nccl",
-            &["--backend nccl: host ", "no CUDA driver: libcuda.so.1 is not where"],
+            &["--backend nccl: host ", "no CUDA driver: the loader does not find libcuda.so.1"],
         ),
         ("all_reduce -b 8 -e 8 --timeout 2 --no-watchdog", &["--timeout with --no-watchdog is for --backend nccl"]),
         ("all_reduce -b 8 -e 8 --share-gpu", &["--share-gpu is for --backend nccl; leave it out"]),
@@ -162,7 +162,7 @@ fn ranks_that_do_not_belong_together_are_named() {
     }
     // With a limit on one rank only, the others would wait for its decision whether there is time left.
     let limited = line(SWEEP, &format!("{SMALL} --time-limit 5m"));
-    refused(&mut two_programs(&line(SWEEP, SMALL), &limited), 7, &["rank 1 was not given the same --resume"]);
+    refused(&mut two_programs(&line(SWEEP, SMALL), &limited), 7, &["rank 1 and rank 0 have different --resume"]);
     assert!(!record.exists());
 }
 

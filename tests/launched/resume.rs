@@ -182,7 +182,7 @@ fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     assert_whole(&record);
     Ran::of(&mut commgauge_run(folder.path(), &format!("--resume {}", record.display())), 20)
         .ended_with(0)
-        .printed_error("is complete: nothing is left to measure");
+        .printed_error("is complete: nothing left to measure");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_launch_that_is_not_as_the_run_was_is_refused_with_a_table_unless_that_is_al
     // Another value, and the same transports: over UCX's TCP MPICH 4.0 does not always come out of MPI_Finalize.
     let changed = ("UCX_TLS", "all");
     let ran = Ran::of(&mut again("", changed), 40).ended_with(7);
-    let ran = ran.printed_error("this launch is not as the run that wrote").printed_error("--allow-changed");
+    let ran = ran.printed_error("this launch differs from the run that wrote").printed_error("--allow-changed");
     let table: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("  ")).collect();
     assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["what", "in", "the", "record", "now"], "{table:?}");
     assert_eq!(table[1].split_whitespace().collect::<Vec<_>>(), ["transport", "none", "UCX_TLS=all"], "{table:?}");

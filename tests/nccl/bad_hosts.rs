@@ -54,12 +54,12 @@ fn parts_of_one_gpu_are_refused_with_an_nccl_to_which_they_are_one_and_marked_wi
     let refused = parts("2.27.3").ended_with(7);
     refused
         .printed_error("ranks 0 and 1 of host ")
-        .printed_error("are on parts of one GPU (0000:10:00.0, MIG-")
-        .printed_error("to NCCL before 2.30 those are one, found NCCL 2.27.3");
+        .printed_error("are on MIG partitions of one GPU (0000:10:00.0, MIG-")
+        .printed_error("NCCL before 2.30 treats these as one device, found NCCL 2.27.3");
     parts(NCCL_VERSION).ended_with(0);
     let lines = lines(&record);
     let warnings = of_kind(&lines, "header")[0]["warnings"].to_string();
-    assert!(warnings.contains("ranks have parts of GPUs (MIG)"), "{warnings}");
+    assert!(warnings.contains("ranks use MIG partitions"), "{warnings}");
     assert!(of_kind(&lines, "case").iter().all(|case| case["outcome"]["verified"] == true));
 }
 
@@ -83,7 +83,7 @@ fn rccl_is_known_by_its_functions_whatever_it_is_called() {
     Ran::of(&mut command, 60)
         .ended_with(2)
         .printed_error(
-            "libnccl.so.2 is RCCL: it has NCCL's functions and types, and takes streams, memory and kernels of HIP",
+            "libnccl.so.2 is RCCL: it has NCCL's functions and types but takes HIP streams, memory and kernels",
         )
         .printed_error("--backend mpi measures their hosts");
     let mut doctor = Command::new(COMMGAUGE);
@@ -97,7 +97,7 @@ fn rccl_is_known_by_its_functions_whatever_it_is_called() {
 fn each_version_of_nccl_measures_what_it_has_and_names_what_the_rest_needs() {
     let folder = tempfile::tempdir().unwrap();
     const NEEDS: [(&str, (u32, &str)); 4] = [
-        ("at most", (17, "limits to thread blocks need NCCL 2.17 (ncclConfig_t)")),
+        ("at most", (17, "limits on thread blocks need NCCL 2.17 (ncclConfig_t)")),
         ("allocated", (19, "allocated buffers need NCCL 2.19 (ncclMemAlloc)")),
         ("registered", (19, "registered buffers need NCCL 2.19 (ncclCommRegister)")),
         ("symmetric", (27, "symmetric buffers need NCCL 2.27 (ncclCommWindowRegister)")),

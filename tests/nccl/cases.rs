@@ -158,7 +158,7 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     refused(2, 4, "--device-map 0,3", hidden, 2, &["device 3 is not on host", "(CUDA_VISIBLE_DEVICES=0,1)", "0 to 1"]);
     refused(2, 2, "--device-map 1,1", nothing, 7, &["ranks 0, 1 of host", "are on one device", "--share-gpu"]);
     let blocking = ("CUDA_LAUNCH_BLOCKING", "1");
-    refused(2, 2, "", blocking, 2, &["CUDA_LAUNCH_BLOCKING=1 makes every launch wait", "unset it"]);
+    refused(2, 2, "", blocking, 2, &["CUDA_LAUNCH_BLOCKING=1 makes every launch synchronous", "unset it"]);
     let no_fabric = ("COMMGAUGE_DOUBLE_INIT", "919");
     refused(2, 2, "", no_fabric, 2, &["cuInit failed with error 919; the system is not ready", "nvidia-fabricmanager"]);
     refused(2, 2, "--nccl-library libc.so.6", nothing, 2, &["libc.so.6 is not NCCL"]);
@@ -366,7 +366,7 @@ fn a_step_whose_streams_would_share_queues_to_the_device_is_not_replayed() {
         let mut command = nccl(2, 2, STEP, &format!("--model {} {how} {QUICKLY}", model.display()), &record);
         Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", queues), 60)
             .ended_with(2)
-            .printed_error("this step has 6 streams, NCCL's communicators have 10 of their own")
+            .printed_error("this step has 6 streams and NCCL's communicators 10")
             .printed_error(&format!("there are {queues} queues to the device"))
             .printed_error("set CUDA_DEVICE_MAX_CONNECTIONS=32");
         assert!(!record.exists(), "it is refused before anything is measured");

@@ -82,7 +82,7 @@ fn policies_and_switches_of_nccl_are_variables_and_labels_and_copy_engines_are_t
     let mut command = nccl(2, &sweep("--nvls on"), &folder.path().join("set.jsonl"));
     Ran::of(command.env("NCCL_NVLS_ENABLE", "0"), 60)
         .ended_with(2)
-        .printed_error("--nvls asks for 1, and the environment for NCCL_NVLS_ENABLE=0");
+        .printed_error("--nvls requests 1, the environment NCCL_NVLS_ENABLE=0");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn the_nccl_of_the_active_python_environment_is_found_and_the_doctor_says_why() 
         return common::skipped("nccl", "this host has an NCCL of its own");
     }
     let found = doctor(Some(environment.path()));
-    let why = format!("of the active environment {} (VIRTUAL_ENV)", environment.path().display());
+    let why = format!("from the active environment {} (VIRTUAL_ENV)", environment.path().display());
     assert!(found.contains(&why) && found.contains("NCCL 2.30.7"), "{found}");
     let record = environment.path().join("a.jsonl");
     let mut command = nccl(1, &format!("all_reduce -b 1K -e 1K --expect-ranks 1 {QUICKLY}"), &record);

@@ -58,7 +58,7 @@ const FAULTS: [Row; 19] = [
         "hang rank=1 op=15",
         "--timeout 2 --no-watchdog",
         5,
-        &["not done within 2 s; given up", OP, ", host ", ", device "],
+        &["not done within 2 s; aborted", OP, ", host ", ", device "],
     ),
     // NCCL connects in the first call of a kind, on the thread that calls.
     Row {
@@ -85,7 +85,7 @@ const FAULTS: [Row; 19] = [
             "init_error rank=1 communicator=1 code=1",
             "",
             6,
-            &["built for a later CUDA than the driver serves", PLACE],
+            &["built for a later CUDA than the driver supports", PLACE],
         )
     },
     row("async_error rank=1 op=15-", "--timeout 20", 6, &["ncclRemoteError", OP, "rank 1, host ", PLACE]),
@@ -112,12 +112,7 @@ const FAULTS: [Row; 19] = [
             "out_of_memory rank=1 call=connect",
             "--timeout 20",
             6,
-            &[
-                "ncclAllReduce failed with ncclUnhandledCudaError",
-                "no memory on the device for its own buffers",
-                OP,
-                PLACE,
-            ],
+            &["ncclAllReduce failed with ncclUnhandledCudaError", "no device memory for NCCL's own buffers", OP, PLACE],
         )
     },
     row("kill rank=1 op=15", "--timeout 20", DIED, &["rank 1 on ", " died while the others", OP, PLACE]),
@@ -187,7 +182,7 @@ fn a_replayed_step_that_hangs_on_a_gpu_ends_with_and_without_a_watchdog() {
     let _alone = alone();
     for (name, flags, said) in [
         ("watched", "--timeout 2", ["no progress within 2.00 s", "the replay of a step", PLACE]),
-        ("alone", "--timeout 2 --no-watchdog", ["replay: not done within 2 s; given up", ", host ", ", device "]),
+        ("alone", "--timeout 2 --no-watchdog", ["replay: not done within 2 s; aborted", ", host ", ", device "]),
     ] {
         let record = folder.path().join(format!("{name}.jsonl"));
         let flags = format!("--model {} {STEP_FLAGS} {flags}", model.display());

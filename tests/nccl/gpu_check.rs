@@ -83,7 +83,7 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
     assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "", "each rank has its GPU, so that no MPS is started");
     assert_says(
         &report,
-        &["# gpu-check: NOT PASSED: not proven (exit code 3)", "carried out by stand-ins", "2 GPUs; ranks 1, 2."],
+        &["# gpu-check: NOT PASSED: not proven (exit code 3)", "executed by test doubles", "2 GPUs; ranks 1, 2."],
     );
     for part in [
         "doctor",

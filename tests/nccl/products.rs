@@ -110,7 +110,7 @@ fn products_that_no_device_can_hold_are_skipped_with_the_reason_and_the_others_a
     assert!(of_rows(|rows| rows > 16).count() > 2);
     for line in of_rows(|rows| rows > 16) {
         let reason = line["outcome"]["reason"].as_str().unwrap_or_default();
-        assert!(reason.starts_with("needs ") && reason.contains(" are free for it on rank "), "{line}");
+        assert!(reason.starts_with("needs ") && reason.contains(" available on rank "), "{line}");
     }
     let report = Command::new(COMMGAUGE).arg("report").arg(&record).output().unwrap();
     let text = String::from_utf8_lossy(&report.stdout);
@@ -154,7 +154,7 @@ fn what_goes_wrong_in_products_on_gpus_or_is_missing_is_named_and_has_its_code()
                 "hang rank=1 call=gemm op=12",
                 true,
                 5,
-                &[named, device, "not done within 2 s; given up"],
+                &[named, device, "not done within 2 s; aborted"],
                 0,
             ),
         ],
@@ -177,7 +177,7 @@ fn what_goes_wrong_in_products_on_gpus_or_is_missing_is_named_and_has_its_code()
                 "",
                 false,
                 2,
-                &["libc.so.6 is no cuBLAS that we can work with"],
+                &["libc.so.6 is not a usable cuBLAS"],
                 0,
             ),
             (

@@ -270,7 +270,7 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
     let skipped: Vec<_> = cases.iter().filter(|(_, case)| status(case) == "skipped").collect();
     let [(name, (_, line))] = skipped[..] else { panic!("{skipped:?}") };
     let reason =
-        "of thread blocks at most 8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it";
+        "maximum thread blocks: 8 requested, but the environment has NCCL_MAX_CTAS=4, which takes precedence in NCCL";
     assert!(name.contains("max-ctas-8") && line["outcome"]["reason"] == reason && cases.len() == 3, "{name}: {line}");
 
     let (suite, record) = (folder.path().join("limits.toml"), folder.path().join("limits.jsonl"));
@@ -281,11 +281,11 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
     Ran::of(&mut nccl(2, SUITE, &flags, &record), 60).ended_with(0);
     let outcomes: Vec<String> = by_name(&record).values().map(|case| case.1["outcome"].to_string()).collect();
     assert!(outcomes.len() == 2 && outcomes[0].contains("measured"), "{outcomes:?}");
-    assert!(outcomes[1].contains("at most 4 thread blocks are fewer than --min-ctas 8"), "{outcomes:?}");
+    assert!(outcomes[1].contains("a maximum of 4 thread blocks is below --min-ctas 8"), "{outcomes:?}");
 
     for (flags, variable, said) in [
-        ("--max-ctas 8", "NCCL_MAX_CTAS", "8 is requested, and the environment has NCCL_MAX_CTAS=0"),
-        ("--min-ctas 8", "NCCL_MIN_CTAS", "8 is requested, and the environment has NCCL_MIN_CTAS=0"),
+        ("--max-ctas 8", "NCCL_MAX_CTAS", "8 requested, but the environment has NCCL_MAX_CTAS=0"),
+        ("--min-ctas 8", "NCCL_MIN_CTAS", "8 requested, but the environment has NCCL_MIN_CTAS=0"),
         ("", "NCCL_COMM_BLOCKING", "the environment has NCCL_COMM_BLOCKING=0"),
     ] {
         let mut command = nccl(2, SWEEP, &sweep(flags), &folder.path().join("none.jsonl"));
@@ -401,7 +401,7 @@ fn sums_of_what_is_multiplied_first_and_reductions_of_eight_bit_floats_come_out_
     }
     for (flags, said) in [
         ("-d fp8_e5m2", "--backend nccl reduces it from NCCL 2.24 and compute capability 9.0 on"),
-        ("-o mulsum", "all_reduce with mulsum is an operation of NCCL's"),
+        ("-o mulsum", "all_reduce with mulsum is an NCCL operation"),
     ] {
         let mut command = launcher(2);
         command.arg(SWEEP).args(words(&format!("all_reduce -b 1K -e 1K {flags} {QUICKLY}")));

@@ -46,7 +46,7 @@ fn two_commands_lead_from_nothing_to_a_plan_in_which_every_layout_has_a_price() 
 
     // Measured once: the same command only fits and plans again, and another question is not answered from this record.
     let again = commgauge(folder.path(), &format!("{QUESTION} {LAUNCH}")).ended_with(0);
-    again.printed_error("is complete: nothing is left to measure");
+    again.printed_error("is complete: nothing left to measure");
     let other = QUESTION.replace("--global-batch 64", "--global-batch 128").replace("8192", "2048");
     commgauge(folder.path(), &format!("{other} {LAUNCH}"))
         .ended_with(2)

@@ -44,6 +44,7 @@ mod kubernetes;
 mod launchers;
 mod layers;
 mod layout;
+mod licences;
 mod links;
 mod locate;
 mod model;

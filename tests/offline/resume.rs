@@ -208,7 +208,7 @@ fn a_run_with_nothing_left_says_so_and_leaves_its_record_alone() {
     place.whole("grow.toml -n 4");
     let before = fs::read(place.record()).unwrap();
     let (stdout, stderr) = place.ended("run --resume run.jsonl --full", 0);
-    assert!(stderr.contains("run.jsonl is complete: nothing is left to measure"), "{stderr}");
+    assert!(stderr.contains("run.jsonl is complete: nothing left to measure"), "{stderr}");
     assert!(stdout.contains("all_reduce"), "{stdout}");
     assert_eq!(fs::read(place.record()).unwrap(), before);
 }
@@ -236,7 +236,14 @@ fn a_record_that_cannot_be_resumed_is_refused_and_left_unchanged() {
     refused(
         &old.replacen("\"program_version\":\"", "\"program_version\":\"8", 1),
         7,
-        &["this launch is not as the run", "--allow-changed", "what", "in the record", "now", "version of the program"],
+        &[
+            "this launch differs from the run",
+            "--allow-changed",
+            "what",
+            "in the record",
+            "now",
+            "version of the program",
+        ],
     );
     // A suite with other cases cannot be allowed.
     fs::write(place.0.path().join("grow.toml"), GROWING.replace("'32KiB', ", "")).unwrap();

@@ -45,14 +45,12 @@ pub struct HeatMap {
     pub begins: Vec<usize>,
 }
 
-/// One cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell {
     /// In per cent of what is expected; less is worse.
     Percent(f64),
     /// Nothing to measure, as between a rank and itself.
     Nothing,
-    /// Not measured.
     NotMeasured,
     /// The measurement failed.
     Failed,

@@ -140,7 +140,6 @@ fn titled(axis: &Axis, scale: &Scale) -> String {
 pub enum Unit {
     /// Bytes, in binary units.
     Bytes,
-    /// Seconds.
     Seconds,
     /// Bytes per second, in decimal units.
     BytesPerSecond,
@@ -159,7 +158,6 @@ pub enum Spacing {
     Log,
 }
 
-/// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Quantity along the axis; the unit is added where ticks do not have it.
@@ -175,7 +173,6 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A linear axis.
     pub fn linear(title: impl Into<String>, unit: Unit) -> Axis {
         Axis { title: title.into(), unit, spacing: Spacing::Linear, range: None, ticks: Vec::new() }
     }

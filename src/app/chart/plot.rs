@@ -38,7 +38,6 @@ pub struct Plot {
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// Its points.
     pub points: Vec<Point>,
     /// A curve, by ascending x.
     pub curve: Vec<Position>,
@@ -52,7 +51,6 @@ pub struct Series {
     pub color: Option<usize>,
 }
 
-/// A point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Along the horizontal axis.
@@ -364,7 +362,6 @@ pub struct Bars {
     pub width: f64,
 }
 
-/// A bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// Label to the left of the bar.
@@ -465,7 +462,6 @@ pub struct Histogram {
     pub title: String,
     /// Alternative text for screen readers.
     pub description: String,
-    /// Title of the axis.
     pub axis_title: String,
     /// The distributions, top to bottom.
     pub rows: Vec<HistogramRow>,

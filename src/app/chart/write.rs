@@ -260,7 +260,6 @@ pub(super) fn course(points: &[Position], at: impl Fn(Position) -> String) -> Op
 
 // How the points of a plot are drawn: by series, and by whether they can be trusted.
 
-/// The shapes of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointShape {
     /// Filled, in the shape of the series.

@@ -11,23 +11,23 @@ use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
 use crate::report::rank::{RankDocument, text};
 use crate::report::{fit_plots, fit_text, pretty_json};
 use clap::Parser;
-use commgauge_analysis::cost;
-use commgauge_analysis::cost::{Fit, FitOptions, Measurements};
-use commgauge_analysis::planner::calibration_suite::{
-    CalibrationProducts, CalibrationSuite, RequestedCall, requested_calls,
-};
-use commgauge_analysis::planner::compute::MeasuredProduct;
-use commgauge_analysis::planner::rank::RankOptions;
-use commgauge_analysis::planner::search::{Planned, Question, search};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, parse_seconds};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
-use commgauge_model::config::step::{KeyForm, STEP_KEYS};
+use commgauge_cost::cost;
+use commgauge_cost::cost::{Fit, FitOptions, Measurements};
+use commgauge_model::config::step::STEP_FLAGS;
 use commgauge_model::config::{Machine, Model, Shipped};
 use commgauge_model::record::Record;
 use commgauge_model::workload::step::{Step, TrainingStep};
+use commgauge_plan::planner::calibration_suite::{
+    CalibrationProducts, CalibrationSuite, RequestedCall, requested_calls,
+};
+use commgauge_plan::planner::compute::MeasuredProduct;
+use commgauge_plan::planner::rank::RankOptions;
+use commgauge_plan::planner::search::{Planned, Question, search};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -649,15 +649,10 @@ fn list(layers: &[u32]) -> String {
 
 /// A key of `[training]` as the flag that stands for it.
 fn flag(key: &str, value: &str) -> Result<String> {
-    let known = STEP_KEYS.iter().flat_map(|group| group.keys).find(|known| known.key == key);
+    let known = STEP_FLAGS.iter().find(|known| known.key == key);
     let known =
         known.ok_or_else(|| Error::usage(format!("{key} cannot be replayed; leave it out or give --no-overlap")))?;
-    let value = match (known.form, value) {
-        (KeyForm::Denial, "true") => "false",
-        (KeyForm::Denial, "false") => "true",
-        _ => value,
-    };
-    Ok(format!("{}={value}", known.flag))
+    Ok(format!("{}={}", known.flag, known.turned(value)))
 }
 
 // Which matrix products a calibration measures: those of the model's layers, in the degrees and micro-batches that a plan may choose.

@@ -2,22 +2,22 @@
 //! matrix products.
 
 use super::suite::report_resolved_file;
-use commgauge_analysis::cost::{Fit, PlaceQuery};
-use commgauge_analysis::planner::Kernels;
-use commgauge_analysis::planner::compute::{
-    Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
-};
-use commgauge_analysis::planner::rates::{Both, Fitted, Published, Rates};
-use commgauge_analysis::planner::step_error::{ANCHORED, StepError};
-use commgauge_analysis::planner::validate::{Site, anchor, layers_of, read_runs};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, parse_rate, three_digits};
 use commgauge_base::visible::ShownPath;
+use commgauge_cost::cost::{Fit, PlaceQuery};
 use commgauge_model::config::machine::{ANY_GPU, Computing as Gpu, LayerKind, Level};
 use commgauge_model::config::step::Framework;
 use commgauge_model::config::{Machine, Model, Shipped};
 use commgauge_model::record::Record;
+use commgauge_plan::planner::Kernels;
+use commgauge_plan::planner::compute::{
+    Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
+};
+use commgauge_plan::planner::rates::{Both, Fitted, Published, Rates};
+use commgauge_plan::planner::step_error::{ANCHORED, StepError};
+use commgauge_plan::planner::validate::{Site, anchor, layers_of, read_runs};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of shapes that a note lists.

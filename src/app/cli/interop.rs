@@ -3,21 +3,21 @@
 use super::output::{check_only_format, make_folder, replace};
 use super::suite;
 use clap::ValueEnum;
-use commgauge_analysis::cost::{Fit, Place, PlaceQuery};
-use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
-use commgauge_analysis::interop::{
-    BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
-    record_lines,
-};
 use commgauge_base::digest::sha256;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
+use commgauge_cost::cost::{Fit, Place, PlaceQuery};
 use commgauge_model::layout::Locality;
 use commgauge_model::record::line::ForeignTool;
 use commgauge_model::record::{Journal, Line, Record};
+use commgauge_readers::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
+use commgauge_readers::interop::{
+    BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
+    record_lines,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::fs;

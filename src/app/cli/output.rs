@@ -7,11 +7,11 @@ use crate::report::{
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind as FlagError;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
-use commgauge_analysis::verdict::{LoadedRecord, Verdict};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::write_output;
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
 use commgauge_base::writing::eprintln;
+use commgauge_judge::verdict::{LoadedRecord, Verdict};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, Write};

@@ -9,15 +9,15 @@ use super::{AnswerFormat, AnswerOutput, WithParts};
 use crate::report::fit::{QueryInput, predictions_csv, predictions_document, predictions_text, read_queries};
 use crate::report::pretty_json;
 use crate::report::rank::{RankDocument, StepDocument, csv, text};
-use commgauge_analysis::cost::{Fit, Prediction, Predictor, Query, Status};
-use commgauge_analysis::planner::rank::RankOptions;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::eprintln;
+use commgauge_cost::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_model::config::Shipped;
 use commgauge_model::layout::MOST_RANKS;
 use commgauge_model::workload::step::Step;
+use commgauge_plan::planner::rank::RankOptions;
 use std::path::{Path, PathBuf};
 
 /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
@@ -110,7 +110,7 @@ impl RankCommand {
         let rates = source.rates();
         let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
         if let Step::Training(training) = step {
-            let framework = training.training.named_framework();
+            let framework = training.training.framework;
             let calls = source.calls(rates.as_ref(), self.ranks_per_node)?;
             let computing = self.computing.run_by(framework).read(
                 training.activation(),

@@ -7,14 +7,14 @@ use super::OutputArguments;
 use super::output::{Chosen, PAGE, Sink, check_output, file_of, meant_format, names, read_all, replace};
 use crate::report::{Format, HtmlInput, HtmlRun, View, html};
 use clap::ValueEnum;
-use commgauge_analysis::cost;
-use commgauge_analysis::cost::{Fit, FitOptions, Measurements};
-use commgauge_analysis::verdict::locate::{LocateOptions, locate};
-use commgauge_analysis::verdict::{
+use commgauge_base::error::{Error, Result};
+use commgauge_cost::cost;
+use commgauge_cost::cost::{Fit, FitOptions, Measurements};
+use commgauge_judge::verdict::locate::{LocateOptions, locate};
+use commgauge_judge::verdict::{
     Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, SelfTest, Verdict, compare, consistency,
     differences, ensure_comparable, gate, most_severe,
 };
-use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Machine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;

@@ -7,12 +7,12 @@ use super::output::{AnswerArguments, check_only_format};
 use super::suite;
 use super::suite::{SuiteWork, suite_work};
 use crate::report::{GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, rehearsal_text};
-use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
-use commgauge_analysis::verdict::{AgainstLimit, Decision, GateRule, LoadedRecord, Metric, Verdict, gate};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::proportion_interval;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
+use commgauge_judge::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
+use commgauge_judge::verdict::{AgainstLimit, Decision, GateRule, LoadedRecord, Metric, Verdict, gate};
 use commgauge_model::config::machine::Fault;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::{Axis, Nodes};
@@ -243,8 +243,8 @@ mod network_tests {
     // given the marks of measured runs, since nothing simulated ever passes.
     use super::super::suite::{SuiteWork, suite_work};
     use super::{gated, loaded};
-    use commgauge_analysis::verdict::locate::{LocateOptions, locate};
-    use commgauge_analysis::verdict::{located_code, most_severe};
+    use commgauge_judge::verdict::locate::{LocateOptions, locate};
+    use commgauge_judge::verdict::{located_code, most_severe};
     use commgauge_model::config::machine::Fault;
     use commgauge_model::config::{Machine, Shipped};
     use commgauge_model::layout::Nodes;
@@ -411,10 +411,10 @@ mod attribution_tests {
 
     use super::super::suite::{SuiteWork, suite_work};
     use super::loaded;
-    use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
     use commgauge_base::stats::proportion_interval;
     use commgauge_base::units::Seconds;
     use commgauge_base::writing::eprintln;
+    use commgauge_judge::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
     use commgauge_model::config::Machine;
     use commgauge_model::config::machine::{Direction, Fault};
     use commgauge_model::layout::Nodes;

@@ -3,18 +3,18 @@
 use super::layout::DegreeFlags;
 use super::output::{AnswerArguments, check_only_format, replace};
 use crate::report::trace::{self as report, FitOnNodes, TraceDocument};
-use commgauge_analysis::cost::Fit;
-use commgauge_analysis::trace::{
-    CallKind, CountedCall, ExpectedStep, GroupPlace, Trace, TracedCall, TracedPlaces, compare, counted_calls,
-    late_ranks, read_traces,
-};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
+use commgauge_cost::cost::Fit;
 use commgauge_model::config::{AXES, Suite};
 use commgauge_model::layout::{Axis, Layout};
+use commgauge_readers::trace::{
+    CallKind, CountedCall, ExpectedStep, GroupPlace, Trace, TracedCall, TracedPlaces, compare, counted_calls,
+    late_ranks, read_traces,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -4,10 +4,10 @@ use super::computing::{GpuFlags, RatesFlags};
 use super::{AnswerFormat, AnswerOutput};
 use crate::report::pretty_json;
 use crate::report::validation::{csv, text};
-use commgauge_analysis::planner::validate::{
+use commgauge_base::error::{Error, Result};
+use commgauge_plan::planner::validate::{
     OWN_RUNS, SetOrigin, Site, Validation, levels_file, read_runs, template, validate, validate_runs,
 };
-use commgauge_base::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// Replay training runs with the model that plans, and show how far off it is

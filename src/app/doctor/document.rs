@@ -6,10 +6,10 @@ use serde::Serialize;
 
 /// Name of the format.
 pub const DOCTOR_FORMAT: &str = "commgauge-doctor";
-/// Raised when something is taken away or changes its meaning.
+/// Raised when a field is removed or changes its meaning.
 pub const DOCTOR_VERSION: u32 = 1;
 
-/// What of commgauge can run here.
+/// The parts of commgauge that can run here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DoctorDocument {
     /// Always `commgauge-doctor`.
@@ -20,9 +20,9 @@ pub struct DoctorDocument {
     pub program_version: String,
     /// Name of this host.
     pub host: String,
-    /// Who can carry calls out here.
+    /// Backends that can execute calls here.
     pub backends: Vec<BackendVerdict>,
-    /// What was looked at.
+    /// The checks.
     pub sections: Vec<Section>,
 }
 
@@ -31,56 +31,55 @@ pub struct DoctorDocument {
 pub struct BackendVerdict {
     /// For --backend.
     pub name: String,
-    /// Whether everything that it needs is here.
+    /// Whether everything it needs is present.
     pub ready: bool,
-    /// With what, or why not, as a sentence.
+    /// What it uses, or why it is not ready, as a sentence.
     pub reason: String,
-    /// What to do first, where it is not ready.
+    /// What to do first, if it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// Things that belong together.
+/// Related checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Section {
-    /// Heading.
     pub name: String,
     /// In the order in which they are shown.
     pub findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// What was looked at.
+    /// What was checked.
     pub item: String,
-    /// How it is.
+    /// The state.
     pub state: State,
     /// What was found.
     pub found: String,
-    /// What to do about it, where something can be done.
+    /// What to do about it, if anything can be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// How something is.
+/// State of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// As it should be.
+    /// As expected.
     Fine,
-    /// To be known; neither right nor wrong.
+    /// Information; neither right nor wrong.
     Note,
-    /// Works, and may be slow or fail at scale.
+    /// Works, but may be slow or fail at scale.
     Warning,
-    /// Not there.
+    /// Missing.
     Missing,
-    /// There, and broken.
+    /// Present, but broken.
     Broken,
 }
 
 impl State {
-    /// In one word.
+    /// As one word.
     pub fn name(self) -> &'static str {
         match self {
             State::Fine => "ok",

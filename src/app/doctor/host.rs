@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// The default size in containers, which is too small for several ranks.
+/// The default size in containers, too small for several ranks.
 const SMALL_SHARED_MEMORY: u64 = 64 << 20;
 
 /// MPI and NCCL use a part of this for eight ranks.
@@ -25,7 +25,7 @@ const SUFFICIENT_SHARED_MEMORY: u64 = 1 << 30;
 /// RDMA transports lock the memory of their buffers.
 const SUFFICIENT_LOCKED_BYTES: u64 = 1 << 30;
 
-/// Files that a rank with some hundred TCP connections needs.
+/// Open files that a rank with some hundred TCP connections needs.
 const SUFFICIENT_FILES: u64 = 1024;
 
 pub(super) fn check(system: &dyn System) -> Section {
@@ -39,7 +39,7 @@ pub(super) fn check(system: &dyn System) -> Section {
     findings.push(Finding::new(
         "cores",
         State::Note,
-        format!("{}{nodes}; more ranks than that take turns", system.cores()),
+        format!("{}{nodes}; more ranks than cores take turns", system.cores()),
     ));
     Section::new("Host", findings)
 }
@@ -76,22 +76,20 @@ fn shared_memory(system: &dyn System) -> Finding {
     let item = "/dev/shm";
     let fix = "make it larger: docker run --shm-size=8g, a Kubernetes emptyDir with medium Memory, or mount -o remount,size=8g /dev/shm";
     let Some(volume) = system.volume("/dev/shm") else {
-        return Finding::new(item, State::Warning, "not there: ranks of this host cannot share memory").with_fix(fix);
+        return Finding::new(item, State::Warning, "missing: ranks of this host cannot share memory").with_fix(fix);
     };
     let found = format!("{}, {} free", Bytes(volume.bytes), Bytes(volume.free_bytes));
     match (volume.bytes, volume.free_bytes) {
-        (all, _) if all <= SMALL_SHARED_MEMORY => {
-            Finding::new(item, State::Warning, format!("{found}: as containers have it, too little for several ranks"))
-                .with_fix(fix)
-        }
-        (_, free) if free < SMALL_SHARED_MEMORY => Finding::new(
+        (all, _) if all <= SMALL_SHARED_MEMORY => Finding::new(
             item,
             State::Warning,
-            format!("{found}: is something of a killed run left in it?"),
+            format!("{found}: the default of containers, too little for several ranks"),
         )
-        .with_fix(
-            "look for vader_segment.*, sm_segment.*, nccl-* and mpich_shm* that belong to no process and remove them",
-        ),
+        .with_fix(fix),
+        (_, free) if free < SMALL_SHARED_MEMORY => {
+            Finding::new(item, State::Warning, format!("{found}: did a killed run leave files in it?"))
+                .with_fix("remove vader_segment.*, sm_segment.*, nccl-* and mpich_shm* files that belong to no process")
+        }
         (all, _) if all < SUFFICIENT_SHARED_MEMORY => Finding::new(item, State::Note, found),
         _ => Finding::new(item, State::Fine, found),
     }
@@ -113,7 +111,7 @@ pub(super) fn check_network(system: &dyn System, gpus: usize) -> Section {
         findings.push(Finding::new(
             "RDMA adapters",
             State::Note,
-            "none (/sys/class/infiniband is empty): between hosts there is TCP only",
+            "none (/sys/class/infiniband is empty): hosts connect only over TCP",
         ));
     }
     // Without adapters or without GPUs these modules are not used.
@@ -135,9 +133,8 @@ fn port_of(system: &dyn System, adapter: &str, port: &str) -> Finding {
     if state == "ACTIVE" {
         return Finding::new(&item, State::Fine, found);
     }
-    Finding::new(&item, State::Warning, found).with_fix(
-        "look at cable and switch port (`ibstat`), or leave the adapter out with NCCL_IB_HCA and UCX_NET_DEVICES",
-    )
+    Finding::new(&item, State::Warning, found)
+        .with_fix("check cable and switch port (`ibstat`), or exclude the adapter with NCCL_IB_HCA and UCX_NET_DEVICES")
 }
 
 fn peer_memory(system: &dyn System) -> Finding {
@@ -146,23 +143,20 @@ fn peer_memory(system: &dyn System) -> Finding {
     match loaded {
         Some(module) => Finding::new("GPUDirect RDMA", State::Fine, format!("module {module} is loaded")),
         None => Finding::new("GPUDirect RDMA", State::Warning, "module nvidia_peermem is not loaded: adapters may have to go through host memory")
-            .with_fix("modprobe nvidia-peermem; not needed where NCCL uses DMA-BUF (open kernel modules, Linux 5.12 or newer): NCCL_DEBUG=INFO shows it"),
+            .with_fix("modprobe nvidia-peermem; not needed if NCCL uses DMA-BUF (open kernel modules, Linux 5.12 or newer): NCCL_DEBUG=INFO shows it"),
     }
 }
 
 fn gdrcopy(system: &dyn System) -> Finding {
     match (system.exists("/sys/module/gdrdrv"), system.exists("/dev/gdrdrv")) {
         (true, true) => Finding::new("GDRCopy", State::Fine, "module gdrdrv is loaded"),
-        (true, false) => {
-            Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but there is no /dev/gdrdrv")
-                .with_fix("let the container see /dev/gdrdrv")
-        }
+        (true, false) => Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but /dev/gdrdrv is missing")
+            .with_fix("make /dev/gdrdrv visible in the container"),
         _ => Finding::new("GDRCopy", State::Note, "not installed; it only shortens the latency of small messages"),
     }
 }
 
-// Checks MPI: what the programs were built against, whether they are installed and find their libraries, and which
-// launcher is found.
+// Checks MPI: the MPI of the build, whether the programs are installed and find their libraries, and which launcher is found.
 
 /// Programs that a launcher starts.
 const PROGRAMS: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
@@ -214,7 +208,7 @@ pub(super) fn check_launching(system: &dyn System) -> Part<String> {
         findings.push(Finding::new(
             "user",
             State::Note,
-            "root: Open MPI wants this confirmed, which `commgauge run` does",
+            "root: Open MPI requires confirmation, which `commgauge run` gives",
         ));
     }
     let section = Section::new("MPI", findings);
@@ -275,7 +269,7 @@ fn library(system: &dyn System) -> Option<Finding> {
 fn variables(system: &dyn System) -> Finding {
     let set: Vec<String> = system.variables().iter().map(Variable::assignment).collect();
     match set[..] {
-        [] => Finding::new("variables", State::Note, "none that steers MPI, NCCL or a launcher is set"),
+        [] => Finding::new("variables", State::Note, "no variable of MPI, NCCL or a launcher is set"),
         _ => Finding::new("variables", State::Note, set.join(" ")),
     }
 }
@@ -285,15 +279,15 @@ fn variables(system: &dyn System) -> Finding {
 pub(super) fn check_slurm(system: &dyn System) -> Section {
     let mut findings = vec![match system.query(Query::Version("srun")) {
         Response::Text(text) => Finding::new("srun", State::Fine, text.lines().next().unwrap_or_default().trim()),
-        Response::Absent(_) => Finding::new("srun", State::Note, "not here; only needed on Slurm clusters"),
+        Response::Absent(_) => Finding::new("srun", State::Note, "missing; only needed on Slurm clusters"),
         Response::Failed(output) => {
-            let found = format!("there, but: {}", output.lines().last().unwrap_or("it ended with an error"));
-            Finding::new("srun", State::Note, found).with_fix("to be used, it needs the cluster's slurm.conf")
+            let found = format!("there, but: {}", output.lines().last().unwrap_or("it failed"));
+            Finding::new("srun", State::Note, found).with_fix("it needs the cluster's slurm.conf")
         }
         Response::Died(how) => Finding::new("srun", State::Broken, how),
     }];
     findings.push(match Allocation::of(&|name| system.variable(name)) {
-        Ok(None) => Finding::new("job", State::Note, "none: this is not inside of an allocation"),
+        Ok(None) => Finding::new("job", State::Note, "none: not inside an allocation"),
         Ok(Some(allocation)) => Finding::new("job", State::Fine, allocation.describe(allocation.ranks)),
         Err(error) => Finding::new("job", State::Warning, error.to_string()),
     });
@@ -302,19 +296,16 @@ pub(super) fn check_slurm(system: &dyn System) -> Section {
 
 // The machine that this program runs on.
 
-/// A program or library without an answer for so long is taken as hung. Initialising the driver on eight GPUs may take
-/// seconds.
+/// Time after which a program or library counts as hung. Initialising the driver on eight GPUs may take seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longer output is cut.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// This machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
-    /// NCCL's file, where one was named.
+    /// NCCL's file, if one was named.
     pub nccl_library: Option<PathBuf>,
-    /// That of cuBLAS.
     pub cublas_library: Option<PathBuf>,
 }
 
@@ -360,8 +351,7 @@ impl System for Machine {
             Query::Library(probe) => {
                 let Ok(own) = std::env::current_exe() else {
                     return Response::Died(
-                        "commgauge's own file cannot be determined, so it cannot be started for the question"
-                            .to_owned(),
+                        "commgauge's own file cannot be determined, so it cannot be started for the query".to_owned(),
                     );
                 };
                 command = Command::new(own);
@@ -453,7 +443,7 @@ fn run(mut command: Command, timeout: Duration) -> Response {
 pub enum Query<'a> {
     /// `PROGRAM --version`.
     Version(&'a str),
-    /// Which libraries a program would load, as `ldd` lists them.
+    /// The libraries that a program would load, as listed by `ldd`.
     Libraries(&'a Path),
     /// The description that a GPU library gives of itself, as JSON.
     Library(Probe),
@@ -477,11 +467,9 @@ pub enum Response {
 pub struct Volume {
     /// Total bytes.
     pub bytes: u64,
-    /// Free bytes.
     pub free_bytes: u64,
 }
 
-/// Access to a machine's state.
 pub trait System {
     /// Host name.
     fn host(&self) -> String;
@@ -520,7 +508,7 @@ pub(super) fn check_container(system: &dyn System) -> Section {
         && scope > 1
     {
         let found = format!(
-            "ptrace_scope is {scope}: MPI cannot copy straight between processes, so large messages on a host are slower"
+            "ptrace_scope is {scope}: MPI cannot copy directly between processes, so large messages on a host are slower"
         );
         findings.push(
             Finding::new("copying between ranks", State::Warning, found).with_fix("sysctl kernel.yama.ptrace_scope=1"),
@@ -543,12 +531,12 @@ fn kind(system: &dyn System) -> Finding {
     } else if let Some(name) = set_value("container") {
         name
     } else {
-        return Finding::new(item, State::Note, "none that can be seen");
+        return Finding::new(item, State::Note, "none detected");
     };
     Finding::new(
         item,
         State::Note,
-        format!("{kind}: limits, /dev/shm and devices are those that it was given, not those of the host"),
+        format!("{kind}: limits, /dev/shm and devices are those of the container, not of the host"),
     )
 }
 

@@ -60,7 +60,7 @@ fn verdicts(
         Ok(reason) => BackendVerdict { name: name.to_owned(), ready: true, reason, fix: None },
         Err((reason, fix)) => BackendVerdict { name: name.to_owned(), ready: false, reason, fix },
     };
-    let simulated = "in this process, on any machine file; needs nothing".to_owned();
+    let simulated = "in this process, with any machine file; needs nothing else".to_owned();
     vec![
         verdict("mpi", mpi.clone().map(|launcher| format!("host memory, launched by {launcher}"))),
         verdict("nccl", nccl_verdict(mpi, cuda, nccl)),
@@ -75,18 +75,18 @@ fn nccl_verdict(
 ) -> BackendsPart<String> {
     let cuda = cuda.clone()?;
     let nccl = nccl.clone()?;
-    mpi.clone().map_err(|(reason, fix)| (format!("its ranks are launched by MPI, and {reason}"), fix))?;
+    mpi.clone().map_err(|(reason, fix)| (format!("MPI launches its ranks, but {reason}"), fix))?;
     let devices = match cuda.devices.len() {
         1 => "1 device".to_owned(),
         many => format!("{many} devices"),
     };
-    let double = if cuda.is_double { ", stand-ins for tests: synthetic" } else { "" };
+    let double = if cuda.is_double { ", test doubles: synthetic" } else { "" };
     Ok(format!("{devices}, CUDA {}, NCCL {}{double}", cuda.cuda, nccl.version))
 }
 
 // State of the devices according to NVML: reasons for reduced performance, with a fix for each.
 
-const DEVICES_INSTALL: &str = "libnvidia-ml.so.1 comes with NVIDIA's driver; in a container it needs the capability `utility` (NVIDIA_DRIVER_CAPABILITIES=compute,utility). Without it records say nothing about clocks, power and temperature";
+const DEVICES_INSTALL: &str = "NVIDIA's driver provides libnvidia-ml.so.1; in a container it needs the capability `utility` (NVIDIA_DRIVER_CAPABILITIES=compute,utility). Without it records lack clocks, power and temperature";
 
 /// `devices` is the number of devices according to the driver: without any, NVML is not needed.
 fn check_devices(system: &dyn System, devices: usize) -> Section {
@@ -97,15 +97,15 @@ fn check_devices(system: &dyn System, devices: usize) -> Section {
             vec![if devices > 0 { finding.with_fix(DEVICES_INSTALL) } else { finding }]
         }
         Response::Died(how) => {
-            let found = format!("asking NVML ended badly: {how}");
+            let found = format!("querying NVML failed: {how}");
             vec![
                 Finding::new("NVML", State::Warning, found)
-                    .with_fix("does `nvidia-smi` answer? If not, look at dmesg for XID errors, and restart the host"),
+                    .with_fix("does `nvidia-smi` answer? If not, check dmesg for XID errors, and restart the host"),
             ]
         }
         Response::Text(text) => match serde_json::from_str::<NvmlAnswer>(&text) {
             Ok(answer) => nvml_findings(&answer),
-            Err(cause) => vec![Finding::new("NVML", State::Warning, format!("its answer does not read: {cause}"))],
+            Err(cause) => vec![Finding::new("NVML", State::Warning, format!("its answer cannot be parsed: {cause}"))],
         },
     };
     Section::new("Devices now (NVML)", findings)
@@ -126,7 +126,7 @@ fn nvml_findings(answer: &NvmlAnswer) -> Vec<Finding> {
 /// Findings about one device: a summary line, then its problems.
 fn one(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
     if let Some(problem) = &device.problem {
-        let fix = "it may have fallen off the bus: look at dmesg for XID 79, and restart the host";
+        let fix = "it may have fallen off the bus: check dmesg for XID 79, and restart the host";
         return vec![Finding::new(item, State::Broken, format!("it cannot be opened: {problem}")).with_fix(fix)];
     }
     let problems = problems(number, device);
@@ -172,44 +172,44 @@ fn problems(number: usize, device: &NvmlDevice) -> Vec<Problem> {
     if let (Some(limit), Some(usual)) = (device.power_limit_watts, device.usual_power_limit_watts)
         && limit < usual
     {
-        let found = format!("its power is limited to {limit} W, of {usual} W that are usual");
-        add_problem(found, format!("unless that is wanted: nvidia-smi -i {number} -pl {usual}"));
+        let found = format!("its power is limited to {limit} W; the default is {usual} W");
+        add_problem(found, format!("unless intended: nvidia-smi -i {number} -pl {usual}"));
     }
     if let (Some(now), Some(slow)) = (device.temperature_celsius, device.slowdown_celsius)
         && now + 5 >= slow
     {
         add_problem(
-            format!("{now} C is near {slow} C, from which it slows down"),
-            "look at the airflow or coolant of this host, and at its neighbours".to_owned(),
+            format!("{now} C is near {slow} C, where it slows down"),
+            "check the airflow or coolant of this host, and its neighbours".to_owned(),
         );
     }
     if device.nvlinks_active < device.nvlinks {
         let found = format!("{} of its {} NVLinks are down", device.nvlinks - device.nvlinks_active, device.nvlinks);
-        add_problem(found, "look at `nvidia-smi nvlink -s`, at the fabric manager (systemctl status nvidia-fabricmanager), and reset the device".to_owned());
+        add_problem(found, "check `nvidia-smi nvlink -s` and the fabric manager (systemctl status nvidia-fabricmanager), and reset the device".to_owned());
     }
     if let Some(errors) = device.uncorrected_errors.filter(|errors| *errors > 0) {
         let found = format!("{errors} uncorrected memory errors since the driver was loaded");
         add_problem(
             found,
             format!(
-                "look at `nvidia-smi -i {number} -q -d ECC,ROW_REMAPPER`; reset it, and replace it if they come again"
+                "check `nvidia-smi -i {number} -q -d ECC,ROW_REMAPPER`; reset the device, and replace it if they return"
             ),
         );
     }
     match device.ecc {
         Some((true, true)) | None => {}
         Some((false, false)) => add_problem(
-            "ECC is off: a bit that turns over is not noticed, and memory is a little faster than elsewhere".to_owned(),
-            format!("unless that is wanted: nvidia-smi -i {number} -e 1, and restart"),
+            "ECC is off: bit flips go unnoticed, and memory is slightly faster than with ECC".to_owned(),
+            format!("unless intended: nvidia-smi -i {number} -e 1, and restart"),
         ),
         Some(_) => add_problem(
             "ECC changes with the next restart".to_owned(),
-            "restart, so that it is what was requested".to_owned(),
+            "restart to apply the requested mode".to_owned(),
         ),
     }
     match device.mig {
         Some((true, _)) => add_problem(
-            "MIG is on: a rank has a part of the device, and NCCL has no NVLink".to_owned(),
+            "MIG is on: a rank has a partition of the device, and NCCL has no NVLink".to_owned(),
             format!("for whole devices: nvidia-smi -i {number} -mig 0, and a reset"),
         ),
         Some((false, true)) => add_problem(
@@ -220,8 +220,7 @@ fn problems(number: usize, device: &NvmlDevice) -> Vec<Problem> {
     }
     if device.is_persistent == Some(false) {
         add_problem(
-            "persistence is off: where nothing else uses it, the driver starts anew with every run, and clocks with it"
-                .to_owned(),
+            "persistence is off: without other users the driver restarts with every run, and clocks too".to_owned(),
             "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1".to_owned(),
         );
     }
@@ -231,16 +230,16 @@ fn problems(number: usize, device: &NvmlDevice) -> Vec<Problem> {
 fn throttle_fix(reason: &str, number: usize) -> String {
     match reason {
         "power cap" => {
-            format!("at full load that is as it should be; when idle, look at `nvidia-smi -i {number} -q -d POWER`")
+            format!("normal at full load; when idle, check `nvidia-smi -i {number} -q -d POWER`")
         }
         "sync boost" => {
-            "another device of its group runs slower; look at `nvidia-smi -q -d PERFORMANCE` of all".to_owned()
+            "another device of its group runs slower; check `nvidia-smi -q -d PERFORMANCE` of all".to_owned()
         }
         "power brake" => {
-            "the host's power supply limits it: look at its supplies and at the chassis' limits".to_owned()
+            "the host's power supply limits it: check its supplies and the limits of the chassis".to_owned()
         }
-        other if other.contains("thermal") => "it is too hot: look at the airflow or coolant of this host".to_owned(),
-        _ => format!("heat or power: look at `nvidia-smi -i {number} -q -d PERFORMANCE`"),
+        other if other.contains("thermal") => "it is too hot: check the airflow or coolant of this host".to_owned(),
+        _ => format!("heat or power: check `nvidia-smi -i {number} -q -d PERFORMANCE`"),
     }
 }
 
@@ -254,13 +253,13 @@ fn differing(devices: &[NvmlDevice]) -> Option<Finding> {
     limits.sort_unstable();
     limits.dedup();
     let found = match (&models[..], &limits[..]) {
-        ([_, _, ..], _) => format!("the devices are not alike: {}", models.join("; ")),
+        ([_, _, ..], _) => format!("the devices differ: {}", models.join("; ")),
         (_, [least, .., most]) => format!("the devices have different power limits, {least} to {most} W"),
         _ => return None,
     };
     Some(
         Finding::new("all devices", State::Warning, found)
-            .with_fix("the slowest sets the pace of every collective; choose like ones with --device-map"),
+            .with_fix("the slowest sets the pace of every collective; choose equal ones with --device-map"),
     )
 }
 
@@ -291,14 +290,14 @@ fn check_cuda(system: &dyn System) -> Cuda {
     Cuda { section, ready, devices }
 }
 
-/// Reports a library that was built with this CUDA: with `state` and a fix if its major version is newer than the
-/// driver supports. Within a major version any driver runs any library (NVIDIA, CUDA Compatibility, minor versions).
-/// `package` is the Python package without the driver's major version.
+/// Reports a library built with this CUDA: with `state` and a fix if its major version is newer than the driver supports. Within a major
+/// version any driver runs any library (NVIDIA, CUDA Compatibility, minor versions). `package` is the Python package without the driver's
+/// major version.
 fn fitting(found: String, built_with: &str, driver_cuda: Option<&str>, state: State, package: &str) -> Finding {
     let major = |text: &str| text.split('.').next().and_then(|part| part.parse::<u32>().ok());
     match (major(built_with), driver_cuda, driver_cuda.and_then(major)) {
         (Some(library), Some(served), Some(driver)) if library > driver => {
-            let found = format!("{found}; the driver serves CUDA {served}, for which it is too new");
+            let found = format!("{found}; too new for the driver, which supports CUDA {served}");
             Finding::new("library", state, found)
                 .with_fix(format!("install a newer driver, or the Python package {package}{driver}"))
         }
@@ -342,7 +341,7 @@ fn device_files(system: &dyn System) -> Finding {
     let gpus = names.iter().filter(is_gpu).count();
     let has = |name: &str| names.iter().any(|other| other == name);
     match gpus {
-        0 => Finding::new("device files", State::Missing, "there is no /dev/nvidia0").with_fix(CUDA_INSTALL),
+        0 => Finding::new("device files", State::Missing, "/dev/nvidia0 is missing").with_fix(CUDA_INSTALL),
         n if !has("nvidia-uvm") => Finding::new(
             "device files",
             State::Broken,
@@ -368,20 +367,20 @@ fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
             return failed(Finding::new("libcuda", State::Missing, found).with_fix(CUDA_INSTALL));
         }
         Response::Died(how) => {
-            let found = format!("asking libcuda ended badly: {how}");
+            let found = format!("querying libcuda failed: {how}");
             return failed(
                 Finding::new("libcuda", State::Broken, found)
-                    .with_fix("look at `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"),
+                    .with_fix("check `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"),
             );
         }
     };
     let answer: CudaAnswer = match serde_json::from_str(&text) {
         Ok(answer) => answer,
         Err(cause) => {
-            return failed(Finding::new("libcuda", State::Broken, format!("its answer does not read: {cause}")));
+            return failed(Finding::new("libcuda", State::Broken, format!("its answer cannot be parsed: {cause}")));
         }
     };
-    let double = if answer.is_double { ", a stand-in for tests: nothing through it is real" } else { "" };
+    let double = if answer.is_double { ", a test double: nothing through it is real" } else { "" };
     let mut findings =
         vec![Finding::new("libcuda", State::Fine, format!("{} (CUDA {}){double}", answer.file, answer.cuda))];
     let visible = system
@@ -391,7 +390,7 @@ fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
     let fault = match (&answer.problem, answer.devices.len()) {
         (Some(problem), _) => Some(
             Finding::new("devices", State::Broken, format!("{problem}{visible}"))
-                .with_fix("look at `nvidia-smi`; is the driver of the same version as the kernel module?"),
+                .with_fix("check `nvidia-smi`; do the driver and the kernel module have the same version?"),
         ),
         (None, 0) => Some(
             Finding::new("devices", State::Missing, format!("the driver finds no device{visible}"))
@@ -422,11 +421,11 @@ fn peers(answer: &CudaAnswer) -> Vec<Finding> {
         return vec![Finding::new(
             "peer access",
             State::Fine,
-            format!("all {devices} devices reach each other's memory"),
+            format!("all {devices} devices can access each other's memory"),
         )];
     }
-    let found = format!("{reached} of {pairs} ordered pairs of devices reach each other's memory");
-    let fix = "other pairs go through host memory; look at `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG forbid it)";
+    let found = format!("{reached} of {pairs} ordered pairs of devices have peer access");
+    let fix = "other pairs go through host memory; check `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG prevent it)";
     let mut findings = vec![Finding::new("peer access", State::Warning, found).with_fix(fix)];
     for (number, row) in answer.peers.iter().enumerate() {
         let cells: Vec<&str> = row
@@ -460,11 +459,12 @@ fn check_cublas(system: &dyn System, driver_cuda: Option<&str>) -> Section {
             let finding = Finding::new("library", missing, format!("cuBLAS cannot be loaded: {why}"));
             if driver_cuda.is_some() { finding.with_fix(CUBLAS_INSTALL) } else { finding }
         }
-        Response::Died(how) => Finding::new("library", State::Warning, format!("asking cuBLAS ended badly: {how}"))
-            .with_fix(CUBLAS_INSTALL),
+        Response::Died(how) => {
+            Finding::new("library", State::Warning, format!("querying cuBLAS failed: {how}")).with_fix(CUBLAS_INSTALL)
+        }
         Response::Text(text) => match serde_json::from_str::<CublasAnswer>(&text) {
             Ok(answer) => cublas_library(&answer, driver_cuda),
-            Err(cause) => Finding::new("library", State::Warning, format!("its answer does not read: {cause}")),
+            Err(cause) => Finding::new("library", State::Warning, format!("its answer cannot be parsed: {cause}")),
         },
     };
     Section::new("cuBLAS", vec![finding])
@@ -485,7 +485,7 @@ fn cublas_library(answer: &CublasAnswer, driver_cuda: Option<&str>) -> Finding {
 
 // Checks NCCL: its file and version, whether it fits the driver, and missing functions.
 
-const NCCL_INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or the Python package nvidia-nccl-cu13 (nvidia-nccl-cu12 where the driver serves CUDA 12), and put its folder on LD_LIBRARY_PATH or name the file in COMMGAUGE_NCCL_LIBRARY";
+const NCCL_INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or the Python package nvidia-nccl-cu13 (nvidia-nccl-cu12 if the driver supports CUDA 12), and put its folder on LD_LIBRARY_PATH or name the file in COMMGAUGE_NCCL_LIBRARY";
 
 /// `driver_cuda` is the newest CUDA that the driver supports, such as `12.8`, if there is a driver.
 fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<NcclAnswer> {
@@ -495,18 +495,20 @@ fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<Nccl
             None,
         ),
         Response::Died(how) => (
-            Finding::new("library", State::Broken, format!("asking NCCL ended badly: {how}")).with_fix(NCCL_INSTALL),
+            Finding::new("library", State::Broken, format!("querying NCCL failed: {how}")).with_fix(NCCL_INSTALL),
             None,
         ),
         Response::Text(text) => match serde_json::from_str::<NcclAnswer>(&text) {
             Ok(answer) => (nccl_library(&answer, driver_cuda), Some(answer)),
-            Err(cause) => (Finding::new("library", State::Broken, format!("its answer does not read: {cause}")), None),
+            Err(cause) => {
+                (Finding::new("library", State::Broken, format!("its answer cannot be parsed: {cause}")), None)
+            }
         },
     };
     let mut findings = vec![finding];
     if let Some(answer) = answer.as_ref().filter(|answer| !answer.lacks_newer.is_empty() && answer.problem.is_none()) {
         let found = format!(
-            "not in this version: {}; other calls stand in for them, and records say so",
+            "not in this version: {}; other calls replace them, and records say so",
             answer.lacks_newer.join(", ")
         );
         findings.push(Finding::new("newer functions", State::Note, found));
@@ -528,7 +530,7 @@ fn nccl_library(answer: &NcclAnswer, driver_cuda: Option<&str>) -> Finding {
     if !answer.lacks.is_empty() {
         let found = format!("{file} is NCCL {version}, which lacks {}", answer.lacks.join(", "));
         return Finding::new("library", State::Broken, found)
-            .with_fix("NCCL 2.18 or newer is needed; 2.28 has all collectives of its own");
+            .with_fix("NCCL 2.18 or newer is needed; 2.28 has native functions for all collectives");
     }
     let why = if answer.why.is_empty() { String::new() } else { format!(": {}", answer.why) };
     let Some(cuda) = &answer.cuda else {

@@ -7,7 +7,7 @@ use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, Device, NcclAnswer, 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A machine that has exactly what the test puts into it.
+/// A machine with exactly the facts that a test adds.
 #[derive(Clone, Default)]
 struct FakeMachine {
     files: BTreeMap<String, String>,
@@ -60,7 +60,7 @@ impl System for FakeMachine {
                 .unwrap_or_else(|| Response::Failed("libnccl.so.2: cannot open shared object file".to_owned())),
             Query::Library(probe) => {
                 let set = if probe == Probe::Nvml { &self.nvml } else { &self.cublas };
-                set.clone().unwrap_or_else(|| Response::Failed(format!("{} is not there", probe.name())))
+                set.clone().unwrap_or_else(|| Response::Failed(format!("{} does not exist", probe.name())))
             }
         }
     }
@@ -270,11 +270,11 @@ fn each_problem_is_named_with_its_fix_and_disables_its_backend() {
             [true, false],
         ),
         (
-            "an NCCL that was built for a later CUDA than the driver's",
+            "an NCCL built for a later CUDA than the driver's",
             |m| m.cuda = text(&CudaAnswer { cuda: "12.8".into(), ..cuda(8, true) }),
             "library",
             State::Broken,
-            "NCCL 2.30.7 for CUDA 13.3, /usr/lib/libnccl.so.2.30.7; the driver serves CUDA 12.8, for which it is too new",
+            "NCCL 2.30.7 for CUDA 13.3, /usr/lib/libnccl.so.2.30.7; too new for the driver, which supports CUDA 12.8",
             [true, false],
         ),
         ("no NCCL", |m| m.nccl = None, "library", State::Missing, "libnccl.so.2", [true, false]),
@@ -287,7 +287,7 @@ fn each_problem_is_named_with_its_fix_and_disables_its_backend() {
             [false, false],
         ),
         (
-            "an MPI library that is gone",
+            "a missing MPI library",
             |m| m.libraries = Some("\tlibmpi.so.40 => not found\n".into()),
             "libraries",
             State::Broken,
@@ -365,8 +365,8 @@ fn results_from_stand_ins_are_labelled() {
     let mut made = complete_node();
     made.cuda = text(&CudaAnswer { is_double: true, ..cuda(2, true) });
     let document = examine(&made);
-    assert!(document.backends[1].reason.contains("stand-ins for tests: synthetic"), "{:?}", document.backends[1]);
-    assert!(finding(&document, "libcuda").found.contains("a stand-in for tests"));
+    assert!(document.backends[1].reason.contains("test doubles: synthetic"), "{:?}", document.backends[1]);
+    assert!(finding(&document, "libcuda").found.contains("a test double"));
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn throttling_is_reported_with_the_fix() {
         assert!(matches!(found.state, State::Warning | State::Broken), "{found:?}");
         assert!(found.fix.as_ref().is_some_and(|text| text.contains(fix)), "{found:?}");
         assert!(found.item == "device 1" || found.item == "all devices", "{found:?}");
-        assert!(document.backends[1].ready, "{words}: it is slow, and works");
+        assert!(document.backends[1].ready, "{words}: it is slow, but works");
     }
 }
 
@@ -426,7 +426,7 @@ fn a_missing_or_too_new_cublas_is_a_warning_only_with_gpus() {
     old.cuda = "12.8".into();
     let too_new = of(&FakeMachine { cuda: text(&old), ..complete_node() });
     assert!(
-        too_new.state == State::Warning && too_new.found.contains("serves CUDA 12.8, for which it is too new"),
+        too_new.state == State::Warning && too_new.found.contains("too new for the driver, which supports CUDA 12.8"),
         "{too_new:?}"
     );
 }

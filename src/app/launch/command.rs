@@ -36,7 +36,6 @@ pub struct Request {
     pub launcher_arguments: Vec<String>,
     /// The program that every rank runs.
     pub program: String,
-    /// Arguments of the program.
     pub program_arguments: Vec<String>,
 }
 
@@ -45,9 +44,7 @@ pub struct Request {
 pub struct LaunchCommand {
     /// Changes to the environment.
     pub environment: Vec<Variable>,
-    /// The launcher.
     pub program: String,
-    /// All arguments.
     pub arguments: Vec<String>,
     /// The signal that the launcher forwards to its ranks to ask them to stop; where none, the received signal is sent.
     pub stop_signal: Option<i32>,
@@ -97,7 +94,6 @@ enum CoreSupply {
     Unknown,
 }
 
-/// Builds the command for a launcher.
 pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     if request.hosts.is_some() && request.host_file.is_some() {
         return Err(Error::usage("--hosts and --hostfile both say where the ranks go; give one of them"));

@@ -69,7 +69,6 @@ const MAX_RANKS: usize = 1 << 20;
 /// How a rank ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// By a signal.
     Signal(i32),
     /// By itself, with an exit code.
     Exit(i32),
@@ -83,7 +82,6 @@ pub struct Death {
     /// Process id; Slurm does not report it, Open MPI 4 prints 0 if it is unknown, and MPICH may report, with signal 9,
     /// a rank that it killed itself after another one had died.
     pub pid: Option<u32>,
-    /// Host.
     pub host: Option<String>,
     /// How it ended.
     pub cause: Cause,

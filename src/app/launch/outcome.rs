@@ -341,7 +341,6 @@ fn messages(output: &str) -> impl Iterator<Item = &str> {
 /// Processes of a host that the kernel killed because memory ran out.
 #[derive(Clone, Debug, Default)]
 pub struct OutOfMemoryKills {
-    /// The host.
     pub host: String,
     /// How many of its processes.
     pub processes: u64,

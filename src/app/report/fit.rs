@@ -2,13 +2,13 @@
 
 use super::document::{Block, Fields, Mark, Table, Terminal, Tone, gigabytes_per_second, optional, wrapped};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
-use commgauge_analysis::cost::{
-    Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Prediction, Predictor, Query,
-};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::CommaSeparated;
+use commgauge_cost::cost::{
+    Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Prediction, Predictor, Query,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -354,7 +354,7 @@ fn query(columns: &[String], values: &[String]) -> std::result::Result<Query, St
     let ranks = number("ranks")?;
     let parsed = |name: &str, problem: String| format!("{name}: {problem}");
     Ok(Query {
-        collective: commgauge_analysis::interop::collective_named(needed("collective")?)?,
+        collective: commgauge_readers::interop::collective_named(needed("collective")?)?,
         ranks: u32::try_from(ranks).map_err(|_| format!("ranks: found `{ranks}`; accepted: up to {}", u32::MAX))?,
         bytes_total: Bytes(number("bytes_total")?),
         element_type: fit_query_text(columns, values, "dtype")
@@ -494,11 +494,11 @@ fn reasons(input: &QueryInput, answers: &[Prediction], width: u16) -> String {
 mod tests {
     use super::*;
     use crate::report::published;
-    use commgauge_analysis::cost;
-    use commgauge_analysis::cost::{FitOptions, Measurements, fit as fitted};
-    use commgauge_analysis::interop::{Origin, read_csv, record_lines};
+    use commgauge_cost::cost;
+    use commgauge_cost::cost::{FitOptions, Measurements, fit as fitted};
     use commgauge_model::record::Record;
     use commgauge_model::record::line::ForeignTool;
+    use commgauge_readers::interop::{Origin, read_csv, record_lines};
     use std::path::Path;
 
     fn h100() -> Fit {

@@ -7,10 +7,10 @@ use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone, optional
 use crate::report::html::page::{Page, Section};
 use crate::report::template::through;
 use crate::report::text::visible;
-use commgauge_analysis::verdict::history::{Change, Event, History, LeftOut, Lineage, Series, Series as Row};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
 use commgauge_base::writing::{Column, comma_separated};
+use commgauge_judge::verdict::history::{Change, Event, History, LeftOut, Lineage, Series, Series as Row};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -556,9 +556,9 @@ fn last_slowdown(row: &Series) -> f64 {
 mod tests {
     use super::*;
     use clap::ValueEnum;
-    use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
-    use commgauge_analysis::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
     use commgauge_base::units::Bytes;
+    use commgauge_judge::verdict::history::{HistoryInput, HistoryRule, history};
+    use commgauge_judge::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
     use std::path::Path;
 
     // The history in every format as published, and nothing hostile in any.

@@ -5,10 +5,10 @@ use super::document::{
 };
 use super::text::visible;
 use super::verdict::{VerdictFormat, verdict_text};
-use commgauge_analysis::verdict::locate::{Suspect, Suspects};
-use commgauge_analysis::verdict::{Decision, Trouble, Verdict, is_cleared};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Seconds, counted, three_digits};
+use commgauge_judge::verdict::locate::{Suspect, Suspects};
+use commgauge_judge::verdict::{Decision, Trouble, Verdict, is_cleared};
 
 /// The suspects as text. `width` is used by the table only.
 ///
@@ -173,8 +173,8 @@ pub(super) fn by(suspect: &Suspect) -> String {
 mod tests {
     // Suspects as text: the table at two widths, Markdown, and hostile names.
     use super::*;
-    use commgauge_analysis::verdict::locate::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, SuspectKind};
-    use commgauge_analysis::verdict::{Run, Trouble};
+    use commgauge_judge::verdict::locate::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, SuspectKind};
+    use commgauge_judge::verdict::{Run, Trouble};
 
     fn suspects(host: &str) -> Suspects {
         let suspect = |culprit: SuspectKind, name: String, intermittent| Suspect {

@@ -3,10 +3,10 @@
 use crate::report::document::{Block, Column, Fields, Mark, Table, Terminal, optional, percent};
 use crate::report::framework_defaults;
 use crate::report::text::fields_csv;
-use commgauge_analysis::planner::plan_document::{Comparison, OrderVerdict, PlanDocument, PlannedLayout};
-use commgauge_analysis::planner::price::Exposed;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_plan::planner::plan_document::{Comparison, OrderVerdict, PlanDocument, PlannedLayout};
+use commgauge_plan::planner::price::Exposed;
 use serde::Serialize;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes fits \
@@ -207,10 +207,9 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
             all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
         }
     }
-    let summary = |reasons: &[commgauge_analysis::planner::plan_document::Reason]| {
-        let one = |reason: &commgauge_analysis::planner::plan_document::Reason| {
-            format!("{} ({})", reason.reason, reason.count)
-        };
+    let summary = |reasons: &[commgauge_plan::planner::plan_document::Reason]| {
+        let one =
+            |reason: &commgauge_plan::planner::plan_document::Reason| format!("{} ({})", reason.reason, reason.count);
         reasons.iter().map(one).collect::<Vec<_>>().join("; ")
     };
     if !document.illegal.is_empty() {
@@ -308,11 +307,9 @@ fn answer(c: &Comparison) -> String {
 mod tests {
     // What a plan looks like.
     use super::*;
-    use commgauge_analysis::planner::plan_document::Comparison;
-    use commgauge_analysis::planner::plan_document::{
-        FORMAT, OrderOfBest, OrderVerdict, PlannedMemory, Reason, VERSION,
-    };
     use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
+    use commgauge_plan::planner::plan_document::Comparison;
+    use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, OrderVerdict, PlannedMemory, Reason, VERSION};
 
     fn layout(tp: u32, bubble: f64) -> PlannedLayout {
         PlannedLayout {

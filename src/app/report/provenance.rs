@@ -3,10 +3,10 @@
 //! It must suffice to repeat the measurement.
 
 use super::row::Row;
-use commgauge_analysis::verdict::TransientSlowdown;
 use commgauge_base::quote::quote;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, three_digits};
+use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, RankFacts, StopReason};

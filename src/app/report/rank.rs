@@ -4,17 +4,17 @@
 use crate::report::document::{Block, Fields, Mark, Table, Terminal, gigabytes, optional, percent};
 use crate::report::plan::parts_of_a_step;
 use crate::report::text::fields_csv;
-use commgauge_analysis::planner::communication::Grounds;
-use commgauge_analysis::planner::compute::Compute;
-use commgauge_analysis::planner::price::{StepPrice, price};
-use commgauge_analysis::planner::rank::{Change, Flip, Move, Order, OrderPlace, RankOptions, Ranked, RankedAxis, rank};
-use commgauge_analysis::planner::rates::Rates;
 use commgauge_base::error::Result;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Degrees};
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Crossing, Family};
+use commgauge_plan::planner::communication::Grounds;
+use commgauge_plan::planner::compute::Compute;
+use commgauge_plan::planner::price::{StepPrice, price};
+use commgauge_plan::planner::rank::{Change, Flip, Move, Order, OrderPlace, RankOptions, Ranked, RankedAxis, rank};
+use commgauge_plan::planner::rates::Rates;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -271,7 +271,7 @@ impl RankDocument {
     /// Ranks the parallelisms of a step.
     ///
     /// # Errors
-    /// As [`commgauge_analysis::planner::rank::rank`].
+    /// As [`commgauge_plan::planner::rank::rank`].
     pub fn new(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOptions) -> Result<RankDocument> {
         let ranked = rank(step, ranks_per_node, rates, options)?;
         let Ranked { axes, orders, flips, moves } = ranked;
@@ -561,10 +561,10 @@ fn moves_table(moves: &[MoveDocument]) -> Table {
 mod tests {
     // What a ranking looks like at 80 and 140 columns and as CSV; the words that must not be missed.
     use super::*;
-    use commgauge_analysis::planner::rank::RankOptions;
-    use commgauge_analysis::planner::rates::Published;
     use commgauge_model::config::{LayoutTable, Machine, Suite};
     use commgauge_model::workload::step::Step;
+    use commgauge_plan::planner::rank::RankOptions;
+    use commgauge_plan::planner::rates::Published;
     use std::path::Path;
 
     fn document() -> RankDocument {

@@ -4,9 +4,9 @@ use super::document::{Fields, optional, percent, wrapped};
 use super::locate::suspects_text;
 use super::text::{visible, wrap};
 use super::verdict::VerdictFormat;
-use commgauge_analysis::verdict::locate::{SuspectKind, Suspects};
-use commgauge_analysis::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_judge::verdict::locate::{SuspectKind, Suspects};
+use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
 use commgauge_model::config::{Machine, RunSettings, is_embedded};
 use commgauge_model::layout::{Axis, Nodes};
 use commgauge_model::record::line::SuiteFacts;
@@ -551,7 +551,7 @@ mod tests {
                 "the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 1; not set on ranks 2, 3".into(),
             ],
             warnings: vec![
-                "less memory may be locked on some hosts than on others, where it is unlimited: 64 KiB on host1".into(),
+                "some hosts allow less locked memory than the others, which allow unlimited: 64 KiB on host1".into(),
             ],
             notes: vec!["ranks of host host0 are not bound to cores: all 2 may run on cores 0-3".into()],
             ..LaunchReport::default()

@@ -3,11 +3,11 @@
 //! Numbers only; formatting is in the renderers.
 
 use super::document::Tone;
-use commgauge_analysis::verdict::{RowSubject, Subject};
 use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::stats::{Histogram, Interval, median, median_interval, percentile, sorted};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
+use commgauge_judge::verdict::{RowSubject, Subject};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Header, Outcome, RankHistogram};
 use commgauge_model::record::times::MergedTimes;

@@ -1,12 +1,12 @@
 //! The calls of a job: what was read, the calls, the differences, who was late; as text and as a document.
 
 use super::document::{Fields, optional, wrapped};
-use commgauge_analysis::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
-use commgauge_analysis::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
 use commgauge_base::writing::ranges;
+use commgauge_cost::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
 use commgauge_model::layout::{Axis, Layout};
+use commgauge_readers::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 

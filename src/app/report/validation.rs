@@ -1,14 +1,14 @@
 //! A validation: the levels, every run predicted and measured, and how far intervals and orders held.
 
 use super::document::{Fields, optional, percent, wrapped};
-use commgauge_analysis::planner::compute::Constants;
-use commgauge_analysis::planner::validate::{
-    Coverage, ErrorSummary, LevelResult, MemoryResult, RunResult, SHARE_LIMITS, SetResult, Validation,
-};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_base::writing::{Column as CsvColumn, comma_separated};
 use commgauge_model::config::machine::ANY_GPU;
+use commgauge_plan::planner::compute::Constants;
+use commgauge_plan::planner::validate::{
+    Coverage, ErrorSummary, LevelResult, MemoryResult, RunResult, SHARE_LIMITS, SetResult, Validation,
+};
 use std::fmt::Write;
 
 /// By how much a fitted share may differ from a limit that stopped it.
@@ -261,8 +261,8 @@ mod tests {
     // The table at two widths, the CSV and the JSON document.
     use super::*;
     use crate::report::schema_of;
-    use commgauge_analysis::planner::validate::{FORMAT, VERSION, levels_file, validate};
     use commgauge_base::writing::names;
+    use commgauge_plan::planner::validate::{FORMAT, VERSION, levels_file, validate};
     use std::path::Path;
     use std::sync::LazyLock;
 

@@ -9,12 +9,12 @@ use crate::report::document::{
 use crate::report::products::FlopsUnit;
 use crate::report::template::through;
 use crate::report::text::pretty_json;
-use commgauge_analysis::verdict::{
+use commgauge_base::error::Result;
+use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Question, Row, RowCall, RowSubject,
     Trouble, Verdict,
 };
-use commgauge_base::error::Result;
-use commgauge_base::units::{Rate, Seconds, three_digits};
 use serde::Serialize;
 
 /// How a verdict is written.
@@ -179,7 +179,7 @@ pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
 }
 
 fn origins(verdict: &Verdict) -> Vec<String> {
-    let run = |run: &commgauge_analysis::verdict::Run| {
+    let run = |run: &commgauge_judge::verdict::Run| {
         format!(
             "{}: {}, run {} of {}, suite {}, {}, {} ranks",
             run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
@@ -381,8 +381,8 @@ pub(in crate::report) fn curves_document(curves: &[CurveChange]) -> Option<Block
 mod tests {
     use super::*;
     use clap::ValueEnum;
-    use commgauge_analysis::verdict::testing::{lines, loaded, machine};
-    use commgauge_analysis::verdict::{CompareRule, ConsistencyRule, GateRule, compare, consistency, gate};
+    use commgauge_judge::verdict::testing::{lines, loaded, machine};
+    use commgauge_judge::verdict::{CompareRule, ConsistencyRule, GateRule, compare, consistency, gate};
     use commgauge_model::record::Line;
 
     // Verdicts in every format as published, and nothing hostile in any.
@@ -528,7 +528,7 @@ mod tests {
     fn a_warning_that_changes_nothing_fails_in_no_format() {
         let mut verdict = verdict(mixed());
         let text = "the machine was slow for a while; the judged rows meet their thresholds even so".to_owned();
-        verdict.troubles = vec![commgauge_analysis::verdict::Trouble { exit_code: 0, text }];
+        verdict.troubles = vec![commgauge_judge::verdict::Trouble { exit_code: 0, text }];
         for (format, expected) in [
             (VerdictFormat::Table, "thresholds even so (a warning)\n"),
             (VerdictFormat::Github, "::warning title=commgauge thresholds::the machine was slow for a while"),

@@ -6,10 +6,10 @@ use super::pairs::PairsView;
 use super::row::{Entry, Row, Status};
 use super::step::StepView;
 use super::{products, provenance, row};
-use commgauge_analysis::verdict::{Consistency, ConsistencyRule, Subject, Timed};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{counted, three_digits};
+use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
 use commgauge_model::record::times::{CopyTime, ProductTime};
@@ -314,7 +314,7 @@ struct TimedLaunch<'a> {
 pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
     let mut blocks = vec![Block::heading("Algorithms and protocols")];
     if combinations.iter().any(|combination| combination.view.header.backend.synthetic) {
-        let synthetic = "SYNTHETIC: carried out by stand-ins; these are not measurements";
+        let synthetic = "SYNTHETIC: executed by test doubles; these are not measurements";
         blocks.push(Block::marked(Mark::Flush, [synthetic]));
     }
     let mut names: Vec<&str> = Vec::new();

@@ -1,12 +1,12 @@
-//! The Parquet dataset: a line for each call, copy and matrix product of a run, and one for each pair of ranks where pairs were measured.
+//! The Parquet dataset: a line for each call, copy and matrix product of a run, and one for each measured pair of ranks.
 //!
 //! Every column is optional; an unknown value is null and never 0. Times are in seconds, rates in bytes per second, and the start of
 //! a run is a timestamp in UTC. Machine and month are in the names of the folders.
 
 use crate::report::{RowLine as Line, View, host_of, lines, pair_lines};
 use Kind::{Count, Moment, Real, Text};
-use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_base::error::{Error, Result};
+use commgauge_judge::verdict::LoadedRecord;
 use commgauge_model::record::Record;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(super) struct Run<'a> {
     record: &'a Record,
     view: &'a View,
-    /// What every line of the run says of it.
+    /// Facts shared by every line of the run.
     facts: Line,
 }
 
@@ -39,7 +39,7 @@ enum Kind {
 /// A column: its name, which is the key of its values in a line, and their type.
 type Column = (&'static str, Kind);
 
-/// What all lines of a run have in common.
+/// The common columns of all lines of a run.
 const RUN: [Column; 8] = [
     ("run_id", Text),
     ("started_at", Moment),
@@ -123,7 +123,7 @@ pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
 }
 
 impl Run<'_> {
-    /// For each entry the host whose ranks were slowest most often, and in which share of the samples.
+    /// For each entry the host whose ranks were slowest most often, and its share of the samples.
     fn slowest_hosts(&self) -> Vec<Option<(String, f64)>> {
         let (record, view) = (self.record, self.view);
         let mut slowest_ranks = vec![Vec::<&[u32]>::new(); view.rows.len()];
@@ -161,7 +161,7 @@ impl Run<'_> {
     }
 }
 
-/// The lines of all pairs, where there are any.
+/// The lines of all pairs, if any.
 pub(super) fn pairs(run: &Run) -> Result<Option<Vec<u8>>> {
     let Some(view) = &run.view.pairs else { return Ok(None) };
     let mut lines = pair_lines(view)?;
@@ -213,7 +213,7 @@ fn written(columns: &[Column], lines: &[Line]) -> Written<Vec<u8>> {
     Ok(content)
 }
 
-/// Writes the values of a column. Parquet's definition level is 1 where there is a value.
+/// Writes the values of a column. Parquet's definition level is 1 for a present value.
 fn write<T: DataType>(column: &mut SerializedColumnWriter, values: impl Iterator<Item = Option<T::T>>) -> Written<()> {
     let values: Vec<Option<T::T>> = values.collect();
     let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();

@@ -1,8 +1,7 @@
-//! How many elements every rank of a group sends and receives in one call.
+//! Elements that every rank of a group sends and receives in one call.
 //!
-//! `bytes_total` is the size argument in the sense of nccl-tests: the full buffer of all_gather, reduce_scatter,
-//! gather and scatter, one rank's whole send buffer of all_to_all. Sizes that do not divide are rounded down to
-//! what can be carried, and the rounded size is what is reported.
+//! `bytes_total` is the size argument in the sense of nccl-tests: the full buffer of all_gather, reduce_scatter, gather and scatter, one
+//! rank's whole send buffer of all_to_all. Sizes that do not divide are rounded down, and the rounded size is reported.
 
 mod routed;
 
@@ -29,22 +28,20 @@ pub enum Splits {
         /// 0 is equal, 1 the usual Zipf law.
         exponent: f64,
     },
-    /// As a router of experts divides them; all_to_all_v only.
+    /// Divided by a router of experts; all_to_all_v only.
     Routed(Routed),
 }
 
 /// The element counts of one call on one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes by which the call is named, after rounding down.
+    /// The size of the call, after rounding down.
     pub bytes_total: Bytes,
-    /// Bytes that bandwidth is computed from: `bytes_total`, but for all_to_all_v the largest of what any rank
-    /// sends or receives (as nccl-tests counts it).
+    /// Bytes for the bandwidth: `bytes_total`, but for all_to_all_v the maximum that any rank sends or receives (as counted by nccl-tests).
     pub bytes_accounted: Bytes,
-    /// Elements of the block that belongs to each rank of the group. For all_to_all_v: the most that any rank sends to
-    /// this rank; see [`Geometry::counts_sent`].
+    /// Elements of the block that belongs to each rank of the group. For all_to_all_v: the maximum that any rank sends to this rank; see
+    /// [`Geometry::counts_sent`].
     pub blocks: Vec<u64>,
-    /// Bytes of one element.
     pub element_bytes: u64,
     collective: Collective,
     /// The bytes between each pair of ranks, for all_to_all_v.
@@ -89,8 +86,8 @@ impl Geometry {
         Ok(Geometry { bytes_total, bytes_accounted: bytes_total, blocks, element_bytes, collective, exchange: None })
     }
 
-    /// An all_to_all_v. Routed, it is named by the bytes that a rank has for the experts before any are dropped, on the way
-    /// back too; nothing less says how many tokens there are.
+    /// An all_to_all_v. With routing, its size is the bytes that a rank has for the experts before any are dropped, also for the return;
+    /// nothing smaller gives the number of tokens.
     fn of_exchange(
         elements: u64,
         element: ElementType,
@@ -100,7 +97,7 @@ impl Geometry {
     ) -> Result<Geometry, String> {
         let together = u128::from(elements) * u128::from(element.size()) * u128::from(ranks);
         if together > u128::from(u64::MAX) {
-            return Err(format!("{bytes_total} on each of {ranks} ranks are more than 64 bits can count"));
+            return Err(format!("{bytes_total} on each of {ranks} ranks exceed 64 bits"));
         }
         let (carried, exchange) = match splits {
             Splits::Routed(routed) => {
@@ -133,15 +130,15 @@ impl Geometry {
         })
     }
 
-    /// An all_to_all_v in which rank i sends `rows[i][j]` elements to rank j, or why no such call exists. It is named by the most that
-    /// any rank sends.
+    /// An all_to_all_v in which rank i sends `rows[i][j]` elements to rank j, or why no such call exists. Its size is the maximum that any
+    /// rank sends.
     pub fn of_rows(element: ElementType, rows: &[Vec<u64>]) -> Result<Geometry, String> {
         if rows.len() < 2 || rows.iter().any(|row| row.len() != rows.len()) {
             return Err(format!("an exchange among {} ranks needs as many counts of each", rows.len()));
         }
         let all = rows.iter().flatten().try_fold(0u64, |sum, count| sum.checked_add(*count));
         if all.and_then(|all| all.checked_mul(element.size())).is_none() {
-            return Err("the bytes of an exchange are more than 64 bits can count".to_owned());
+            return Err("the bytes of an exchange exceed 64 bits".to_owned());
         }
         let exchange = Exchange::Each(Matrix::of_rows(rows));
         let most = (0..rows.len()).map(|rank| exchange.sent_by(rank)).max().unwrap_or(0);
@@ -170,7 +167,7 @@ impl Geometry {
         self.blocks[..rank as usize].iter().sum()
     }
 
-    /// Elements in the buffer that a rank of the group reads from. `root` matters to rooted collectives only.
+    /// Elements in the buffer that a rank of the group reads. `root` only matters to rooted collectives.
     pub fn send_elements(&self, rank: u32, root: u32) -> u64 {
         match &self.exchange {
             Some(exchange) => exchange.sent_by(rank as usize),
@@ -178,7 +175,7 @@ impl Geometry {
         }
     }
 
-    /// Elements in the buffer that a rank of the group writes to. `root` matters to rooted collectives only.
+    /// Elements in the buffer that a rank of the group writes. `root` only matters to rooted collectives.
     pub fn receive_elements(&self, rank: u32, root: u32) -> u64 {
         match &self.exchange {
             Some(exchange) => exchange.received_by(rank as usize),
@@ -195,7 +192,7 @@ impl Geometry {
         }
     }
 
-    /// Elements that a rank sends to each rank in an all_to_all_v; of other collectives the blocks.
+    /// Elements that a rank sends to each rank in an all_to_all_v; for other collectives the blocks.
     pub fn counts_sent(&self, rank: u32) -> Vec<u64> {
         match &self.exchange {
             Some(exchange) => (0..exchange.ranks()).map(|to| exchange.between(rank as usize, to)).collect(),
@@ -209,8 +206,8 @@ impl Geometry {
         self.exchange.as_ref().map_or_else(Vec::new, |exchange| exchange.arrivals_at(rank as usize))
     }
 
-    /// Bytes that the busiest rank of an all_to_all_v sends to others or receives from others, whichever is more: what
-    /// crosses its link. `None` of other collectives.
+    /// Bytes that the busiest rank of an all_to_all_v sends to others or receives from others, whichever is more: the traffic of its link.
+    /// `None` for other collectives.
     pub fn busiest_bytes_with_others(&self) -> Option<u64> {
         self.exchange.as_ref().map(|exchange| exchange.busiest_with_others() * self.element_bytes)
     }
@@ -223,7 +220,7 @@ impl Geometry {
         (exchange.sent_by(rank).max(exchange.received_by(rank)) - own) * self.element_bytes
     }
 
-    /// The largest count of an all_to_all_v from one rank to one rank; of other collectives the largest block.
+    /// The largest count of an all_to_all_v from one rank to one rank; for other collectives the largest block.
     pub fn largest_count(&self) -> u64 {
         match &self.exchange {
             Some(exchange) => exchange.largest_between(),
@@ -236,7 +233,7 @@ fn too_little(bytes_total: Bytes, ranks: u32, element: ElementType) -> String {
     format!("{bytes_total} over {ranks} ranks leaves less than one {element} for each")
 }
 
-/// Elements for each rank under a split, their sum never more than `elements`.
+/// Elements of each rank with a split; their sum never exceeds `elements`.
 fn divide(elements: u64, ranks: u32, splits: &Splits) -> Result<Vec<u64>, String> {
     match splits {
         Splits::Equal => Ok(vec![elements / u64::from(ranks); ranks as usize]),
@@ -259,7 +256,7 @@ fn divide(elements: u64, ranks: u32, splits: &Splits) -> Result<Vec<u64>, String
             Ok(weights.iter().map(|w| (elements as f64 * w / total) as u64).collect())
         }
         Splits::Routed(_) => {
-            Err("routed splits say what goes from each rank to each; only all_to_all_v has them".to_owned())
+            Err("routed splits set the counts between each pair of ranks; only all_to_all_v has them".to_owned())
         }
     }
 }
@@ -332,7 +329,13 @@ mod tests {
     fn impossible_routed_calls_are_refused_with_the_reason() {
         for (collective, bytes, ranks, splits, expected) in [
             (AllGatherV, 400, 4, hot(4, 1, false), "only all_to_all_v has them"),
-            (AllToAllV, 400, 3, hot(4, 1, false), "4 experts do not come out even on 3 ranks; nearest that do: 3 or 6"),
+            (
+                AllToAllV,
+                400,
+                3,
+                hot(4, 1, false),
+                "4 experts do not divide evenly over 3 ranks; nearest that do: 3 or 6",
+            ),
             (
                 AllToAllV,
                 76,
@@ -340,7 +343,7 @@ mod tests {
                 hot(4, 10, false),
                 "76 B is less than one token, which has 10 elements of float32 for each of 2",
             ),
-            (AllToAllV, u64::MAX, 4, hot(4, 1, false), "more than 64 bits can count"),
+            (AllToAllV, u64::MAX, 4, hot(4, 1, false), "exceed 64 bits"),
             (AllToAllV, 4, 4, Splits::Equal, "4 B over 4 ranks leaves less than one float32 for each"),
         ] {
             let problem = geometry(collective, bytes, ranks, splits).unwrap_err();

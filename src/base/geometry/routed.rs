@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::fmt;
 
-/// Most experts of a layer.
+/// Maximum number of experts in a layer.
 pub const MOST_EXPERTS: u64 = 1 << 16;
 
-/// Most experts, and most ranks, if every sender has different counts.
+/// Maximum number of experts and ranks if every sender has different counts.
 const MOST_AT_RANDOM: u64 = 1 << 10;
 
-/// A share of all choices that is 1, in whole numbers.
+/// The share of all choices that equals 1, in integers.
 const WHOLE: f64 = (1u64 << 32) as f64;
 
 /// The exchange of tokens among experts.
@@ -27,20 +27,19 @@ const WHOLE: f64 = (1u64 << 32) as f64;
 pub struct Routed {
     /// Experts of the layer, divided among the ranks.
     pub experts: u64,
-    /// Experts that each token goes to.
     pub experts_per_token: u64,
     /// Elements of one copy of a token: the hidden size, or 1 for probabilities. The size argument divided by it and by
     /// `experts_per_token` is the number of tokens of each rank.
     pub elements_per_token: u64,
     /// How tokens choose.
     pub routing: Routing,
-    /// An expert takes at most this many times the mean number of copies from each rank, rounded up; further ones are dropped
-    /// (arXiv 2101.03961 section 2.2; Megatron-LM core/transformer/moe/moe_utils.py `get_capacity`, which counts on each rank).
+    /// An expert accepts at most this many times the mean number of copies from each rank, rounded up; further ones are dropped (arXiv
+    /// 2101.03961 section 2.2; Megatron-LM core/transformer/moe/moe_utils.py `get_capacity`, which counts on each rank).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_factor: Option<f64>,
     /// Seed of random choices.
     pub seed: u64,
-    /// The way back: every rank returns what it received (combine, and the backward pass of dispatch).
+    /// The return direction: every rank returns what it received (combine, and the backward pass of dispatch).
     pub back: bool,
 }
 
@@ -48,13 +47,13 @@ pub struct Routed {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
-    /// Every expert the same.
+    /// Every expert equally.
     Uniform,
     /// The i-th expert in proportion to 1 / (i + 1)^exponent, as far as different experts for each token allow.
     Zipf(f64),
     /// The first expert gets this share of all choices, the others the rest.
     Hot(f64),
-    /// Every token draws different experts at random; every rank has draws of its own.
+    /// Every token draws different experts at random; every rank draws independently.
     Random,
 }
 
@@ -85,8 +84,8 @@ impl std::str::FromStr for Routing {
 }
 
 impl Routed {
-    /// Copies by sender and receiver on a group of `ranks` ranks, where each has `tokens` tokens, or why there are none
-    /// (a sentence without full stop).
+    /// Copies by sender and receiver on a group of `ranks` ranks, where each has `tokens` tokens, or why they do not exist (a sentence
+    /// without full stop).
     pub(super) fn copies(&self, tokens: u64, ranks: u32) -> Result<Exchange, String> {
         self.check(ranks)?;
         let experts_on_rank = (self.experts / u64::from(ranks)) as usize;
@@ -99,7 +98,7 @@ impl Routed {
         let ties = ties(ranks as usize, experts_on_rank);
         let there = match self.weights() {
             Some(weights) => {
-                let by_expert = share_out(tokens * self.experts_per_token, &weights, tokens, &ties);
+                let by_expert = apportion(tokens * self.experts_per_token, &weights, tokens, &ties);
                 Exchange::SameFromAll(Blocks::new(by_rank(by_expert)))
             }
             None => {
@@ -112,7 +111,7 @@ impl Routed {
         Ok(if self.back { there.transposed() } else { there })
     }
 
-    /// The name within that of a case: everything that changes the counts.
+    /// Its part of a case name: everything that changes the counts.
     pub fn name(&self) -> String {
         let mut parts = vec![format!("routed-{}", self.routing.to_string().replace(':', "-"))];
         parts.push(format!("experts{}-k{}", self.experts, self.experts_per_token));
@@ -129,16 +128,16 @@ impl Routed {
         parts.join("-")
     }
 
-    /// Most copies that an expert accepts from each rank: ceil(tokens K / experts x factor).
+    /// Maximum copies that an expert accepts from each rank: ceil(tokens K / experts x factor).
     pub fn capacity(&self, tokens: u64) -> Option<u64> {
         let copies = tokens.saturating_mul(self.experts_per_token) as f64;
         self.capacity_factor.map(|factor| (copies / self.experts as f64 * factor).ceil() as u64)
     }
 
-    /// Whether these numbers make sense on a group of `ranks` ranks.
+    /// Whether these numbers are valid on a group of `ranks` ranks.
     ///
     /// # Errors
-    /// What does not, and what would (a sentence without full stop).
+    /// The invalid number, with valid ones (a sentence without full stop).
     pub fn check(&self, ranks: u32) -> Result<(), String> {
         let Routed { experts, experts_per_token, .. } = *self;
         let n = u64::from(ranks);
@@ -156,7 +155,9 @@ impl Routed {
         if !experts.is_multiple_of(n) {
             let below = experts / n * n;
             let nearest = if below == 0 { n.to_string() } else { format!("{below} or {}", below + n) };
-            return Err(format!("{experts} experts do not come out even on {ranks} ranks; nearest that do: {nearest}"));
+            return Err(format!(
+                "{experts} experts do not divide evenly over {ranks} ranks; nearest that do: {nearest}"
+            ));
         }
         if let Some(factor) = self.capacity_factor.filter(|factor| !(*factor > 0.0 && *factor <= 1e6)) {
             return Err(format!("found a capacity factor of {factor}; accepted: above 0, up to 1000000"));
@@ -170,11 +171,10 @@ impl Routed {
             Routing::Uniform => Ok(()),
             Routing::Zipf(exponent) if exponent > 0.0 && exponent <= 8.0 => Ok(()),
             Routing::Zipf(exponent) => Err(format!("found a Zipf exponent of {exponent}; accepted: above 0, up to 8")),
-            Routing::Hot(_) if experts < 2 => Err("a hot expert needs others beside it; there is 1 expert".to_owned()),
+            Routing::Hot(_) if experts < 2 => Err("a hot expert needs other experts; there is 1 expert".to_owned()),
             Routing::Hot(share) if share > 0.0 && share < 1.0 && share * experts_per_token as f64 <= 1.0 => Ok(()),
             Routing::Hot(share) => Err(format!(
-                "found a hot expert with a share of {share}; each token goes to {experts_per_token} different experts, so \
-                 accepted: above 0, up to 1/{experts_per_token} of all choices, below 1"
+                "found a hot expert with a share of {share}; each token goes to {experts_per_token} different experts; accepted: above 0, up to 1/{experts_per_token} of all choices, below 1"
             )),
             Routing::Random if experts > MOST_AT_RANDOM || ranks > MOST_AT_RANDOM => Err(format!(
                 "random routing of {experts} experts on {ranks} ranks; accepted: up to {MOST_AT_RANDOM} of both"
@@ -183,8 +183,8 @@ impl Routed {
         }
     }
 
-    /// The experts' shares of all choices as whole numbers; `None` if they are drawn. Powers may differ in the last
-    /// bit between machines; at this coarseness they do not.
+    /// The experts' shares of all choices as integers; `None` if they are drawn. Powers may differ in the last bit between machines, but
+    /// not at this resolution.
     fn weights(&self) -> Option<Vec<u64>> {
         let experts = self.experts;
         match self.routing {
@@ -214,23 +214,23 @@ impl fmt::Display for Routing {
     }
 }
 
-/// The order in which equal experts take what is left over: one on each rank in turn, so that even shares are even on the ranks.
+/// The order in which equal experts receive the remainder: one on each rank in turn, so that equal shares are equal on the ranks.
 fn ties(ranks: usize, experts_on_rank: usize) -> Vec<usize> {
     (0..experts_on_rank).flat_map(|place| (0..ranks).map(move |rank| rank * experts_on_rank + place)).collect()
 }
 
 // How often each expert is chosen when tokens draw their experts at random.
 
-/// Up to this many choices of a rank, or this many for each expert, are drawn one by one.
+/// Up to this many choices of a rank, or this many per expert, are drawn one by one.
 const DRAWN_CHOICES: u64 = 1 << 13;
 
 const DRAWN_CHOICES_PER_EXPERT: u64 = 32;
 
 /// Counts of choices by expert, sender by sender.
 ///
-/// Few choices are drawn one by one. Many are drawn as their sums: each count is Gaussian with mean N K / E and variance
-/// N (K/E) (1 - K/E), the counts add up to N K and have equal covariances, as those of tokens that draw K of E experts have; by
-/// the central limit theorem nothing else is left of the single draws.
+/// Few choices are drawn one by one. Many are drawn as their sums: each count is Gaussian with mean N K / E and variance N (K/E) (1 - K/E),
+/// the counts add up to N K and have equal covariances, as for tokens that draw K of E experts; by the central limit theorem nothing else
+/// remains of the single draws.
 pub(super) struct RandomCounts {
     experts: u64,
     experts_per_token: u64,
@@ -244,7 +244,7 @@ impl RandomCounts {
         RandomCounts { experts, experts_per_token, tokens, last_token: Vec::new() }
     }
 
-    /// The counts of one sender, the same for the same seed.
+    /// The counts of one sender, a function of the seed.
     pub(super) fn of_sender(&mut self, seed: u64, sender: u32, ties: &[usize]) -> Vec<u64> {
         // Mixed once, so that neighbouring seeds do not give neighbouring senders' streams.
         let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
@@ -254,7 +254,7 @@ impl RandomCounts {
             return self.drawn(&mut random);
         }
         let weights = self.gaussian(&mut random);
-        share_out(self.tokens * self.experts_per_token, &weights, self.tokens, ties)
+        apportion(self.tokens * self.experts_per_token, &weights, self.tokens, ties)
     }
 
     /// R. W. Floyd's sampling without replacement (Communications of the ACM 30(9), 1987), token by token.
@@ -272,20 +272,20 @@ impl RandomCounts {
         counts
     }
 
-    /// Counts in 1/1024, before they are made to add up.
+    /// Counts in 1/1024, before they are adjusted to their sum.
     fn gaussian(&self, random: &mut Xoshiro256PlusPlus) -> Vec<u64> {
         let (n, e) = (self.tokens as f64, self.experts as f64);
         let chance = self.experts_per_token as f64 / e;
         let normals: Vec<f64> = (0..self.experts).map(|_| normal(random)).collect();
         let mean_normal = normals.iter().sum::<f64>() / e;
-        // Taking the mean away leaves 1 - 1/E of the variance.
+        // Subtracting the mean leaves 1 - 1/E of the variance.
         let deviation = (n * chance * (1.0 - chance) * e / (e - 1.0).max(1.0)).sqrt();
         let count = |normal: &f64| (n * chance + deviation * (normal - mean_normal)).max(0.0);
         normals.iter().map(|normal| (count(normal) * 1024.0).round() as u64).collect()
     }
 }
 
-/// A number below `end`, by the upper half of a product (D. Lemire, 2019); `end` is so small that its unevenness is nil.
+/// A number below `end`, by the upper half of a product (D. Lemire, 2019); `end` is so small that the bias is negligible.
 fn below(random: &mut Xoshiro256PlusPlus, end: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(end)) >> 64) as u64
 }
@@ -296,14 +296,14 @@ fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     (0..12).map(uniform).sum::<f64>() - 6.0
 }
 
-// Shares out a whole number of things in proportion to weights, exactly and the same on every machine.
+// Divides an integer in proportion to weights, exactly and identically on every machine.
 
-/// Shares of `total` in proportion to `weights`, rounded by largest remainder, none above `most_each`; the excess is
-/// distributed among the others in proportion. Equal remainders are served in the order of `ties`, which names every
-/// index once. Integers throughout: ranks that compute this independently must not differ by one.
+/// Shares of `total` in proportion to `weights`, rounded by largest remainder, none above `most_each`; the excess is distributed among the
+/// others in proportion. Equal remainders are served in the order of `ties`, which names every index once. Integer arithmetic only: ranks
+/// that compute this independently must not differ by one.
 ///
 /// The shares add up to `total`, or to less if too few weights are above 0.
-pub(super) fn share_out(total: u64, weights: &[u64], most_each: u64, ties: &[usize]) -> Vec<u64> {
+pub(super) fn apportion(total: u64, weights: &[u64], most_each: u64, ties: &[usize]) -> Vec<u64> {
     let mut shares = vec![0; weights.len()];
     let mut is_full = vec![false; weights.len()];
     let mut left = u128::from(total);
@@ -338,12 +338,12 @@ pub(super) fn share_out(total: u64, weights: &[u64], most_each: u64, ties: &[usi
     shares
 }
 
-// How many elements each rank of a group sends to each other in an all_to_all_v.
+// The number of elements that each rank of a group sends to each other in an all_to_all_v.
 
-/// A matrix of counts, stored no larger than it must be: most are the same for every sender, or for every receiver.
+/// A matrix of counts, stored as small as possible: most are the same for every sender, or for every receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
-    /// Every rank sends block j to rank j: the dispatch of routing that is the same everywhere.
+    /// Every rank sends block j to rank j: the dispatch of uniform routing.
     SameFromAll(Blocks),
     /// Rank i sends block i to every rank: its transpose, the combine.
     SameToAll(Blocks),
@@ -369,7 +369,6 @@ pub(super) struct Matrix {
 /// What one rank receives from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Elements.
     pub elements: u64,
     /// Index of the first of them in the sender's buffer.
     pub first_at_sender: u64,
@@ -382,13 +381,13 @@ impl Blocks {
 }
 
 impl Matrix {
-    /// From the rows of all senders, each as long as there are of them.
+    /// From the rows of all senders, each as long as the number of senders.
     pub(super) fn of_rows(rows: &[Vec<u64>]) -> Matrix {
         let received = (0..rows.len()).map(|j| rows.iter().map(|row| row[j]).sum()).collect();
         Matrix { counts: rows.concat(), sent: rows.iter().map(|row| row.iter().sum()).collect(), received }
     }
 
-    /// The way back.
+    /// The return direction.
     pub(super) fn transposed(self) -> Matrix {
         let n = self.sent.len();
         let counts = (0..n * n).map(|at| self.counts[at % n * n + at / n]).collect();
@@ -411,7 +410,7 @@ impl Exchange {
         }
     }
 
-    /// The most that any rank sends to each rank.
+    /// The maximum that any rank sends to each rank.
     pub(super) fn most_to_each(&self) -> Vec<u64> {
         match self {
             Exchange::SameFromAll(blocks) => blocks.each.clone(),
@@ -423,7 +422,7 @@ impl Exchange {
         }
     }
 
-    /// The way back: what was received is sent.
+    /// The return direction: receives become sends.
     pub(super) fn transposed(self) -> Exchange {
         match self {
             Exchange::SameFromAll(blocks) => Exchange::SameToAll(blocks),
@@ -432,7 +431,6 @@ impl Exchange {
         }
     }
 
-    /// Ranks in the group.
     pub(super) fn ranks(&self) -> usize {
         match self {
             Exchange::SameFromAll(blocks) | Exchange::SameToAll(blocks) => blocks.each.len(),
@@ -467,10 +465,10 @@ impl Exchange {
         }
     }
 
-    /// What a rank receives from each, in the order of the senders.
+    /// The receives of a rank from each, in sender order.
     pub(super) fn arrivals_at(&self, rank: usize) -> Vec<Arrival> {
         let first_at = |sender: usize| (0..rank).map(|before| self.between(sender, before)).sum();
-        // The same for every sender, so that a large group needs no quadratic memory.
+        // Independent of the sender, so that a large group needs no quadratic memory.
         let shared: Option<u64> = matches!(self, Exchange::SameFromAll(_)).then(|| first_at(0));
         let arrival = |sender: usize| Arrival {
             elements: self.between(sender, rank),
@@ -482,7 +480,7 @@ impl Exchange {
         (0..self.ranks()).map(arrival).collect()
     }
 
-    /// The most that any rank sends to one rank, itself included.
+    /// The maximum that any rank sends to one rank, including itself.
     pub(super) fn largest_between(&self) -> u64 {
         let counts = match self {
             Exchange::SameFromAll(blocks) | Exchange::SameToAll(blocks) => &blocks.each,
@@ -491,12 +489,12 @@ impl Exchange {
         counts.iter().copied().max().unwrap_or(0)
     }
 
-    /// The most that any rank sends or receives, itself included.
+    /// The maximum that any rank sends or receives, including itself.
     pub(super) fn busiest(&self) -> u64 {
         (0..self.ranks()).map(|rank| self.sent_by(rank).max(self.received_by(rank))).max().unwrap_or(0)
     }
 
-    /// The most that any rank sends to others or receives from others.
+    /// The maximum that any rank sends to others or receives from others.
     pub(super) fn busiest_with_others(&self) -> u64 {
         let with_others = |rank| self.sent_by(rank).max(self.received_by(rank)) - self.between(rank, rank);
         (0..self.ranks()).map(with_others).max().unwrap_or(0)
@@ -523,7 +521,7 @@ mod share_tests {
             (3, vec![0, 0], 4, vec![0, 0]),
         ] {
             let ties: Vec<usize> = (0..weights.len()).collect();
-            assert_eq!(share_out(total, &weights, most, &ties), expected, "{total} by {weights:?}, at most {most}");
+            assert_eq!(apportion(total, &weights, most, &ties), expected, "{total} by {weights:?}, at most {most}");
         }
     }
 
@@ -537,7 +535,7 @@ mod share_tests {
             let count = weights.len() as u64;
             let most = (total / count + 1).saturating_mul(tight);
             let ties: Vec<usize> = (0..weights.len()).rev().collect();
-            let shares = share_out(total, &weights, most, &ties);
+            let shares = apportion(total, &weights, most, &ties);
             proptest::prop_assert_eq!(shares.iter().sum::<u64>(), total);
             proptest::prop_assert!(shares.iter().all(|share| *share <= most));
         }
@@ -618,10 +616,10 @@ mod tests {
         use Routing::*;
         for (routing, experts, k, tokens, ranks, expected) in [
             (Uniform, 8, 2, 6, 4, vec![3, 3, 3, 3]),
-            // 12 copies over 8 experts: one each, and the four left over one on each rank in turn.
+            // 12 copies over 8 experts: one each, and the remaining four one on each rank in turn.
             (Uniform, 8, 2, 6, 2, vec![6, 6]),
             (Uniform, 4, 1, 5, 2, vec![3, 2]),
-            // A quarter of 80 copies, and 60 over seven experts: 8 each, and four left over, one on each rank in turn.
+            // A quarter of 80 copies, and 60 over seven experts: 8 each, and the remaining four one on each rank in turn.
             (Hot(0.25), 8, 2, 40, 4, vec![20 + 9, 17, 17, 17]),
             // 1, 1/2, 1/3, 1/4 of 25/12: 48, 24, 16, 12 of 100.
             (Zipf(1.0), 4, 1, 100, 4, vec![48, 24, 16, 12]),
@@ -685,8 +683,8 @@ mod tests {
     #[test]
     fn impossible_routings_are_refused() {
         for (routed, ranks, expected) in [
-            (routed(Routing::Uniform, 8, 2), 3, "8 experts do not come out even on 3 ranks; nearest that do: 6 or 9"),
-            (routed(Routing::Uniform, 4, 2), 8, "4 experts do not come out even on 8 ranks; nearest that do: 8"),
+            (routed(Routing::Uniform, 8, 2), 3, "8 experts do not divide evenly over 3 ranks; nearest that do: 6 or 9"),
+            (routed(Routing::Uniform, 4, 2), 8, "4 experts do not divide evenly over 8 ranks; nearest that do: 8"),
             (routed(Routing::Uniform, 8, 9), 4, "found 9 experts for each token; accepted: 1 to 8"),
             (routed(Routing::Zipf(f64::NAN), 8, 2), 4, "found a Zipf exponent of NaN"),
             (routed(Routing::Hot(0.6), 8, 2), 4, "found a hot expert with a share of 0.6"),

@@ -2,7 +2,7 @@
 //!
 //! The arithmetic is used for operations that MPI lacks (16-bit floats, avg) and for the tests' own reductions.
 
-/// Calls `$then` with the Rust type of an element type that can be computed with.
+/// Calls `$then` with the Rust type of an element type that supports arithmetic.
 macro_rules! with_type {
     ($element:expr, $then:ident ( $($argument:expr),* )) => {
         match $element {
@@ -68,10 +68,10 @@ pub fn bits(element: ElementType, value: f64) -> u64 {
     }
 }
 
-/// The bits of an average to which one rank contributes `sum`, a small power of two, and the others zeros. Whole numbers are
-/// divided at the end, truncated. Floats are multiplied by 1 / ranks, which is rounded to the type before: NCCL averages so
-/// (`ncclAvg` in its `src/enqueue.cc`). In types of 16 bits and more dividing at the end, as on host memory, gives the same
-/// bits up to 2,048 ranks; in eight bits it does not from 67 ranks on, where 1 / ranks is below the smallest normal number.
+/// The bits of an average to which one rank contributes `sum`, a small power of two, and the others zeros. Whole numbers are divided at the
+/// end, truncated. Floats are multiplied by 1 / ranks, which is rounded to the type before: NCCL averages so (`ncclAvg` in its
+/// `src/enqueue.cc`). In types of 16 bits and more, dividing at the end, as on host memory, gives the same bits up to 2,048 ranks; in eight
+/// bits it differs from 67 ranks on, where 1 / ranks is below the smallest normal number.
 pub fn average(element: ElementType, sum: f64, ranks: u32) -> u64 {
     if element.is_whole_number() {
         return bits(element, sum / f64::from(ranks));
@@ -80,12 +80,12 @@ pub fn average(element: ElementType, sum: f64, ranks: u32) -> u64 {
     bits(element, inverse * sum)
 }
 
-/// How bits are written.
+/// Text format of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
-    /// As the number that they are, of data that is computed with.
+    /// As a number, for data used in arithmetic.
     Number,
-    /// Of data that is only moved.
+    /// For data that is only moved.
     Hexadecimal,
 }
 
@@ -150,10 +150,10 @@ fn eight_bits(value: f64, exponent_bits: u32, mantissa_bits: u32) -> u64 {
     if magnitude == 0.0 {
         return sign;
     }
-    // Below the smallest normal number the spacing stays the same.
+    // Below the smallest normal number the spacing is constant.
     let exponent = (magnitude.log2().floor() as i32).max(1 - bias);
     let steps = (magnitude / 2f64.powi(exponent - mantissa_bits as i32)).round_ties_even() as u64;
-    // A mantissa that overflows carries into the exponent, as it must.
+    // A mantissa that overflows carries into the exponent, as required.
     let below = ((exponent + bias - 1) as u64) << mantissa_bits;
     sign | (below + steps).min(0x7f)
 }
@@ -167,7 +167,7 @@ fn eight_bit_value(bits: u64, exponent_bits: u32, mantissa_bits: u32) -> f64 {
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// `inout = op(input, inout)`, element by element; `avg` adds. Types that are only moved are left alone.
+/// `inout = op(input, inout)`, element by element; `avg` adds. Types that are only moved are unchanged.
 pub fn reduce_into(element: ElementType, op: ReduceOp, input: &[u8], inout: &mut [u8]) {
     with_type!(element, reduce_typed(op, input, inout));
 }
@@ -177,7 +177,7 @@ pub fn divide_all(element: ElementType, buffer: &mut [u8], ranks: u32) {
     with_type!(element, divide_typed(buffer, ranks));
 }
 
-/// An element type as Rust computes with it.
+/// An element type in Rust arithmetic.
 trait Number<const N: usize>: Copy + PartialOrd {
     fn read(bytes: [u8; N]) -> Self;
     fn write(self) -> [u8; N];
@@ -211,7 +211,7 @@ fn divide_typed<T: Number<N>, const N: usize>(buffer: &mut [u8], ranks: u32) {
     }
 }
 
-// The small whole numbers that ranks contribute to a reduction, and what they reduce to.
+// The small integers that ranks contribute to a reduction, and their reductions.
 
 /// A cyclic table of numbers; rank r of n uses it shifted by r, so every reduction sees n neighbouring entries.
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ pub(super) struct Table {
     entries: Vec<u64>,
 }
 
-/// Entries that are neither a power of two nor near one, so that patterns do not line up with block lengths.
+/// Number of entries: neither a power of two nor near one, so that patterns do not line up with block lengths.
 const FEWEST_ENTRIES: u64 = 61;
 
 /// A product of 2^6 is exact in every type that reduces (int8 ends at 127).
@@ -231,7 +231,7 @@ const MOST_TWOS_IN_A_PRODUCT: u64 = 6;
 impl Table {
     pub(super) fn new(element: ElementType, op: ReduceOp, ranks: u32) -> Table {
         let n = u64::from(ranks);
-        // Pre-multiplied contributions are at most doubled.
+        // Premultiplied contributions are at most doubled.
         let limit = element.largest_exact_integer() / if op == ReduceOp::PreMulSum { 2 } else { 1 };
         let length = FEWEST_ENTRIES + 2 * n;
         let hashed = |index: u64| crate::random::scramble(index + 1) >> 8;
@@ -239,10 +239,10 @@ impl Table {
         // Of n neighbours in the ring at most one.
         let is_single = |index: u64| index.is_multiple_of(n) && index + n <= length;
         let entry = |index: u64| match op {
-            // The sum of any n neighbours stays within the exact range; with more ranks than that range has numbers
-            // only every so many ranks contribute a one (two fewer than would fit: the table is a ring).
-            // MPI's sum is divided by n at the end; NCCL multiplies every contribution by 1 / n, rounded to the type, and adds.
-            // A power of two among zeros is where the two agree, for every n, but in eight bits, which NCCL alone reduces.
+            // The sum of any n neighbours stays within the exact range; with more ranks than that range has numbers only every so many
+            // ranks contribute a one (two fewer than would fit: the table is a ring). MPI's sum is divided by n at the end; NCCL multiplies
+            // every contribution by 1 / n, rounded to the type, and adds. Both agree on a power of two among zeros for every n, except in
+            // eight bits, which only NCCL reduces.
             ReduceOp::Avg if !element.is_whole_number() => u64::from(is_single(index)) << (hashed(index) % 4),
             ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum if limit / n >= 1 => {
                 hashed(index) % (limit / n).min(100).saturating_add(1)
@@ -260,12 +260,11 @@ impl Table {
         (self.op, self.ranks)
     }
 
-    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bits that a group rank contributes, by table index.
+    /// Bits contributed by a group rank, by table index.
     pub(super) fn contribution(&self, group_rank: u32) -> Vec<u64> {
         (0..self.len()).map(|index| self.contributed(group_rank, index)).collect()
     }
@@ -275,12 +274,12 @@ impl Table {
         (0..self.len()).map(|index| self.reduced_to(index)).collect()
     }
 
-    /// Bits that a group rank contributes where the table index is `index`.
+    /// Bits contributed by a group rank at the table index `index`.
     pub(super) fn contributed(&self, group_rank: u32, index: usize) -> u64 {
         bits(self.element, self.entries[(index + group_rank as usize) % self.len()] as f64)
     }
 
-    /// Bits of the reduction over all ranks where the table index is `index`.
+    /// Bits of the reduction over all ranks at the table index `index`.
     pub(super) fn reduced_to(&self, index: usize) -> u64 {
         let length = self.len();
         let window = (0..self.ranks as usize).map(|rank| self.entries[(index + rank) % length]);
@@ -298,8 +297,8 @@ impl Table {
     }
 }
 
-/// The number by which a group rank multiplies what it contributes to [`ReduceOp::PreMulSum`]: neighbours have different ones, and the
-/// product is exact in every type.
+/// The number by which a group rank multiplies its contribution to [`ReduceOp::PreMulSum`]: neighbours have different ones, and the product
+/// is exact in every type.
 pub fn multiplier(group_rank: u32) -> u32 {
     2 - group_rank % 2
 }
@@ -338,7 +337,7 @@ mod tests {
         }
     }
 
-    /// An average of floats as host memory has it: divided at the end.
+    /// An average of floats as on host memory: divided at the end.
     #[test]
     fn averages_of_floats_are_the_same_divided_at_the_end_and_multiplied_at_the_beginning() {
         for ranks in 1..=2048u32 {
@@ -382,7 +381,7 @@ mod tests {
         assert!(otherwise > 100, "dividing at the end would give other bits in many cases, not in {otherwise}");
     }
 
-    /// Numbers of ranks up to the most that are promised: all of the small ones, powers of two and their neighbours, and others between.
+    /// Numbers of ranks up to the promised maximum: all small ones, powers of two and their neighbours, and others between.
     fn numbers_of_ranks() -> impl Iterator<Item = u32> {
         (1..=130).chain((7..=11).flat_map(|power| [(1 << power) - 1, 1 << power])).chain((131..2048).step_by(127))
     }

@@ -1,9 +1,9 @@
 //! The data that collectives carry, as a function of (seed, rank, element), chosen so that every result is known exactly.
 //!
-//! Moved data are hashed bits, different for every rank and element. Reduced data are small whole numbers from a table:
-//! group rank r contributes `table[(b(i) + r) mod m]` at element i, `b` being a hash, so that the reduction over all
-//! ranks is itself a table look-up and checking costs the same for 2 and for 2,000 ranks. The table is such that every
-//! partial result is exact in the element type, in any order of reduction.
+//! Moved data are hashed bits, different for every rank and element. Reduced data are small whole numbers from a table: group rank r
+//! contributes `table[(b(i) + r) mod m]` at element i, `b` being a hash, so that the reduction over all ranks is also a table look-up, and
+//! checking costs the same for 2 and for 2,000 ranks. The table is such that every partial result is exact in the element type, in any
+//! order of reduction.
 //!
 //! [`segments`] says which part of which buffer holds which data; [`encode`] turns numbers into bits of a type.
 //! Kernels on devices must produce the same bits from the same formulas.
@@ -33,19 +33,18 @@ pub struct Pattern {
 /// The first wrong element of a checked stretch, and their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Wrong elements.
     pub count: u64,
     /// Index of the first within the stretch.
     pub first: u64,
     /// The expected value.
     pub expected: String,
-    /// The value found, and what it is where that can be told from it and those behind it.
+    /// The value found, and its origin if it can be identified.
     pub got: String,
 }
 
 impl Pattern {
-    /// The pattern of a group of `ranks` ranks; `reduce_op` for collectives that reduce. Groups with different seeds
-    /// carry different data, so that a message that strays from one group into another is found.
+    /// The pattern of a group of `ranks` ranks; `reduce_op` for collectives that reduce. Groups with different seeds carry different data,
+    /// so that a message that strays into another group is detected.
     pub fn new(element: ElementType, reduce_op: Option<ReduceOp>, ranks: u32, seed: u64) -> Pattern {
         Pattern { element, seed, table: reduce_op.map(|op| Table::new(element, op, ranks)) }
     }
@@ -55,12 +54,12 @@ impl Pattern {
         self.visit(source, None, Write { element: self.element, buffer, complement: 0 });
     }
 
-    /// Writes the data of a source into many buffers, each of which may start at another element of it.
+    /// Writes the data of a source into many buffers, each possibly starting at another element of it.
     pub fn writer(&self, source: Source) -> Writer<'_> {
         Writer { pattern: self, column: self.column(source) }
     }
 
-    /// Writes the complement of the data into a buffer, so that every element that no message overwrites is found wrong.
+    /// Writes the complement of the data into a buffer, so that every element that no message overwrites is detected.
     pub fn poison(&self, source: Source, buffer: &mut [u8]) {
         self.visit(source, None, Write { element: self.element, buffer, complement: u64::MAX });
     }
@@ -84,8 +83,8 @@ impl Pattern {
         Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got })
     }
 
-    /// The bits of which one is selected for every element of reduced data (by kernels as well, `kernels/pattern.h`, which have
-    /// them in device memory beside the buffer); `None` for moved data, which need none.
+    /// The bits of which one is selected for every element of reduced data (by kernels as well, `kernels/pattern.h`, which store them in
+    /// device memory); `None` for moved data, which need none.
     pub fn column(&self, source: Source) -> Option<Vec<u64>> {
         match (source, &self.table) {
             (Source::Contribution { group_rank, .. }, Some(table)) => Some(table.contribution(group_rank)),
@@ -94,8 +93,8 @@ impl Pattern {
         }
     }
 
-    /// Hands the bits of a source's elements, as a function of their index, to a visitor. Generic, so that the loop
-    /// over the elements is compiled for each kind of source. `column` is that of the source where it is known already.
+    /// Passes the bits of a source's elements, as a function of their index, to a visitor. Generic, so that the loop over the elements is
+    /// compiled for each kind of source. `column` is the source's, if already known.
     fn visit<V: Visitor>(&self, source: Source, column: Option<&[u64]>, visitor: V) -> V::Answer {
         match source {
             Source::Moved { rank, first } => {
@@ -111,7 +110,7 @@ impl Pattern {
         }
     }
 
-    /// The bits of a table, which are all computed beforehand unless there are fewer elements.
+    /// The bits of a table, all computed beforehand unless there are fewer elements.
     fn visit_table<V: Visitor>(
         &self,
         one: impl Fn(&Table, usize) -> u64,
@@ -244,32 +243,32 @@ fn table_index(salt: u64, index: u64, length: usize) -> usize {
     ((mixed * length as u64) >> 32) as usize
 }
 
-// What wrong data are, where a look at more of them tells: what was there before, or what some rank brought.
+// The origin of wrong data, if more elements identify it: the previous content, or some rank's data.
 
-/// Wrong elements that are looked at: as many as tell data of one kind from those of another.
+/// Number of wrong elements inspected: enough to distinguish kinds of data.
 pub const LOOKED_AT: u64 = 64;
 
-/// Fewer elements, or bytes, are like too many things by chance.
+/// Fewer elements, or bytes, match too many things by chance.
 const FEWEST_ELEMENTS: usize = 8;
 
 const FEWEST_BYTES: usize = 16;
 
-/// Ranks whose data are compared with.
+/// Maximum number of ranks compared with.
 const MOST_RANKS: u32 = 4096;
 
-/// What wrong data are compared with.
+/// The candidates for wrong data.
 struct Known<'a> {
     pub element: ElementType,
-    /// The reduction and the ranks of its group, where data are reduced.
+    /// The reduction and the ranks of its group, if data are reduced.
     pub reduction: Option<(ReduceOp, u32)>,
     /// Writes the data of a source into a buffer.
     pub write: &'a dyn Fn(Source, &mut [u8]),
-    /// Writes what stands in a buffer before a call.
+    /// Writes the content of a buffer before a call.
     pub poison: &'a dyn Fn(Source, &mut [u8]),
 }
 
 impl Known<'_> {
-    /// What stands in place of a source's data, from its first element on; none where it is like nothing that is known.
+    /// The origin of the data in place of a source's, from its first element on; `None` if it matches no candidate.
     pub fn likeness(&self, source: Source, got: &[u8]) -> Option<String> {
         let bytes = self.element.size() as usize;
         if got.len() < FEWEST_BYTES.max(FEWEST_ELEMENTS * bytes) {
@@ -281,7 +280,7 @@ impl Known<'_> {
         let mut other = vec![0; got.len()];
         (self.poison)(source, &mut other);
         if other == got {
-            return Some("what was there before the call".to_owned());
+            return Some("the content before the call".to_owned());
         }
         match source {
             Source::Moved { first, .. } => (0..MOST_RANKS).find_map(|rank| {
@@ -293,7 +292,7 @@ impl Known<'_> {
         }
     }
 
-    /// The same of a result: what one rank alone brought, or the sum without one.
+    /// As above for a result: the contribution of one rank, or the sum without one.
     fn reduced_likeness(&self, first: u64, got: &[u8]) -> Option<String> {
         let (op, ranks) = self.reduction?;
         let (mut whole, mut one) = (vec![0; got.len()], vec![0; got.len()]);
@@ -301,7 +300,7 @@ impl Known<'_> {
         (0..ranks.min(MOST_RANKS)).find_map(|group_rank| {
             (self.write)(Source::Contribution { group_rank, first }, &mut one);
             if one == got {
-                return Some(format!("what rank {group_rank} of the group alone brought"));
+                return Some(format!("the contribution of rank {group_rank} of the group"));
             }
             let values = |buffer| values(self.element, buffer);
             let mut sums = values(&whole).zip(values(&one)).zip(values(got));
@@ -429,10 +428,10 @@ mod tests {
         let mut got = vec![0; 200];
         assert!(found(&pattern, source, &got).ends_with("(zeros)"));
         pattern.poison(source, &mut got);
-        assert!(found(&pattern, source, &got).ends_with("(what was there before the call)"));
+        assert!(found(&pattern, source, &got).ends_with("(the content before the call)"));
         for group_rank in 0..ranks {
             pattern.write(Source::Contribution { group_rank, first }, &mut got);
-            let words = format!("(what rank {group_rank} of the group alone brought)");
+            let words = format!("(the contribution of rank {group_rank} of the group)");
             assert!(found(&pattern, source, &got).ends_with(&words), "{words}");
         }
         let (mut one, mut other) = (vec![0; 200], vec![0; 200]);
@@ -446,7 +445,7 @@ mod tests {
             got[2 * at..2 * at + 2].copy_from_slice(&bits[..2]);
         }
         assert!(found(&pattern, source, &got).ends_with("(the sum without rank 1 of the group)"));
-        // One bit is like nothing, and neither are a few elements.
+        // One bit matches nothing, and neither do a few elements.
         pattern.write(source, &mut got);
         got[11] ^= 1;
         assert!(!found(&pattern, source, &got).contains('('));

@@ -8,7 +8,7 @@ use crate::geometry::Geometry;
 pub enum Buffer {
     /// Read by an out-of-place call.
     Send,
-    /// Written by every call, and read too by one in place.
+    /// Written by every call, and also read by one in place.
     Receive,
 }
 
@@ -24,7 +24,6 @@ pub enum Source {
     },
     /// The contribution of a group rank to the reduction.
     Contribution {
-        /// Rank in the group.
         group_rank: u32,
         /// Index of the first element.
         first: u64,
@@ -37,7 +36,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The same data from `elements` further on.
+    /// The same data, `elements` further on.
     pub fn shifted_by(self, elements: u64) -> Source {
         match self {
             Source::Moved { rank, first } => Source::Moved { rank, first: first + elements },
@@ -47,10 +46,9 @@ impl Source {
     }
 }
 
-/// A stretch of a buffer with data of one source.
+/// A stretch of a buffer with data from one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The buffer.
     pub buffer: Buffer,
     /// First element in the buffer.
     pub offset: u64,
@@ -155,7 +153,7 @@ impl View<'_> {
             AllGather | AllGatherV => self.blocks(|rank| (self.geometry.block_start(rank), from(rank, base), rank)),
             Gather if me == self.root => self.blocks(|rank| (self.geometry.block_start(rank), from(rank, base), rank)),
             Broadcast => whole(from(self.root, base)),
-            // In place the root's own block stays where it is, in the send buffer.
+            // In place the root's own block stays in the send buffer.
             Scatter if in_place_root => vec![],
             Scatter => whole(from(self.root, base + start)),
             AllToAll => self.blocks(|rank| (u64::from(rank) * own, from(rank, base + start), me)),
@@ -176,7 +174,7 @@ impl View<'_> {
         (0..self.geometry.ranks()).map(segment).filter(|segment| segment.elements > 0).collect()
     }
 
-    /// One segment for each rank that sends something in an all_to_all_v, contiguous.
+    /// One segment for each rank that sends data in an all_to_all_v, contiguous.
     fn arrivals(&self, base: u64) -> Vec<Segment> {
         let mut offset = 0;
         let mut segments = Vec::new();
@@ -189,7 +187,7 @@ impl View<'_> {
         segments
     }
 
-    /// Elements that the two buffers of this rank must have room for: send, receive.
+    /// Elements that the two buffers of this rank must hold: send, receive.
     pub fn buffer_elements(&self) -> (u64, u64) {
         let send = self.geometry.send_elements(self.me, self.root);
         let receive = self.geometry.receive_elements(self.me, self.root);

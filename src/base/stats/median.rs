@@ -1,4 +1,4 @@
-//! Median and percentiles, exact from raw samples. A percentile is given only where enough samples lie beyond it.
+//! Median and percentiles, exact from raw samples. A percentile requires enough samples beyond it.
 
 /// The samples in ascending order, as the functions of this module expect them.
 pub fn sorted(samples: impl IntoIterator<Item = f64>) -> Vec<f64> {
@@ -7,7 +7,7 @@ pub fn sorted(samples: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The middle of ascending samples: the mean of the two middle ones where their number is even.
+/// The middle of ascending samples: the mean of the two middle ones if their number is even.
 pub fn median(ascending: &[f64]) -> Option<f64> {
     let middle = ascending.len() / 2;
     match ascending.len() {
@@ -17,15 +17,15 @@ pub fn median(ascending: &[f64]) -> Option<f64> {
     }
 }
 
-/// The middle of samples in any order: the lower of the two middle ones where their number is even.
+/// The middle of samples in any order: the lower of the two middle ones if their number is even.
 pub fn low_median(samples: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = samples.into_iter().collect();
     let middle = values.len().checked_sub(1)? / 2;
     Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
-/// The fewest samples with which a percentile is given: one of them is expected at or beyond it. 10 for p90,
-/// 100 for p99, 1000 for p99.9. `None` outside 0 (included) to 100 (excluded).
+/// The minimum number of samples for a percentile: one of them is expected at or beyond it. 10 for p90, 100 for p99, 1000 for p99.9. `None`
+/// outside 0 (included) to 100 (excluded).
 pub fn fewest_samples(percent: f64) -> Option<usize> {
     // Compensates binary rounding: 100 - 99.9 is slightly less than 0.1.
     (0.0..100.0).contains(&percent).then(|| (100.0 / (100.0 - percent) - 1e-6).ceil() as usize)
@@ -44,10 +44,9 @@ pub fn percentile(ascending: &[f64], percent: f64) -> Option<f64> {
 
 // The interval of a median from order statistics. The only assumption is that samples are independent.
 //
-// Two order statistics enclose the median with a binomial probability, which jumps from pair to pair; the interval
-// lies between two neighbouring pairs, interpolated after Hettmansperger and Sheather, "Confidence intervals based on
-// interpolated order statistics", Statistics & Probability Letters 4 (1986), so that its coverage is right with few
-// samples too.
+// Two order statistics enclose the median with a binomial probability, which jumps from pair to pair; the interval is between two
+// neighbouring pairs, interpolated after Hettmansperger and Sheather, "Confidence intervals based on interpolated order statistics",
+// Statistics & Probability Letters 4 (1986), so that its coverage is also right with few samples.
 
 /// Below six samples not even the smallest and the largest enclose the median with 95 %.
 pub const MIN_FOR_INTERVAL: usize = 6;
@@ -69,7 +68,7 @@ impl<T> Interval<T> {
 }
 
 impl Interval {
-    /// Half its width relative to the middle value that it belongs to; `None` where that is not positive.
+    /// Half its width relative to its middle value; `None` if that is not positive.
     pub fn relative_half_width(self, middle: f64) -> Option<f64> {
         (middle > 0.0).then(|| (self.high - self.low) / 2.0 / middle)
     }
@@ -84,7 +83,7 @@ pub fn median_interval(ascending: &[f64], level: f64) -> Option<Interval> {
     Some(Interval { low: between(depth - 1, depth), high: between(count - depth, count - depth - 1) })
 }
 
-/// Depth d of the outer pair, x(d) and x(n-d+1), and how far to go from it towards the next inner pair.
+/// Depth d of the outer pair, x(d) and x(n-d+1), and the distance from it towards the next inner pair.
 ///
 /// The outer pair covers with 1 - 2 P(B < d), B binomial over n with 1/2; d is the largest with which that is still `level`.
 fn depth_and_weight(count: usize, level: f64) -> Option<(usize, f64)> {
@@ -113,7 +112,7 @@ fn ln_choose(n: f64, k: f64) -> f64 {
     ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)
 }
 
-/// Stirling's series from 16 on, where its first left-out term is below 1e-9.
+/// Stirling's series from 16 on, where its first omitted term is below 1e-9.
 fn ln_factorial(k: f64) -> f64 {
     if k < 16.0 {
         return (2..=k as u64).map(|factor| (factor as f64).ln()).sum();
@@ -125,11 +124,11 @@ fn ln_factorial(k: f64) -> f64 {
 
 // One-sided bounds of a median from order statistics, and the equivalent sign test.
 //
-// Nothing is assumed of the distribution but that the values are independent: each lies above the median with
-// probability 1/2. With n values, x(d) is below the median with probability 1 - P(B < d), B binomial over n with 1/2
-// (David and Nagaraja, "Order Statistics", 3rd edition, 7.1). Nothing is interpolated, so that the confidence is guaranteed.
+// The only assumption is that the values are independent: each is above the median with probability 1/2. With n values, x(d) is below the
+// median with probability 1 - P(B < d), B binomial over n with 1/2 (David and Nagaraja, "Order Statistics", 3rd edition, 7.1). Nothing is
+// interpolated, so that the confidence is guaranteed.
 
-/// Maximum number of values that is ever requested; beyond it the median is too close to the limit to decide.
+/// Maximum number of values ever requested; beyond it the median is too close to the limit to decide.
 const MAX_VALUES: usize = 2000;
 
 /// P(B >= `at_least`), B binomial over `count` with 1/2.
@@ -159,13 +158,13 @@ pub fn depth_of_bound(count: usize, level: f64) -> Option<usize> {
     (1..=count).take_while(|depth| half_binomial_tail(count, count - depth + 1) <= 1.0 - level).last()
 }
 
-/// The fewest values with which a bound of that confidence exists: 5 for 95 %.
+/// The minimum number of values for a bound of that confidence: 5 for 95 %.
 pub fn fewest_for_bound(level: f64) -> usize {
     (1..MAX_VALUES).find(|count| half_binomial_tail(*count, *count) <= 1.0 - level).unwrap_or(MAX_VALUES)
 }
 
-/// The total number of values that would decide, if of `count` values `agreeing` lie on the majority side of the limit and
-/// further values have the same proportion. `None` where no sensible number would.
+/// The total number of values that would decide, if of `count` values `agreeing` are on the majority side of the limit and further values
+/// have the same proportion. `None` if no reasonable number would.
 pub fn values_to_decide(count: usize, agreeing: usize, level: f64) -> Option<usize> {
     let fewest = fewest_for_bound(level);
     if count == 0 {

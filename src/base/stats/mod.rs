@@ -26,7 +26,7 @@ use std::ops::Range;
 //
 // Intervals are added end by end, so that results are conservative: possibly too wide, never too narrow.
 
-/// A number and its interval; `None` where there are too few samples for one.
+/// A number and its interval; `None` with too few samples for one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// The estimate.
@@ -66,8 +66,7 @@ impl Span {
         Span { middle: self.middle - other.middle, interval }
     }
 
-    /// The quotient of two positive numbers; `None` where one of them is not. Without an interval where one of them may be
-    /// zero or less.
+    /// The quotient of two positive numbers; `None` if one of them is not positive. Without an interval if one of them may be zero or less.
     pub fn over(self, other: Span) -> Option<Span> {
         if self.middle <= 0.0 || other.middle <= 0.0 {
             return None;
@@ -78,7 +77,7 @@ impl Span {
         Some(Span { middle: self.middle / other.middle, interval })
     }
 
-    /// Which is larger: equal where the intervals overlap, `None` where one of them is not known.
+    /// Which is larger: equal if the intervals overlap, `None` if one of them is unknown.
     pub fn compared(self, other: Span) -> Option<Ordering> {
         let (a, b) = self.interval.zip(other.interval)?;
         Some(match () {
@@ -131,7 +130,7 @@ impl Histogram {
 
     /// Counts one value.
     pub fn record(&mut self, nanoseconds: u64) {
-        // With resizing enabled this saturates only where the table would exceed memory; no value below 2^63 is lost.
+        // With resizing enabled this saturates only if the table would exceed memory; no value below 2^63 is lost.
         if self.0.record(nanoseconds).is_err() {
             self.0.saturating_record(nanoseconds);
         }
@@ -159,7 +158,7 @@ impl Histogram {
         enough.then(|| self.0.value_at_percentile(percent))
     }
 
-    /// HdrHistogram V2 with deflate, base64, as the tools of that family read it.
+    /// HdrHistogram V2 with deflate, base64, as read by the tools of that family.
     pub fn encode(&self) -> Result<String> {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()
@@ -168,10 +167,10 @@ impl Histogram {
         Ok(STANDARD.encode(bytes))
     }
 
-    /// Reads what [`Histogram::encode`] or another tool of that family wrote.
+    /// Reads the output of [`Histogram::encode`] or of another tool of that family.
     ///
     /// # Errors
-    /// An environment error where the text is not such a histogram or is cut off.
+    /// An environment error if the text is not such a histogram or is truncated.
     pub fn decode(text: &str) -> Result<Self> {
         let wrong = |cause: String| {
             let start: String = text.chars().take(24).collect();
@@ -197,15 +196,15 @@ impl Histogram {
 /// and its role in robust estimation", Journal of the American Statistical Association 69 (1974)).
 const MEDIAN_DISTANCE_TO_DEVIATION: f64 = 1.4826;
 
-/// Growth of the threshold where the scatter is estimated from few values; tuned by simulation, checked by a test.
+/// Growth of the threshold if the scatter is estimated from few values; tuned by simulation, checked by a test.
 const FEW_VALUES: f64 = 8.0;
 
-/// When a value is an outlier.
+/// The rule for outliers.
 #[derive(Clone, Copy, Debug)]
 pub struct OddRule {
     /// False-alarm probability for any value of a healthy set.
     pub chance: f64,
-    /// Comparisons that share the chance (Bonferroni: each has the chance divided by their number).
+    /// Number of comparisons that share the probability (Bonferroni: each has the probability divided by their number).
     pub comparisons: usize,
     /// Lower bound on the standard deviation.
     pub least_deviation: f64,
@@ -213,14 +212,14 @@ pub struct OddRule {
     pub least_distance: f64,
 }
 
-/// The usual value of a set, and the distance from which on a value is an outlier.
+/// The usual value of a set, and the distance from which a value is an outlier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usual {
     /// The lower median.
     pub middle: f64,
     /// The robust standard deviation.
     pub deviation: f64,
-    /// The distance above it that is allowed.
+    /// The allowed distance above it.
     pub allowed: f64,
 }
 
@@ -231,7 +230,7 @@ impl OddRule {
         Some(self.usual_of(middle, values.iter().map(|value| (value - middle).abs()), values.len()))
     }
 
-    /// The same where up to half of the values may be outliers: only those up to the median show how far values scatter.
+    /// For sets in which up to half of the values may be outliers: only values up to the median estimate the scatter.
     pub fn usual_by_lower_half(&self, values: &[f64]) -> Option<Usual> {
         let middle = low_median(values.iter().copied())?;
         let lower = values.iter().filter(|value| **value <= middle);
@@ -253,7 +252,7 @@ impl OddRule {
 }
 
 impl Usual {
-    /// A limit that follows from no scatter.
+    /// A limit independent of any scatter.
     pub fn given(middle: f64, allowed: f64) -> Usual {
         Usual { middle, deviation: allowed, allowed }
     }
@@ -279,7 +278,7 @@ pub fn upper_normal_quantile(probability: f64) -> f64 {
 /// A stretch of a series of marks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// Where it lies; it begins and ends with a marked value.
+    /// Its position; it begins and ends with a marked value.
     pub range: Range<usize>,
     /// Marked values in it.
     pub marked: usize,
@@ -287,16 +286,15 @@ pub struct Stretch {
     pub probability: f64,
 }
 
-/// Up to this many values the probability is simulated; beyond it an analytic bound is used.
+/// Up to this many values the probability is simulated; beyond it an analytic bound applies.
 const MAX_DRAWN: usize = 5_000;
 
 const DRAWS: usize = 1_999;
 
 const ENOUGH: usize = 20;
 
-/// The stretch with the most marked values beyond those that are not: the largest sum of a part of the series in which
-/// a mark counts 1 and the lack of one -1 (J. Bentley, "Programming pearls: algorithm design techniques", 1984). `None`
-/// without a mark.
+/// The stretch with the most marked values beyond those that are not: the largest sum of a part of the series in which a mark counts 1 and
+/// any other value -1 (J. Bentley, "Programming pearls: algorithm design techniques", 1984). `None` without a mark.
 pub fn densest_stretch(marks: &[bool]) -> Option<Stretch> {
     let (most, range) = largest_sum(marks);
     if most == 0 {
@@ -321,10 +319,9 @@ fn largest_sum(marks: &[bool]) -> (i64, Range<usize>) {
     best
 }
 
-/// From any place on, the sum comes to m or more with a probability of at most (q / p)^m, where q is the share of marks
-/// and p of the others, and q < p (W. Feller, "An Introduction to Probability Theory and Its Applications", vol. 1, 3rd
-/// ed., XIV.2: the gambler who is ruined). Over all places the sum of these bounds holds. The stretch's own marks count
-/// into q, which makes the bound larger.
+/// From any place on, the sum reaches m or more with a probability of at most (q / p)^m, where q is the share of marks and p of the others,
+/// and q < p (W. Feller, "An Introduction to Probability Theory and Its Applications", vol. 1, 3rd ed., XIV.2: the gambler who is ruined).
+/// Over all places the sum of these bounds holds. The stretch's own marks count into q, which makes the bound larger.
 fn bound(marks: &[bool], most: i64) -> f64 {
     let all = marks.len() as f64;
     let share = (marks.iter().filter(|marked| **marked).count() as f64 + 1.0) / (all + 2.0);
@@ -353,7 +350,7 @@ fn drawn(marks: &[bool], most: i64) -> f64 {
 
 // Whether a short series is still falling: the test behind the warm-up.
 
-/// The fewest values with which the normal approximation of the test holds well enough.
+/// The minimum number of values for the normal approximation of the test.
 const MIN_VALUES: usize = 8;
 
 /// Required significance of a fall.
@@ -365,9 +362,8 @@ pub enum Evidence {
     Strong,
 }
 
-/// True where the values, in the order in which they came, fall significantly: the one-sided test of Mann and Kendall,
-/// which counts the pairs whose later value is smaller, and is robust against single outliers.
-/// `None` below eight values.
+/// True if the values, in order, fall significantly: the one-sided test of Mann and Kendall, which counts the pairs whose later value is
+/// smaller, and is robust against single outliers. `None` below eight values.
 pub fn falls(values: &[f64], evidence: Evidence) -> Option<bool> {
     if values.len() < MIN_VALUES {
         return None;
@@ -383,7 +379,7 @@ pub fn falls(values: &[f64], evidence: Evidence) -> Option<bool> {
             };
         }
     }
-    // Variance without ties; ties make it smaller and the test more careful. The 1 is the correction for continuity.
+    // Variance without ties; ties make it smaller and the test more conservative. The 1 is the correction for continuity.
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
     let quantile = match evidence {
         Evidence::Suspicion => -1.645,

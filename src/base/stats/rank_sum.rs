@@ -1,13 +1,13 @@
-//! The exact rank-sum test of two groups of values (Wilcoxon 1945, Mann and Whitney 1947), ties by midranks, and the bounds
-//! of the shift between the groups that follow from it (Hodges and Lehmann 1963).
+//! The exact rank-sum test of two groups of values (Wilcoxon 1945, Mann and Whitney 1947), ties by midranks, and the resulting bounds of
+//! the shift between the groups (Hodges and Lehmann 1963).
 //!
-//! Exact: every division of the values into groups of these sizes is counted. Where that would take too long the normal
-//! approximation with its correction for continuity and for ties stands in for it (Lehmann, "Nonparametrics", 1975, 1.3 and 1.4).
+//! Exact: every division of the values into groups of these sizes is counted. If that would take too long, the normal approximation with
+//! corrections for continuity and ties replaces it (Lehmann, "Nonparametrics", 1975, 1.3 and 1.4).
 
 use super::{Interval, Span, normal_below, sorted};
 use std::collections::BTreeMap;
 
-/// Pairs of values, one of each group, up to which every division is counted: 64 values of each.
+/// Maximum pairs of values, one of each group, for counting every division: 64 values of each.
 const MAX_EXACT_PAIRS: usize = 64 * 64;
 
 /// Null distributions, cached because many rows have the same numbers of values.
@@ -18,7 +18,7 @@ pub struct RankSums {
 }
 
 impl RankSums {
-    /// The probability, if nothing differs, that the second group's values are as much larger as they are, or more so.
+    /// The probability, if nothing differs, that the second group's values are at least this much larger.
     pub fn p_larger(&mut self, first: &[f64], second: &[f64]) -> f64 {
         let mut all = sorted(first.iter().chain(second).copied());
         all.dedup();
@@ -34,7 +34,7 @@ impl RankSums {
         (1..=second).map(|member| member as f64 / (first + member) as f64).product()
     }
 
-    /// The shift from the first group to the second; each bound has confidence `level`, and there is none with too few values.
+    /// The shift from the first group to the second; each bound has confidence `level`, and is absent with too few values.
     pub fn shift(&mut self, first: &[f64], second: &[f64], level: f64) -> Option<Span> {
         let differences = sorted(second.iter().flat_map(|b| first.iter().map(move |a| b - a)));
         let middle = super::median(&differences)?;
@@ -84,7 +84,7 @@ fn above(excess: f64, variance: f64) -> f64 {
     if variance > 0.0 { normal_below(-excess / variance.sqrt()) } else { 1.0 }
 }
 
-/// How many subsets of that many ranks have each sum.
+/// The number of subsets of this many ranks with each sum.
 fn subset_sums(ranks: &[usize], members: usize) -> Vec<f64> {
     let most: usize = ranks.iter().sum();
     let mut counts = vec![vec![0.0; most + 1]; members + 1];
@@ -144,7 +144,7 @@ mod tests {
         let mut ranks = RankSums::default();
         let (first, second) = ([1.0, 2.0, 4.0], [11.0, 12.5, 13.0]);
         let expected = Span { middle: 10.0, interval: Some(Interval { low: 7.0, high: 12.0 }) };
-        assert_eq!(ranks.shift(&first, &second, 0.95), Some(expected), "3 and 3 reach just 95 %");
+        assert_eq!(ranks.shift(&first, &second, 0.95), Some(expected), "3 and 3 reach exactly 95 %");
         let unbounded = Span { middle: 10.75, interval: None };
         assert_eq!(ranks.shift(&first[..2], &second, 0.95), Some(unbounded));
         assert_eq!(ranks.shift(&[], &second, 0.95), None);

@@ -1,4 +1,4 @@
-//! Synthetic distributions whose median is known, for the tests of intervals and of the stop rule.
+//! Synthetic distributions with known median, for the tests of intervals and of the stop rule.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;

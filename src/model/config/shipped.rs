@@ -148,8 +148,13 @@ impl Shipped {
 
 /// A file of the folder of published runs, which `commgauge plan validate` replays.
 pub fn published(file: &str) -> Result<&'static str> {
-    let embedded = EMBEDDED.get_file(Path::new("published").join(file)).and_then(|file| file.contents_utf8());
-    embedded.ok_or_else(|| Error::environment(format!("this program was built without suites/published/{file}")))
+    embedded_file(&format!("published/{file}"))
+}
+
+/// A file of `suites/` that users have no copies of.
+pub(super) fn embedded_file(file: &str) -> Result<&'static str> {
+    let embedded = EMBEDDED.get_file(file).and_then(|file| file.contents_utf8());
+    embedded.ok_or_else(|| Error::environment(format!("this program was built without suites/{file}")))
 }
 
 /// A word that can only be a name: no folder before it, and no ending of a file.

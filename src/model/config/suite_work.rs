@@ -45,7 +45,7 @@ impl WorkReader<'_> {
         }
         if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty() && ranking.is_none())
         {
-            return Err(training.place.wrong("needs a [model] that it trains"));
+            return Err(training.places.table().wrong("needs a [model] that it trains"));
         }
         let mut layouts = Vec::new();
         for table in tables {
@@ -95,7 +95,7 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     };
     let Some(model) = own.model.or_else(|| common.model.clone()) else {
         return match training {
-            Some(training) => Err(training.place.wrong("needs a [model] that it trains")),
+            Some(training) => Err(training.places.table().wrong("needs a [model] that it trains")),
             None => Ok(None),
         };
     };
@@ -103,7 +103,7 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
         return Err(place.wrong("[model] needs [training], with `sequence` and batch, or [serving]"));
     }
     if let Some(training) = training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions) {
-        return Err(training.sequence_place.wrong(format!(
+        return Err(training.at("sequence").wrong(format!(
             "found {}; {} allows up to {} (max_position_embeddings)",
             training.sequence, model.name, model.embedding.maximum_positions
         )));

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A dimension of the layout, or a combination of dimensions that has groups of its own.
+/// A dimension of the layout, or a combination of dimensions with its own groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
@@ -38,15 +38,15 @@ pub enum Axis {
     TpCpDp,
     /// Tensor parallel inside experts, expert and pipeline parallel together: all ranks that hold one replica of the experts.
     ExpertMp,
-    /// First and last stage of each pipeline, where they share an embedding. The other ranks are in no group.
+    /// First and last stage of each pipeline, if they share an embedding. The other ranks are in no group.
     Embedding,
-    /// Within `dp_cp`: the ranks that parameters are sharded over, where shards are replicated.
+    /// Within `dp_cp`: the ranks over which parameters are sharded, if shards are replicated.
     DpShard,
     /// Within `dp_cp`: the ranks that hold the same shard.
     DpReplicate,
     /// Within `dp_shard`: the ranks of a node, which gather last.
     DpShardInner,
-    /// Within `dp_shard`: the ranks of the same place on each node, which gather first.
+    /// Within `dp_shard`: the ranks with the same place on each node, which gather first.
     DpShardOuter,
     /// Within `cp`: the ranks of the inner all_to_all of hybrid context parallelism.
     CpInner,
@@ -58,18 +58,17 @@ pub enum Axis {
     Node,
     /// Groups of neighbouring nodes.
     Nodes,
-    /// Within `ep`: the ranks of a node, or of a domain of NVLink.
+    /// Within `ep`: the ranks of a node, or of an NVLink domain.
     EpInner,
-    /// Within `ep`: the ranks of the same place on each node.
+    /// Within `ep`: the ranks with the same place on each node.
     EpOuter,
-    /// Within `dp`, of which the first half prefills and the second decodes: a rank, and the one of the same place in the other half.
+    /// Within `dp`, whose first half prefills and second half decodes: a rank and its counterpart in the other half.
     PrefillDecode,
-    /// Within `tp`: the ranks that share out the tokens of the same keys and values while they decode.
+    /// Within `tp`: the ranks that shard the tokens of the same keys and values during decode.
     Dcp,
 }
 
 impl Axis {
-    /// Every axis.
     pub const ALL: [Axis; 28] = [
         Axis::World,
         Axis::Tp,
@@ -101,7 +100,6 @@ impl Axis {
         Axis::Dcp,
     ];
 
-    /// The name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Axis::World => "world",
@@ -135,7 +133,6 @@ impl Axis {
         }
     }
 
-    /// The axis of that name.
     pub fn named(name: &str) -> Option<Axis> {
         Axis::ALL.into_iter().find(|axis| axis.name() == name)
     }
@@ -147,11 +144,10 @@ impl fmt::Display for Axis {
     }
 }
 
-/// The process groups of one axis. A rank is in at most one of them; only the ranks of [`Axis::Embedding`],
-/// [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], and of groups that were picked out, leave some without.
+/// The process groups of one axis. A rank is in at most one of them; only the ranks of [`Axis::Embedding`], [`Axis::Pair`], [`Axis::Node`]
+/// and [`Axis::Nodes`], and of selected groups, leave some without.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Groups {
-    /// The axis.
     pub axis: Axis,
     /// World ranks of each group, in group-rank order.
     pub groups: Vec<Vec<u32>>,
@@ -172,12 +168,12 @@ impl Groups {
         Groups { axis: Axis::World, groups: vec![(0..ranks).collect()] }
     }
 
-    /// Ranks in each group; the groups of an axis are equally large.
+    /// Ranks in each group; all groups of an axis have the same size.
     pub fn group_size(&self) -> u32 {
         self.groups.first().map_or(0, |group| group.len() as u32)
     }
 
-    /// Where a world rank is; `None` if it is in no group.
+    /// The place of a world rank; `None` if it is in no group.
     pub fn place_of(&self, world_rank: u32) -> Option<Membership> {
         self.groups.iter().enumerate().find_map(|(group, members)| {
             let position = members.iter().position(|rank| *rank == world_rank)?;
@@ -188,8 +184,7 @@ impl Groups {
 
 // Degrees of parallelism, and the order in which the axes vary over consecutive ranks.
 
-/// Degrees of all axes in one layout. Experts divide the same ranks in a way of their own:
-/// `tp x cp x dp x pp = etp x ep x edp x pp`.
+/// Degrees of all axes in one layout. Experts divide the same ranks separately: `tp x cp x dp x pp = etp x ep x edp x pp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Degrees {
     /// Tensor parallel.
@@ -212,7 +207,7 @@ impl Degrees {
         Degrees { tp, cp, dp, pp, ep: 1, etp: tp }
     }
 
-    /// Ranks that the layout needs; `u64::MAX` for more, which no checked layout has.
+    /// Ranks that the layout needs; `u64::MAX` if they exceed 64 bits, which no checked layout does.
     pub fn world(&self) -> u64 {
         u64::try_from(self.world_exactly()).unwrap_or(u64::MAX)
     }
@@ -222,26 +217,25 @@ impl Degrees {
         [self.tp, self.cp, self.dp, self.pp].into_iter().map(u128::from).product()
     }
 
-    /// Ranks of one pipeline stage, all replicas together; `u64::MAX` for more.
+    /// Ranks of one pipeline stage, all replicas together; `u64::MAX` if they exceed 64 bits.
     pub fn ranks_of_stage(&self) -> u64 {
         Degrees { pp: 1, ..*self }.world()
     }
 
-    /// Replicas of each expert: the ranks of a stage divided by the degrees of the experts; `None` if that is no
-    /// integer.
+    /// Replicas of each expert: the ranks of a stage divided by the degrees of the experts; `None` if that is not an integer.
     pub fn edp(&self) -> Option<u32> {
         let divided = u64::from(self.etp) * u64::from(self.ep);
         let even = divided > 0 && self.ranks_of_stage().is_multiple_of(divided);
         even.then(|| u32::try_from(self.ranks_of_stage() / divided).ok()).flatten()
     }
 
-    /// True if experts have their own division. Otherwise they are placed like the dense layers, and their replicas
-    /// are the groups of `dp_cp`.
+    /// True if experts are divided separately. Otherwise they are placed like the dense layers, and their replicas are the groups of
+    /// `dp_cp`.
     pub fn divides_experts(&self) -> bool {
         self.ep != 1 || self.etp != self.tp
     }
 
-    /// The degrees above 1, such as `tp 2 x dp 2`; that inside experts also where it is 1, if the dense layers' is not.
+    /// The degrees above 1, such as `tp 2 x dp 2`; also a degree inside experts of 1, if the dense layers' is above 1.
     pub fn name(&self) -> String {
         let dense =
             [(Axis::Tp, self.tp), (Axis::Cp, self.cp), (Axis::Dp, self.dp), (Axis::Pp, self.pp), (Axis::Ep, self.ep)];
@@ -271,22 +265,22 @@ pub fn either(numbers: &[u64]) -> String {
     numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ")
 }
 
-// The two grids of a layout, in which the ranks of dense layers and of experts have their places.
+// The two grids of a layout, in which the ranks have their places for dense layers and for experts.
 
 /// Axis order of Megatron-LM.
 pub const DEFAULT_ORDER: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp, Axis::Pp];
 
-/// Over which of the two grids groups are formed.
+/// The grid over which groups are formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grid {
     /// `tp x cp x dp x pp`.
     Dense,
-    /// `etp x ep x edp x pp`, where the place of tp in the order is that of etp, and the place of dp that of edp.
+    /// `etp x ep x edp x pp`; the place of tp in the order is that of etp, and the place of dp that of edp.
     Experts,
 }
 
 impl Grid {
-    /// The degree of one of the axes of an order in this grid; 1 if it has no such axis.
+    /// The degree of an axis of an order in this grid; 1 if the grid lacks it.
     pub(super) fn degree(self, d: &Degrees, axis: Axis) -> u32 {
         match (axis, self) {
             (Axis::Tp, Grid::Dense) => d.tp,
@@ -306,26 +300,26 @@ impl Grid {
     }
 }
 
-// Groups that a layout divides once more, into groups of the same number of ranks.
+// Groups that a layout divides further, into groups of equal size.
 
-/// What is divided, and what for.
+/// The divided groups, and the purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Division {
-    /// Groups of `dp_cp` into so many copies of each shard, which lies within smaller groups (HSDP).
+    /// Groups of `dp_cp` into this many copies of each shard, each within a smaller group (HSDP).
     ReplicasOfShards,
-    /// Groups of shards into inner groups of so many consecutive ranks, those of a node, where they gather in two steps.
+    /// Groups of shards into inner groups of this many consecutive ranks, those of a node, if they gather in two steps.
     InnerShards,
-    /// Groups of cp into inner groups of so many consecutive ranks: the all_to_all of hybrid context parallelism.
+    /// Groups of cp into inner groups of this many consecutive ranks: the all_to_all of hybrid context parallelism.
     InnerContext,
-    /// Groups of ep into inner groups of so many consecutive ranks, those of a node.
+    /// Groups of ep into inner groups of this many consecutive ranks, those of a node.
     InnerExperts,
-    /// Groups of tp into groups of so many consecutive ranks, which share out the tokens of a request while they decode.
+    /// Groups of tp into groups of this many consecutive ranks, which shard the tokens of a request during decode.
     DecodeContext,
 }
 
 impl Division {
-    /// Every one, those that divide what another makes after it.
+    /// All divisions, outer ones before those of their results.
     pub(super) const ALL: [Division; 5] = [
         Division::ReplicasOfShards,
         Division::InnerShards,
@@ -345,14 +339,14 @@ impl Division {
         }
     }
 
-    /// Says that `parts` do not divide a group of `ranks`.
+    /// The message that `parts` do not divide a group of `ranks`.
     fn sentence(self, parts: u32, ranks: u32) -> String {
         match self {
             Division::ReplicasOfShards => {
                 format!("{parts} replicas of shards do not divide the {ranks} ranks of dp x cp")
             }
             Division::InnerShards => {
-                format!("nodes of {parts} ranks do not divide the {ranks} ranks of a group of shards (gather_inner)")
+                format!("nodes of {parts} ranks do not divide the {ranks} ranks of a group of shards")
             }
             Division::InnerContext => format!("inner groups of {parts} ranks do not divide cp = {ranks}"),
             Division::InnerExperts => format!("nodes of {parts} ranks do not divide ep = {ranks} (expert_inner)"),
@@ -361,22 +355,22 @@ impl Division {
     }
 }
 
-/// How each [`Division`] is made; 1 where it is not.
+/// The size of each [`Division`]; 1 if it is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Divisions([u32; 5]);
 
 impl Divisions {
-    /// Nothing is divided.
+    /// No divisions.
     pub(super) const NONE: Divisions = Divisions([1; 5]);
 
     pub(super) fn of(&self, division: Division) -> u32 {
         self.0[division as usize]
     }
 
-    /// The same with another division, of groups whose size `group_size` knows.
+    /// With another division, of groups whose size `group_size` knows.
     ///
     /// # Errors
-    /// Where `parts` do not divide them, with what does.
+    /// If `parts` do not divide them, with the nearest valid values.
     pub(super) fn with(
         mut self,
         division: Division,
@@ -393,10 +387,9 @@ impl Divisions {
     }
 }
 
-// Which degrees and which orders make a valid layout: each violated rule is reported with the numbers and with what
-// would satisfy it.
+// Which degrees and orders make a valid layout: each violated rule is reported with the numbers and with valid ones.
 
-/// Degrees are 1 or more, their product is a number of ranks that we can handle, and experts divide the ranks of a stage.
+/// Degrees are 1 or more, their product is a supported number of ranks, and experts divide the ranks of a stage.
 pub(super) fn check_degrees(d: &Degrees) -> Result<()> {
     let all = [("tp", d.tp), ("cp", d.cp), ("dp", d.dp), ("pp", d.pp), ("ep", d.ep), ("etp", d.etp)];
     if let Some((axis, _)) = all.into_iter().find(|(_, degree)| *degree == 0) {
@@ -404,7 +397,7 @@ pub(super) fn check_degrees(d: &Degrees) -> Result<()> {
     }
     let (dense, world) = (dense_name(d), d.world_exactly());
     if world > u128::from(MOST_RANKS) {
-        return Err(Error::usage(format!("{dense} x pp {} = {world} ranks; the most are {MOST_RANKS} (2^20)", d.pp)));
+        return Err(Error::usage(format!("{dense} x pp {} = {world} ranks; the maximum is {MOST_RANKS} (2^20)", d.pp)));
     }
     let (stage, etp, ep) = (d.ranks_of_stage(), u64::from(d.etp), u64::from(d.ep));
     if d.edp().is_some() {
@@ -416,22 +409,18 @@ pub(super) fn check_degrees(d: &Degrees) -> Result<()> {
     };
     let divided = u128::from(d.ep) * u128::from(d.etp);
     Err(Error::usage(format!(
-        "ep {ep} x etp {etp} = {divided} does not divide the {dense} = {stage} ranks of a stage, out of which experts are \
-         carved; {nearest}"
+        "ep {ep} x etp {etp} = {divided} does not divide the {dense} = {stage} ranks of a stage, which experts share; {nearest}"
     )))
 }
 
-/// Every axis is named once; an axis of degree 1 in both grids may be left out, and is appended.
+/// Every axis is named once; an axis of degree 1 in both grids may be missing, and is appended.
 pub(super) fn complete_order(degrees: &Degrees, order: &[Axis]) -> Result<Vec<Axis>> {
     let written = || order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join("-");
     let mut complete: Vec<Axis> = Vec::with_capacity(DEFAULT_ORDER.len());
     for axis in order {
         if !DEFAULT_ORDER.contains(axis) {
             let accepted = DEFAULT_ORDER.map(Axis::name).join(", ");
-            return Err(Error::usage(format!(
-                "axis order {}: {axis} is no axis of it; accepted: {accepted}",
-                written()
-            )));
+            return Err(Error::usage(format!("axis order {}: {axis} is not an axis; accepted: {accepted}", written())));
         }
         if complete.contains(axis) {
             return Err(Error::usage(format!("axis order {}: {axis} is named twice", written())));
@@ -453,7 +442,7 @@ pub(super) fn complete_order(degrees: &Degrees, order: &[Axis]) -> Result<Vec<Ax
         if degree > 1 {
             let degree = if dense > 1 { dense } else { experts };
             return Err(Error::usage(format!(
-                "axis order {}: {axis} is left out, but {name} is {degree}; only axes of degree 1 may be left out",
+                "axis order {}: {axis} is missing, but {name} is {degree}; only axes of degree 1 may be missing",
                 written()
             )));
         }
@@ -462,11 +451,11 @@ pub(super) fn complete_order(degrees: &Degrees, order: &[Axis]) -> Result<Vec<Ax
     Ok(complete)
 }
 
-/// Dense layers and experts of a rank are in one stage: the pipelines of both grids are the same.
+/// Dense layers and experts of a rank belong to one stage: the pipelines of both grids are the same.
 ///
-/// Megatron-LM asserts the same (`megatron/core/parallel_state.py`, `initialize_model_parallel`: "Pipeline parallel groups
-/// are expected to be the same"). Both grids have as many stages, so the pipelines are the same just where their strides
-/// are, that is where the degrees named before pp have the same product.
+/// Megatron-LM asserts the same (`megatron/core/parallel_state.py`, `initialize_model_parallel`: "Pipeline parallel groups are expected to
+/// be the same"). Both grids have equally many stages, so the pipelines are the same if and only if their strides are: the degrees named
+/// before pp must have the same product.
 pub(super) fn check_pipelines(degrees: &Degrees, order: &[Axis]) -> Result<()> {
     let stride = |grid: Grid| grid.stride(degrees, order, Axis::Pp);
     let (dense, experts) = (stride(Grid::Dense), stride(Grid::Experts));
@@ -483,8 +472,7 @@ pub(super) fn check_pipelines(degrees: &Degrees, order: &[Axis]) -> Result<()> {
     let of_experts = product(Grid::Experts, &[(Axis::Tp, "etp"), (Axis::Ep, "ep"), (Axis::Dp, "edp")]);
     let order = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join("-");
     Err(Error::usage(format!(
-        "axis order {order}: dense layers and experts would have different pipelines, because before pp are {of_dense} = \
-         {dense} ranks for dense layers and {of_experts} = {experts} for experts; put pp last, or choose degrees whose \
+        "axis order {order}: dense layers and experts would have different pipelines, because {of_dense} = {dense} ranks for dense layers and {of_experts} = {experts} for experts precede pp; put pp last, or choose degrees whose \
          products are equal"
     )))
 }
@@ -550,35 +538,30 @@ mod tests {
             (
                 Degrees::dense(1 << 20, 1, 1, 2),
                 &DEFAULT_ORDER,
-                "tp 1048576 x cp 1 x dp 1 x pp 2 = 2097152 ranks; the most are 1048576 (2^20)",
+                "tp 1048576 x cp 1 x dp 1 x pp 2 = 2097152 ranks; the maximum is 1048576 (2^20)",
             ),
             (
                 Degrees::dense(u32::MAX, u32::MAX, u32::MAX, u32::MAX),
                 &DEFAULT_ORDER,
-                "= 340282366604025813516997721482669850625 ranks; the most are",
+                "= 340282366604025813516997721482669850625 ranks; the maximum is",
             ),
             (
                 experts(8, 1, 4, 1, 8, 8),
                 &DEFAULT_ORDER,
-                "ep 8 x etp 8 = 64 does not divide the tp 8 x cp 1 x dp 4 = 32 ranks of a stage, out of which experts are \
-                 carved; nearest with etp 8: ep 4",
+                "ep 8 x etp 8 = 64 does not divide the tp 8 x cp 1 x dp 4 = 32 ranks of a stage, which experts share; nearest with etp 8: ep 4",
             ),
             (experts(2, 1, 4, 1, 3, 1), &DEFAULT_ORDER, "nearest with etp 1: ep 2 or 4"),
             (experts(2, 1, 4, 1, 1, 3), &DEFAULT_ORDER, "nearest that divide: etp 2 or 4"),
-            (
-                Degrees::dense(2, 1, 2, 1),
-                &[tp],
-                "axis order tp: dp is left out, but dp is 2; only axes of degree 1 may",
-            ),
+            (Degrees::dense(2, 1, 2, 1), &[tp], "axis order tp: dp is missing, but dp is 2; only axes of degree 1 may"),
             (Degrees::dense(1, 1, 2, 1), &[dp, tp, dp], "axis order dp-tp-dp: dp is named twice"),
-            (Degrees::dense(1, 1, 2, 1), &[dp, Axis::Mp], "mp is no axis of it; accepted: tp, cp, ep, dp, pp"),
-            (experts(2, 2, 1, 1, 2, 1), &[tp, cp, dp], "ep is left out, but ep is 2"),
-            (experts(2, 4, 1, 1, 2, 2), &[tp, cp, ep], "dp is left out, but edp is 2"),
-            (experts(1, 1, 4, 1, 1, 2), &[dp], "tp is left out, but etp is 2"),
+            (Degrees::dense(1, 1, 2, 1), &[dp, Axis::Mp], "mp is not an axis; accepted: tp, cp, ep, dp, pp"),
+            (experts(2, 2, 1, 1, 2, 1), &[tp, cp, dp], "ep is missing, but ep is 2"),
+            (experts(2, 4, 1, 1, 2, 2), &[tp, cp, ep], "dp is missing, but edp is 2"),
+            (experts(1, 1, 4, 1, 1, 2), &[dp], "tp is missing, but etp is 2"),
             (
                 experts(2, 1, 4, 2, 4, 2),
                 &[tp, cp, ep, pp, dp],
-                "before pp are tp 2 x cp 1 = 2 ranks for dense layers and etp 2 x ep 4 = 8 for experts; put pp last",
+                "because tp 2 x cp 1 = 2 ranks for dense layers and etp 2 x ep 4 = 8 for experts precede pp; put pp last",
             ),
         ] {
             let error = Layout::new(degrees, order).unwrap_err();
@@ -594,7 +577,7 @@ mod tests {
             (experts(2, 2, 2, 4, 4, 1), PP_BEFORE_DP),
             (experts(2, 1, 4, 2, 4, 2), [Axis::Pp, Axis::Tp, Axis::Cp, Axis::Ep, Axis::Dp]),
             (experts(2, 1, 4, 2, 4, 2), DEFAULT_ORDER),
-            // Without separate experts there is one grid only, wherever cp is in the order.
+            // Without separate experts there is only one grid, wherever cp is in the order.
             (Degrees::dense(2, 4, 2, 2), PP_BEFORE_DP),
         ] {
             let layout = Layout::new(degrees, &order).unwrap();

@@ -8,20 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// How one group of an axis lies on the hosts (the busiest group where they differ).
+/// Placement of one group of an axis on the hosts (the busiest group if they differ).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
     /// Hosts that the group touches.
     pub nodes_spanned: u32,
-    /// Most ranks of the group on one host.
+    /// Maximum ranks of the group on one host.
     pub ranks_per_node: u32,
-    /// Distance between neighbouring ranks of the group, 0 where it is not constant.
+    /// Distance between neighbouring ranks of the group, 0 if it is not constant.
     pub stride: u32,
-    /// Most groups of this axis that have a rank on the same host.
+    /// Maximum number of groups of this axis with a rank on the same host.
     pub concurrent_groups_per_node: u32,
 }
 
-/// Counters of one host.
 #[derive(Clone, Copy, Default)]
 struct Host {
     /// The last group, counted from 1, that had a rank here.
@@ -31,11 +30,11 @@ struct Host {
 }
 
 impl Locality {
-    /// The locality of an imported record without placement: zeros, which no group on hosts has.
+    /// The locality of an imported record without placement: zeros, which no placed group has.
     pub const UNKNOWN: Locality =
         Locality { nodes_spanned: 0, ranks_per_node: 0, stride: 0, concurrent_groups_per_node: 0 };
 
-    /// Groups of this many ranks next to each other on hosts that are filled one after another, all `groups` of them at once.
+    /// Groups of this many neighbouring ranks on hosts that are filled one after another, all `groups` of them at once.
     pub fn filled(ranks: u32, ranks_per_node: u32, groups: u32) -> Locality {
         let ranks_per_node = ranks_per_node.max(1);
         Locality {
@@ -46,7 +45,7 @@ impl Locality {
         }
     }
 
-    /// Groups of so many ranks that lie like this, as machine files describe them.
+    /// Groups of this many ranks with this placement, as described in machine files.
     pub fn group(&self, ranks: u32) -> ExpectedGroup {
         ExpectedGroup {
             ranks,
@@ -90,7 +89,7 @@ impl Locality {
     }
 }
 
-/// Hosts numbered by less than the number of ranks, so that they can be the index of a list.
+/// Hosts numbered below the number of ranks, so that they can index a list.
 fn small_numbers(host_of_rank: &[u32]) -> Cow<'_, [u32]> {
     if host_of_rank.iter().all(|host| (*host as usize) < host_of_rank.len()) {
         return Cow::Borrowed(host_of_rank);
@@ -98,7 +97,7 @@ fn small_numbers(host_of_rank: &[u32]) -> Cow<'_, [u32]> {
     let mut hosts = host_of_rank.to_vec();
     hosts.sort_unstable();
     hosts.dedup();
-    // Every host is among them, so its place is its number either way.
+    // All hosts occur, so a host's place is its number either way.
     Cow::Owned(host_of_rank.iter().map(|host| hosts.partition_point(|other| other < host) as u32).collect())
 }
 
@@ -119,7 +118,7 @@ impl fmt::Display for Locality {
     }
 }
 
-// Which ranks are on which node, for work that is about nodes: pairs of them, each within itself, growing groups of them.
+// Which ranks are on which node, for work on nodes: pairs of them, each one alone, growing groups of them.
 
 /// The ranks of each node, in rank order; nodes in the order of their first rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +127,6 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// All ranks on one node.
     pub fn single(ranks: u32) -> Nodes {
         Nodes { ranks_of: vec![(0..ranks).collect()] }
     }
@@ -156,17 +154,14 @@ impl Nodes {
         Nodes { ranks_of }
     }
 
-    /// Number of nodes.
     pub fn count(&self) -> usize {
         self.ranks_of.len()
     }
 
-    /// Number of ranks.
     pub fn ranks(&self) -> u32 {
         self.ranks_of.iter().map(|ranks| ranks.len() as u32).sum()
     }
 
-    /// Ranks of each node.
     pub fn ranks_of(&self) -> &[Vec<u32>] {
         &self.ranks_of
     }
@@ -176,7 +171,7 @@ impl Nodes {
         self.ranks_of.iter().map(|ranks| ranks.len() as u32).min().unwrap_or(0)
     }
 
-    /// Each node within itself, with as many ranks as all have.
+    /// Each node alone, with as many ranks as every node has.
     pub fn inside(&self) -> Groups {
         self.inside_by(self.ranks_on_each())
     }
@@ -186,7 +181,7 @@ impl Nodes {
         self.across(nodes, self.ranks_on_each())
     }
 
-    /// The numbers of nodes in growing groups: 2, 4, 8 and so on, and all of them.
+    /// The numbers of nodes in growing groups: 2, 4, 8 and so on, and finally all of them.
     pub fn growing(&self) -> Vec<u32> {
         let all = self.count() as u32;
         let mut numbers: Vec<u32> =
@@ -197,7 +192,7 @@ impl Nodes {
         numbers
     }
 
-    /// Groups of this many neighbouring ranks inside each node, all nodes at once; ranks that are left over are idle.
+    /// Groups of this many neighbouring ranks inside each node, all nodes at once; remaining ranks are idle.
     pub fn inside_by(&self, ranks: u32) -> Groups {
         let each = self.ranks_on_each() as usize;
         let of_node = |all: &Vec<u32>| all[..each].chunks_exact(ranks.max(1) as usize).map(<[u32]>::to_vec).collect();
@@ -207,8 +202,8 @@ impl Nodes {
         }
     }
 
-    /// Groups over this many neighbouring nodes with `ranks` ranks of each, as replicas lie that have other parallelisms inside
-    /// the nodes: a node with four ranks is in two groups of two, its ranks 0 and 2, and 1 and 3.
+    /// Groups over this many neighbouring nodes with `ranks` ranks of each, like replicas with other parallelisms inside the nodes: a node
+    /// with four ranks is in two groups of two, its ranks 0 and 2, and 1 and 3.
     pub fn across(&self, nodes: u32, ranks: u32) -> Groups {
         let stride = (self.ranks_on_each() / ranks.max(1)) as usize;
         let of_block = |block: &[Vec<u32>], first: usize| {
@@ -222,7 +217,7 @@ impl Nodes {
         Groups { axis: Axis::Nodes, groups }
     }
 
-    /// Ranks of a node that can be shared out in equal groups of several: the divisors of all that every node has, from 2 on.
+    /// Numbers of equal groups of several ranks into which the ranks common to all nodes divide, from 2 on.
     pub fn group_sizes_inside(&self) -> Vec<u32> {
         let each = self.ranks_on_each();
         (2..=each).filter(|ranks| each.is_multiple_of(*ranks)).collect()
@@ -231,11 +226,9 @@ impl Nodes {
 
 // Placement of the groups of an axis on nodes of equally many neighbouring ranks, computed from degrees and strides.
 //
-// The result equals [`Locality::of`] on the listed groups, which a test checks, but without listing a world of ranks,
-// so that a planner can compute it for thousands of layouts. If nodes cut the grid unevenly, the groups are listed
-// after all.
+// The result equals [`Locality::of`] on the listed groups, which a test checks, but without listing all ranks, so that a planner can
+// compute it for thousands of layouts. If nodes cut the grid unevenly, the groups are listed.
 
-/// An axis of a grid.
 #[derive(Clone, Copy)]
 struct GridAxis {
     degree: u32,
@@ -280,8 +273,8 @@ impl Layout {
         }
     }
 
-    /// The axes along which the members of a group differ, the fastest first, without those of degree 1; `None` for groups that
-    /// are no product of axes.
+    /// The axes along which the members of a group differ, the fastest first, without those of degree 1; `None` for groups that are not a
+    /// product of axes.
     fn members(&self, axis: Axis) -> Option<Vec<GridAxis>> {
         let experts = if self.degrees.divides_experts() { Grid::Experts } else { Grid::Dense };
         let (grid, axes): (Grid, &[Axis]) = match axis {
@@ -352,7 +345,6 @@ fn common_regular_stride(members: &[GridAxis]) -> u32 {
     }
 }
 
-/// By listing.
 fn listed(groups: &Groups, world: u32, node: u32) -> Locality {
     let nodes: Vec<u32> = (0..world).map(|rank| rank / node).collect();
     Locality::of(groups, &nodes)
@@ -399,7 +391,7 @@ mod tests {
         let dealt = Nodes::of_hosts(&["a", "b", "a", "b", "a"]);
         assert_eq!(dealt.ranks_of(), [vec![0, 2, 4], vec![1, 3]]);
         assert_eq!((dealt.count(), dealt.ranks(), dealt.ranks_on_each()), (2, 5, 2));
-        assert_eq!(dealt.inside().groups, [vec![0, 2], vec![1, 3]], "equal groups leave rank 4 aside");
+        assert_eq!(dealt.inside().groups, [vec![0, 2], vec![1, 3]], "equal groups leave rank 4 idle");
         assert_eq!(Nodes::filled(5, 2), Nodes::of_hosts(&[0, 0, 1, 1, 2]));
     }
 
@@ -426,7 +418,7 @@ mod tests {
         {
             assert_eq!(Nodes::filled(ranks, 2).growing(), expected, "{ranks} ranks");
         }
-        assert_eq!(Nodes::filled(6, 2).together(2).groups, [vec![0, 1, 2, 3]], "the third node stands aside");
+        assert_eq!(Nodes::filled(6, 2).together(2).groups, [vec![0, 1, 2, 3]], "the third node is idle");
     }
 
     #[test]

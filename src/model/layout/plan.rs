@@ -1,10 +1,10 @@
 //! Degrees and axis order -> the groups of every axis.
 //!
-//! The algorithm is Megatron-LM's (`megatron/core/parallel_state.py`, `RankGenerator` and
-//! `generate_masked_orthogonal_rank_groups`): the leftmost axis of the order varies fastest over consecutive ranks. Dense
-//! layers and experts have a grid each over the same ranks. Which degrees and orders may be is in `check`.
+//! The algorithm is Megatron-LM's (`megatron/core/parallel_state.py`, `RankGenerator` and `generate_masked_orthogonal_rank_groups`): the
+//! leftmost axis of the order varies fastest over consecutive ranks. Dense layers and experts have one grid each over the same ranks.
+//! `axes` checks degrees and orders.
 
-/// Most ranks of a layout: more than any machine has, and few enough that every group of every axis fits into memory.
+/// Maximum ranks of a layout: more than any machine has, and few enough that every group of every axis fits into memory.
 pub use crate::config::step::MOST_RANKS;
 
 use super::axes::{Divisions, Grid, check_degrees, check_pipelines, complete_order};
@@ -19,14 +19,12 @@ use std::sync::Arc;
 /// position of the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The degrees.
     pub degrees: Degrees,
     order: Vec<Axis>,
     placed: Option<Placed>,
     divisions: Divisions,
 }
 
-/// Ranks placed by hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Placed {
     rank_at: Arc<[u32]>,
@@ -34,14 +32,13 @@ struct Placed {
 }
 
 impl Layout {
-    /// The layout of these degrees, with `order` naming tp, cp, ep, dp and pp from the fastest varying on. Axes of
-    /// degree 1
-    /// may be missing; they are put at its end.
+    /// The layout of these degrees; `order` names tp, cp, ep, dp and pp from the fastest varying on. Axes of degree 1 may be missing; they
+    /// are appended.
     ///
     /// # Errors
-    /// A usage error that says the rule: a degree of 0 or more than [`MOST_RANKS`] ranks; an order that names an axis
-    /// twice, leaves one out whose degree is above 1, or names what is no axis of the grid; experts that do not divide the
-    /// ranks of a stage; dense layers and experts with different pipelines.
+    /// A usage error that names the rule: a degree of 0 or more than [`MOST_RANKS`] ranks; an order that names an axis twice, lacks one
+    /// whose degree is above 1, or names something that is not an axis of the grid; experts that do not divide the ranks of a stage; dense
+    /// layers and experts with different pipelines.
     pub fn new(degrees: Degrees, order: &[Axis]) -> Result<Layout> {
         check_degrees(&degrees)?;
         let order = complete_order(&degrees, order)?;
@@ -66,16 +63,16 @@ impl Layout {
                 Some(seen) => *seen = Some(position as u32),
             }
         }
-        // As many ranks as there are positions, none twice and none too large: so every rank is present.
+        // As many ranks as positions, none twice and none too large: so every rank is present.
         self.placed =
             Some(Placed { rank_at: rank_at.into(), position_of: position_of.into_iter().flatten().collect() });
         Ok(self)
     }
 
-    /// Divides the groups that a [`Division`] is about into groups of so many ranks, or copies.
+    /// Divides the groups of a [`Division`] into groups of this many ranks, or copies.
     ///
     /// # Errors
-    /// Where so many do not divide them, with what does.
+    /// If they cannot be divided this way, with valid values.
     pub fn divided(mut self, division: Division, parts: u32) -> std::result::Result<Layout, String> {
         self.divisions = self.divisions.with(division, parts, |axis| self.group_size(axis))?;
         Ok(self)
@@ -84,12 +81,12 @@ impl Layout {
     /// The same degrees and divisions with the axes in another order, and no rank placed by hand.
     ///
     /// # Errors
-    /// As of [`Layout::new`] for the order.
+    /// As [`Layout::new`] for the order.
     pub fn reordered(&self, order: &[Axis]) -> Result<Layout> {
         Ok(Layout { divisions: self.divisions, ..Layout::new(self.degrees, order)? })
     }
 
-    /// The order of the axes, the fastest varying first; all five, including those that were left out.
+    /// The order of the axes, the fastest varying first; all five, including appended ones.
     pub fn order(&self) -> &[Axis] {
         &self.order
     }
@@ -104,12 +101,12 @@ impl Layout {
         self.placed.is_some()
     }
 
-    /// The rank at each position of the grid, where ranks were placed by hand.
+    /// The rank at each position of the grid, if ranks were placed by hand.
     pub(super) fn ranks_placed_by_hand(&self) -> Option<&[u32]> {
         self.placed.as_ref().map(|placed| &*placed.rank_at)
     }
 
-    /// Ranks, or copies, that a [`Division`] makes of each of its groups; 1 where it is not made.
+    /// Ranks, or copies, that a [`Division`] makes of each of its groups; 1 if it is not made.
     pub(super) fn parts_of(&self, division: Division) -> u32 {
         self.divisions.of(division)
     }
@@ -124,10 +121,10 @@ impl Layout {
         self.degrees.divides_experts() && shape(Grid::Dense) != shape(Grid::Experts)
     }
 
-    /// Ranks in each group of an axis, without making the groups.
+    /// Ranks in each group of an axis, without listing the groups.
     ///
     /// # Panics
-    /// For [`Axis::Node`] and [`Axis::Nodes`], whose groups are not the layout's.
+    /// For [`Axis::Node`] and [`Axis::Nodes`], whose groups do not belong to the layout.
     pub fn group_size(&self, axis: Axis) -> u32 {
         let d = &self.degrees;
         match axis {
@@ -157,14 +154,14 @@ impl Layout {
             Axis::PrefillDecode => d.dp / self.replicas_of_a_pool(),
             Axis::Dcp => self.divisions.of(Division::DecodeContext),
             Axis::Pair => 2,
-            Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
+            Axis::Node | Axis::Nodes => panic!("the layout does not place ranks on nodes"),
         }
     }
 
     /// The groups of an axis.
     ///
     /// # Panics
-    /// For [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], whose groups are not the layout's.
+    /// For [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], whose groups do not belong to the layout.
     pub fn groups(&self, axis: Axis) -> Groups {
         let experts = match self.degrees.divides_experts() {
             true => Grid::Experts,
@@ -194,8 +191,8 @@ impl Layout {
             Axis::EpOuter => strided(&self.groups(Axis::Ep), self.divisions.of(Division::InnerExperts)),
             Axis::PrefillDecode => strided(&self.groups(Axis::Dp), self.replicas_of_a_pool()),
             Axis::Dcp => consecutive(&self.groups(Axis::Tp), self.divisions.of(Division::DecodeContext)),
-            Axis::Pair => panic!("the pairs of a round are not a matter of the layout"),
-            Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
+            Axis::Pair => panic!("the layout has no pairs"),
+            Axis::Node | Axis::Nodes => panic!("the layout does not place ranks on nodes"),
         };
         Groups { axis, groups }
     }
@@ -203,14 +200,14 @@ impl Layout {
     /// The stage of a rank.
     ///
     /// # Panics
-    /// For a rank that the layout does not have.
+    /// For a rank outside the layout.
     pub fn stage_of(&self, rank: u32) -> u32 {
         assert!(rank < self.group_size(Axis::World), "rank {rank} is not in the layout");
         let position = self.placed.as_ref().map_or(rank, |placed| placed.position_of[rank as usize]);
         position / Grid::Dense.stride(&self.degrees, &self.order, Axis::Pp) % self.degrees.pp
     }
 
-    /// Replicas that prefill, and as many that decode; all of them where their number is odd.
+    /// Replicas that prefill, and the equal number that decode; all of them if their number is odd.
     fn replicas_of_a_pool(&self) -> u32 {
         if self.degrees.dp.is_multiple_of(2) { self.degrees.dp / 2 } else { self.degrees.dp }
     }
@@ -247,7 +244,7 @@ impl Layout {
     }
 }
 
-/// An axis of a grid: its degree, and how far neighbours along it lie apart.
+/// An axis of a grid: its degree, and the distance of neighbours along it.
 struct Extent {
     degree: u32,
     stride: u32,
@@ -275,9 +272,9 @@ fn strided(groups: &Groups, length: u32) -> Vec<Vec<u32>> {
         .collect()
 }
 
-// A layout as documents hold it: all that its groups follow from.
+// A layout in documents: everything that determines its groups.
 
-/// Degrees, order and divisions of a layout, and where its ranks were placed by hand.
+/// Degrees, order and divisions of a layout, and the placement of its ranks if by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LayoutDescription {
     /// The degrees.
@@ -285,10 +282,10 @@ pub struct LayoutDescription {
     /// The axes, the fastest varying over consecutive ranks first, such as `tp-cp-ep-dp-pp`.
     #[serde(default = "default_order")]
     pub order: String,
-    /// Groups that are divided once more, and into how many ranks each, or copies; absent where none is.
+    /// Groups that are divided further, and the number of ranks, or copies, of each part; absent without any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub divisions: BTreeMap<Division, u32>,
-    /// The rank at each position of the grid, where ranks were placed by hand.
+    /// The rank at each position of the grid, if ranks were placed by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank_at: Option<Vec<u32>>,
 }
@@ -301,7 +298,7 @@ impl LayoutDescription {
     /// The layout.
     ///
     /// # Errors
-    /// A usage error that says what does not fit together.
+    /// A usage error that names the contradiction.
     pub fn layout(&self) -> Result<Layout> {
         let axis = |name| {
             Axis::named(name).ok_or_else(|| Error::usage(format!("order: `{}` names no axis `{name}`", self.order)))
@@ -312,7 +309,7 @@ impl LayoutDescription {
             layout =
                 layout.with_ranks_at(ranks.clone()).map_err(|problem| Error::usage(format!("rank_at {problem}")))?;
         }
-        // Those of shards come after those that make the shards, as in the enumeration.
+        // Divisions of shards come after those that make the shards, as in the enumeration.
         for (division, parts) in &self.divisions {
             layout = layout.divided(*division, *parts).map_err(Error::usage)?;
         }
@@ -517,7 +514,7 @@ mod tests {
         let problem = divided.clone().divided(Division::InnerShards, 8).unwrap_err();
         assert_eq!(
             problem,
-            "nodes of 8 ranks do not divide the 12 ranks of a group of shards (gather_inner); nearest that do: 6 or 12"
+            "nodes of 8 ranks do not divide the 12 ranks of a group of shards; nearest that do: 6 or 12"
         );
         let on_nodes = divided.divided(Division::InnerShards, 4).unwrap();
         check_first(&on_nodes, Axis::DpShardInner, 6, &[0, 1, 2, 3]);

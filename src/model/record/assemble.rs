@@ -402,7 +402,6 @@ pub struct Record {
     pub clocks: Vec<ClockLine>,
     /// The measured cases, in the order of measurement.
     pub cases: Vec<CaseLine>,
-    /// Every replay.
     pub replays: Vec<ReplayLine>,
     /// Every interference measurement, replicate by replicate.
     pub interference: Vec<InterferenceLine>,

@@ -595,7 +595,6 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// A variable of this name and value.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Variable {
         Variable { name: name.into(), value: value.into() }
     }

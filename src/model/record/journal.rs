@@ -39,7 +39,6 @@ pub struct Journal {
 pub struct Moved {
     /// Its path until then.
     pub from: PathBuf,
-    /// Its path from then on.
     pub to: PathBuf,
     /// Whether it was removed, so that `to` is a copy of what was written; else it was renamed.
     pub was_removed: bool,

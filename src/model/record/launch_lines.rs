@@ -365,7 +365,6 @@ pub struct End {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum EndStatus {
     Complete,
     Interrupted,

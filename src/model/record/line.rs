@@ -193,7 +193,6 @@ pub struct ClockLine {
 /// When the clocks were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum ClockMoment {
     Start,
     End,
@@ -464,7 +463,6 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
     }
 }
 
-/// A fact of a rank.
 type Fact = fn(&RankFacts) -> &str;
 
 /// Neighbouring ranks with the same fact before, and the same now.

@@ -34,7 +34,6 @@ impl MergedTimes {
         self.seconds_of_replicate.iter().filter_map(|times| median(times)).map(Seconds).collect()
     }
 
-    /// The median of these.
     pub fn median(&self) -> Option<Seconds> {
         median(&sorted(self.medians().into_iter().map(|seconds| seconds.0))).map(Seconds)
     }
@@ -70,7 +69,6 @@ fn most_severe<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Outco
 /// A copy over all replicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyTime {
-    /// The copy.
     pub copy: CopyFacts,
     /// What came of it, and the times of the slowest rank.
     pub times: MergedTimes,
@@ -123,7 +121,6 @@ impl Record {
 /// A product over all replicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProductTime {
-    /// The product.
     pub product: ProductFacts,
     /// Library that computed it.
     pub library: String,

@@ -134,7 +134,6 @@ pub struct ClockErrors {
 const MOST_NUMBERS: usize = 256;
 
 impl ClockErrors {
-    /// Those of a batch, by rank.
     pub fn of_batch(samples: u32, by_rank: &[u64]) -> ClockErrors {
         let ranks = by_rank.len().div_ceil(MOST_NUMBERS).max(1);
         let worst = |block: &[u64]| block.iter().copied().max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Makes the plan of a run: checked files and a number of ranks -> groups and cases.
+//! Builds the plan of a run: checked files and a number of ranks -> groups and cases.
 
 use super::op::{MOST_CASES, Use};
 use super::pairs::{PairsAtOnce, cases_of, cases_of_a_round, inside_rounds, pair_rounds};
@@ -23,8 +23,8 @@ impl WorkPlan {
         WorkPlan::from_suite_on(suite, &Nodes::single(world_size))
     }
 
-    /// The plan of a suite on these nodes: the ops of its models first, then the sweeps, then the pairs. Cases for
-    /// several nodes are left out if there are too few.
+    /// The plan of a suite on these nodes: the ops of its models first, then the sweeps, then the pairs. Cases for several nodes are
+    /// skipped if there are too few.
     ///
     /// # Errors
     /// Usage errors that name file, line and key: degrees that do not fit the ranks or the model, roots outside their
@@ -53,7 +53,7 @@ impl WorkPlan {
         if planner.cases.is_empty() && products.is_empty() && copies.is_empty() {
             let path = suite.path.shown();
             return Err(Error::usage(format!(
-                "{path}: on {world_size} ranks of {} nodes there is nothing to run in this suite",
+                "{path}: nothing to run on {world_size} ranks of {} nodes",
                 nodes.count()
             )));
         }
@@ -72,10 +72,10 @@ impl WorkPlan {
         Ok(plan)
     }
 
-    /// The plan of the steps of one layout: every distinct call of them once.
+    /// The plan of the steps of one layout: every distinct call once.
     ///
     /// # Errors
-    /// Degrees that do not fit the ranks or the model, and a layout in which nothing is communicated.
+    /// Degrees that do not fit the ranks or the model, and a layout without communication.
     pub fn from_step(table: &LayoutTable, cadences: &[Cadence], world_size: u32) -> Result<WorkPlan> {
         let mut planner = Planner::default();
         let layout = layout_on(table, world_size)?;
@@ -84,7 +84,7 @@ impl WorkPlan {
         }
         if planner.cases.is_empty() {
             return Err(table.place.wrong(format!(
-                "on {world_size} ranks as {} no group of the wanted styles ({}) has more than one rank, so there is nothing to measure",
+                "on {world_size} ranks as {} no group of the selected styles ({}) has more than one rank, so there is nothing to measure",
                 layout.degrees.name(),
                 table.styles.join(", ")
             )));
@@ -111,7 +111,7 @@ struct Planner {
     index_by_name: HashMap<String, usize>,
     steps: Vec<StepFacts>,
     ranking: Option<RankedStep>,
-    /// Cases that are to come once more on one group alone.
+    /// Cases to repeat on one group alone.
     solo: Vec<usize>,
 }
 
@@ -195,7 +195,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Index of the groups, which are created once. Further ones of the same axis get a label.
+    /// Index of the groups, which are created once. Further groups of the same axis get a label.
     fn use_groups(&mut self, groups: Groups, layout: &Layout) -> usize {
         self.use_named_groups(groups, || layout.degrees.name().replace(" x ", "-").replace(' ', ""))
     }
@@ -232,7 +232,7 @@ impl Planner {
         if layouts.is_empty() {
             return Err(sweep.place.wrong(format!("axis {axis} needs a [[layout]] that divides it")));
         }
-        // The first layout that divides this axis has the groups; of one rank nothing can be swept.
+        // The first layout that divides this axis provides the groups; with one rank there is nothing to sweep.
         match layouts.iter().find(|layout| layout.group_size(axis) > 1) {
             Some(layout) => self.add_sweep(sweep, layout.groups(axis)),
             None => Ok(()),
@@ -255,7 +255,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Every two nodes, or every two ranks.
+    /// All pairs of nodes, or all pairs of ranks.
     fn add_pairs(&mut self, pairs: &PairsTable, nodes: &Nodes) -> Result<()> {
         let players: Vec<Vec<u32>> = match pairs.between {
             Between::Nodes => nodes.ranks_of().to_vec(),
@@ -265,7 +265,7 @@ impl Planner {
         let largest = inside.iter().map(Vec::len).max().unwrap_or(0);
         let at_once = PairsAtOnce::of(pairs.one_at_a_time);
         let inside_cases = cases_of(largest, PairsAtOnce::WholeRound);
-        // Counted before anything is made.
+        // Counted before anything is created.
         let cases = cases_of(players.len(), at_once) + inside_cases + self.cases.len() as u64;
         sweep::refuse(cases > MOST_CASES as u64, &pairs.place, || {
             let inside = if largest > 0 { format!(" and of the {largest} ranks of a node") } else { String::new() };
@@ -357,7 +357,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     once
 }
 
-/// The wanted placements that the collective supports; all that it supports if none was wanted.
+/// The requested placements that the collective supports; all supported ones if none was requested.
 fn placements_of(collective: Collective, wanted: &[Placement]) -> Vec<Placement> {
     let offered = collective.placements();
     let both: Vec<_> = offered.iter().copied().filter(|placement| wanted.contains(placement)).collect();
@@ -412,11 +412,7 @@ mod tests {
                 "layout: tp 2 x cp 1 x dp 4 x pp 1 = 8 ranks, but there are 4; start 8, or write dp = 2",
             ),
             ("tp = 2\ndp = 4", 5, "= 8 ranks, but there are 5; start 8"),
-            (
-                "tp = 2\npp = 2",
-                6,
-                "dp (what is left) x pp 2 needs a multiple of 4 ranks, but there are 6; nearest: 4 or 8",
-            ),
+            ("tp = 2\npp = 2", 6, "dp (the rest) x pp 2 needs a multiple of 4 ranks, but there are 6; nearest: 4 or 8"),
             ("tp = 2\npp = 2", 2, "needs a multiple of 4 ranks, but there are 2; nearest: 4"),
             (
                 "tp = 3",
@@ -428,8 +424,8 @@ mod tests {
                 3,
                 "llama-3-8b: pp = 3 does not divide the 32 layers (num_hidden_layers), nor 34 with embedding and output projection counted as a layer each; nearest that do: 2, 4",
             ),
-            ("dp = 3", 3, "16 samples are no multiple of micro-batch 1 x 3 replicas = 3; nearest: 15, 18"),
-            ("dp = 1", 1, "on 1 ranks of 1 nodes there is nothing to run"),
+            ("dp = 3", 3, "16 samples are not a multiple of micro-batch 1 x 3 replicas = 3; nearest: 15, 18"),
+            ("dp = 1", 1, "nothing to run on 1 ranks of 1 nodes"),
         ] {
             let error = WorkPlan::from_suite(&llama(layout), ranks).unwrap_err();
             assert!(error.to_string().contains(expected), "{layout}: {error}");
@@ -443,7 +439,7 @@ mod tests {
         for (kind, layout, expected) in [
             ("olmo3", "tp = 2", "span all heads, and with tp = 2 their sums cross the ranks"),
             ("minimax_m2", "tp = 2", "accepted: tp = 1"),
-            ("deepseek_v32", "cp = 2", "and what cp = 2 sends for that no list here has; accepted: cp = 1"),
+            ("deepseek_v32", "cp = 2", "whose traffic with cp = 2 is not modelled; accepted: cp = 1"),
         ] {
             let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/transformers").join(kind);
             let config = config.join("config.json");

@@ -1,4 +1,4 @@
-//! What to run, as plain data: the ops of sweeps and of the parallel styles of a model, and the cases made of them.
+//! The work of a run, as plain data: the ops of sweeps and of the parallel styles of a model, and the cases made of them.
 
 mod build;
 pub mod op;

@@ -12,7 +12,7 @@ use commgauge_base::variant::Variant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who asks for an op.
+/// The origin of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
@@ -34,7 +34,7 @@ pub enum Style {
     Context,
     /// Expert parallelism of a model.
     Expert,
-    /// Small calls that everybody waits for: norms, flags, averages.
+    /// Small calls that all ranks wait for: norms, flags, averages.
     Control,
     /// A model that serves requests.
     Serving,
@@ -54,7 +54,6 @@ impl Style {
         Style::Serving,
     ];
 
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Style::Sweep => "sweep",
@@ -77,15 +76,14 @@ impl Style {
 pub struct Op {
     /// The style that performs it.
     pub style: Style,
-    /// The axis whose groups carry it out, all at once.
+    /// The axis whose groups execute it, all at once.
     pub axis: Axis,
     /// The call.
     pub collective: Collective,
-    /// Type of the elements.
     pub element: ElementType,
     /// How elements are combined, if the collective reduces.
     pub reduce_op: Option<ReduceOp>,
-    /// Rank within the group that is special, where the collective has one.
+    /// The root rank within the group, if the collective has one.
     pub root: u32,
     /// The size argument, in the sense of nccl-tests (see [`commgauge_base::geometry`]).
     pub bytes_total: Bytes,
@@ -93,16 +91,16 @@ pub struct Op {
     pub splits: Splits,
     /// Number and position in a step.
     pub when: When,
-    /// Whether anything useful is done meanwhile.
+    /// Whether the ranks compute meanwhile.
     pub overlap: Overlap,
-    /// Tensors that the host copies one after another beside each call, because the call takes a list of them.
+    /// Tensors that the host copies one after another for each call, because the call takes a list of them.
     pub copies_per_call: u64,
-    /// Where the bytes come from: formula with numbers put in, and its source; empty for sweeps.
+    /// Derivation of the bytes: formula with numbers, and its source; empty for sweeps.
     pub why: String,
 }
 
 impl Op {
-    /// A call of a step on equal shares, exposed, to be completed with `..` by the styles.
+    /// A call of a step with equal blocks, exposed; styles complete it with `..`.
     pub fn new(style: Style, axis: Axis, collective: Collective, element: ElementType, bytes_total: u64) -> Op {
         Op {
             style,
@@ -131,13 +129,13 @@ impl Op {
 
 // One call at one size with one placement and one cadence: the unit of measurement, and the steps that use it.
 
-/// Most cases in one run; more are a slip in a suite and would run for days.
+/// Maximum number of cases in one run; more are a mistake in a suite and would run for days.
 pub const MOST_CASES: usize = 10_000;
 
-/// What is measured as one row.
+/// The work measured as one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// The call. Its style, moment and reason are those of the first use.
+    /// The call. Its style, moment and reason come from the first use.
     pub op: Op,
     /// Index of the groups in the plan.
     pub groups: usize,
@@ -145,7 +143,7 @@ pub struct Case {
     pub groups_label: String,
     /// Whether the result replaces the input.
     pub placement: Placement,
-    /// What is timed.
+    /// Cadence.
     pub cadence: Cadence,
     /// How it is submitted.
     pub variant: Variant,
@@ -164,11 +162,11 @@ pub struct Use {
     pub style: Style,
     /// Position and number in the step.
     pub when: When,
-    /// Calls in a step on the rank that the axis loads most.
+    /// Calls per step on the busiest rank of the axis.
     pub count_per_step: u64,
-    /// Bytes that that rank sends in a step.
+    /// Bytes that this rank sends per step.
     pub wire_bytes_per_step: Bytes,
-    /// Whether anything useful is done meanwhile.
+    /// Whether the ranks compute meanwhile.
     pub overlap: Overlap,
     /// Formula of the bytes.
     pub why: String,
@@ -208,15 +206,15 @@ impl Case {
     }
 }
 
-// What one rank sends in a call: wire bytes, as against the payload that the size argument names.
+// The traffic of one rank in a call: wire bytes, as opposed to the payload in the size argument.
 //
 // The counts are those of bandwidth-optimal algorithms, which are also the factors from bandwidth to bus bandwidth: all_reduce
 // 2(n-1)/n S, reduce_scatter and all_gather (n-1)/n S with S the full buffer, all_to_all (n-1)/n S with S this rank's send buffer,
 // a message S (Chan et al. 2007, "Collective communication: theory, practice, and experience", section 4; NCCL's ring).
 
 impl Op {
-    /// Bytes that one rank of a group of `ranks` sends in `count` calls: the busiest rank if they differ. `None` if
-    /// the number passes 64 bits.
+    /// Bytes that one rank of a group of `ranks` sends in `count` calls: the busiest rank if they differ. `None` if the number exceeds 64
+    /// bits.
     pub fn wire_bytes(&self, ranks: u32, count: u64) -> Option<u64> {
         let payload = u128::from(self.bytes_total.0).checked_mul(u128::from(count))?;
         let wire = match (self.collective, self.collective.bus_ratio(ranks)) {
@@ -234,20 +232,16 @@ impl Op {
     }
 }
 
-// The parallelisms that a rule of thumb ranks, each with the axes that it communicates on, and by what they are ranked.
+// The parallelisms of the rule of thumb, each with its axes, and the measures of the ranking.
 
 /// A kind of parallelism, over all axes on which it communicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Tensor.
     Tensor,
-    /// Context.
     Context,
-    /// Expert.
     Expert,
     /// Data, sharded or not, of dense layers and of experts.
     Data,
-    /// Pipeline.
     Pipeline,
 }
 
@@ -257,8 +251,8 @@ impl Family {
     /// The rule of thumb that is checked: TP > DP > PP.
     pub const RULE: [Family; 3] = [Family::Tensor, Family::Data, Family::Pipeline];
 
-    /// The family of an axis. Axes shared by several families (all ranks, a whole replica), and the ends of the
-    /// pipeline, which tie an embedding, have none.
+    /// The family of an axis. Axes shared by several families (all ranks, a whole replica), and the ends of the pipeline, which share an
+    /// embedding, have none.
     pub fn of(axis: Axis) -> Option<Family> {
         match axis {
             Axis::Tp | Axis::Etp => Some(Family::Tensor),
@@ -272,7 +266,6 @@ impl Family {
         }
     }
 
-    /// In the notation of the rule.
     pub fn name(self) -> &'static str {
         match self {
             Family::Tensor => "TP",
@@ -284,7 +277,6 @@ impl Family {
     }
 }
 
-/// Measures by which parallelisms are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Size arguments of all calls.
@@ -293,7 +285,7 @@ pub enum Measure {
     WireBytes,
     /// Time of all calls.
     Time,
-    /// Time of the calls that nothing hides.
+    /// Time of the exposed calls.
     ExposedTime,
 }
 
@@ -301,7 +293,6 @@ impl Measure {
     /// All, in the order in which they are listed.
     pub const ALL: [Measure; 4] = [Measure::PayloadBytes, Measure::WireBytes, Measure::Time, Measure::ExposedTime];
 
-    /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Measure::PayloadBytes => "payload bytes",
@@ -312,7 +303,7 @@ impl Measure {
     }
 }
 
-// The position of a call in a step, how often it occurs, and whether it is overlapped.
+// The position of a call in a step, its number, and whether computing hides it.
 //
 // Counts and the replay of a step are both derived from this, so that they agree.
 
@@ -322,16 +313,16 @@ impl Measure {
 pub enum Pass {
     /// Forward.
     Forward,
-    /// Forward again, for a backward pass that kept nothing.
+    /// Forward again, for a backward pass without stored activations.
     Recompute,
     /// Gradients of the inputs.
     Backward,
-    /// Gradients of the weights, where they are computed apart.
+    /// Gradients of the weights, if computed separately.
     WeightGradient,
 }
 
 impl Pass {
-    /// Which way its micro-batch goes: a repeated forward pass is a part of the backward one.
+    /// The direction of its micro-batch: recomputation is part of the backward pass.
     pub(super) fn direction(self) -> PassDirection {
         match self {
             Pass::Forward => PassDirection::Forward,
@@ -340,7 +331,7 @@ impl Pass {
     }
 }
 
-/// The layers of a stage in which a call comes.
+/// The layers of a stage that have a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
@@ -365,7 +356,7 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    /// Whether a layer of these parts is of the kind.
+    /// Whether a layer with these parts is of the kind.
     pub fn has(self, parts: LayerParts) -> bool {
         use {FeedForward as F, Mixer as M};
         let exactly = |mixer, feed_forward| parts == LayerParts { mixer: Some(mixer), feed_forward };
@@ -382,7 +373,7 @@ impl LayerKind {
         }
     }
 
-    /// Kinds whose layers have as many parameters each; every layer of the model is of one of them.
+    /// Kinds whose layers have equally many parameters each; every layer of the model belongs to one of them.
     pub fn of_equal_layers(model: &Model) -> &'static [LayerKind] {
         match (&model.blocks, &model.attention.linear, &model.mixture) {
             (Blocks::Single { .. }, _, _) => {
@@ -400,7 +391,7 @@ impl LayerKind {
     }
 }
 
-/// Where outside of layers a call comes in a pass of a micro-batch.
+/// Position of a call outside layers in a pass of a micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -414,7 +405,7 @@ pub enum End {
     Whole,
 }
 
-/// When in a step a call comes that does not come in every micro-batch.
+/// Position in a step of a call that does not occur in every micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
@@ -422,17 +413,17 @@ pub enum Moment {
     FirstForward,
     /// While the last micro-batch goes backward.
     LastBackward,
-    /// When all gradients are there: reductions that nothing hides.
+    /// After all gradients are computed: exposed reductions.
     AfterBackward,
     /// Around the optimizer: norms, flags, averages.
     Optimizer,
 }
 
-/// Where in a step a call stands, as one rank of the stage in question sees it.
+/// Position of a call in a step, as seen by one rank of its stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// In no step: a sweep.
+    /// Outside any step: a sweep.
     Outside,
     /// In layers, in one pass of every micro-batch.
     Layer {
@@ -445,15 +436,15 @@ pub enum When {
         /// Such layers of the stage.
         layers: u64,
     },
-    /// Outside of layers, in one pass of every micro-batch.
+    /// Outside layers, in one pass of every micro-batch.
     MicroBatch {
         /// The pass.
         pass: Pass,
-        /// Where.
+        /// The position.
         end: End,
         /// Calls in each micro-batch.
         calls: u64,
-        /// 1 where every micro-batch comes by, 2 where every second one does: DualPipe's go in at either of two ends.
+        /// 1 if every micro-batch passes, 2 if every second one does: DualPipe feeds them in at two ends.
         one_in: u64,
     },
     /// Messages to a neighbouring stage.
@@ -465,7 +456,7 @@ pub enum When {
     },
     /// Once in a step, or a few times.
     Step {
-        /// When.
+        /// The position.
         moment: Moment,
         /// Calls in a step.
         calls: u64,
@@ -473,7 +464,7 @@ pub enum When {
 }
 
 impl When {
-    /// The pass in which it occurs, where it does in every micro-batch.
+    /// The pass in which it occurs, if in every micro-batch.
     pub fn pass(&self) -> Option<Pass> {
         match self {
             When::Layer { pass, .. } | When::MicroBatch { pass, .. } | When::Boundary { pass, .. } => Some(*pass),
@@ -498,7 +489,7 @@ impl When {
         }
     }
 
-    /// Calls in a step of this many micro-batches; `None` outside of steps, and if the number passes 64 bits.
+    /// Calls in a step of this many micro-batches; `None` outside steps, and if the number exceeds 64 bits.
     pub fn count_per_step(&self, micro_batches: u64) -> Option<u64> {
         match self {
             When::Outside => None,
@@ -510,17 +501,17 @@ impl When {
     }
 }
 
-/// Whether anything useful is done while a call is under way.
+/// Whether the ranks compute while a call is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Nothing: all wait for it.
+    /// No computing: all ranks wait for it.
     Exposed,
     /// The weight-gradient product of the same layer.
     WeightGradient,
     /// The input-gradient product of the same layer.
     InputGradient,
-    /// Attention over the blocks that are already there.
+    /// Attention over the blocks that have arrived.
     Attention,
     /// The backward pass of the last micro-batch.
     LastBackward,
@@ -528,22 +519,21 @@ pub enum Overlap {
     Backward,
     /// The forward pass of the first micro-batch.
     FirstForward,
-    /// The layer before, whose successor's parameters are fetched ahead.
+    /// The previous layer: parameters of the next one are prefetched.
     Prefetch,
     /// The work of other micro-batches in the steady state of the pipeline.
     SteadyState,
     /// The next layers of the same pass.
     NextLayers,
-    /// The product that needs it or makes it, piece by piece.
+    /// The product that needs or produces it, piece by piece.
     Pieces,
 }
 
-/// Whether the ranks wait for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exposure {
     /// They wait: nothing is computed meanwhile.
     Exposed,
-    /// They compute while it is under way.
+    /// They compute while it is in flight.
     Hidden,
 }
 

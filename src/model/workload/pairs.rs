@@ -19,16 +19,16 @@ use std::collections::{BTreeSet, HashMap};
 /// Cases of a round: latency, one way, both ways.
 const CASES_OF_A_ROUND: usize = 3;
 
-/// What to measure between every two ranks.
+/// Measurements between all pairs of ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairsRequest {
-    /// Message whose one-way time is the latency.
+    /// Message size of the latency, one way.
     pub latency_bytes: Bytes,
-    /// Message whose rate is the bandwidth.
+    /// Message size of the bandwidth.
     pub bandwidth_bytes: Bytes,
     /// Each pair alone, instead of all pairs of a round at once.
     pub one_at_a_time: bool,
-    /// Only every rank whose number is a multiple of this.
+    /// Only ranks whose number is a multiple of this.
     pub rank_stride: u32,
 }
 
@@ -36,7 +36,7 @@ impl WorkPlan {
     /// All pairs of the ranks of a world, round by round.
     ///
     /// # Errors
-    /// Usage errors that name the flag: fewer than two ranks, messages that make no sense, too many cases.
+    /// Usage errors that name the flag: fewer than two ranks, invalid message sizes, too many cases.
     pub fn of_pairs(request: &PairsRequest, world_size: u32) -> Result<WorkPlan> {
         check_messages(request)?;
         let stride = request.rank_stride.max(1);
@@ -50,9 +50,9 @@ impl WorkPlan {
         let at_once = PairsAtOnce::of(request.one_at_a_time);
         let cases = cases_of(players, at_once);
         if cases > MOST_CASES as u64 {
-            let or = if request.one_at_a_time { ", or leave out --one-at-a-time" } else { "" };
+            let or = if request.one_at_a_time { ", or remove --one-at-a-time" } else { "" };
             return Err(Error::usage(format!(
-                "all pairs of {players} ranks make {cases} cases, more than {MOST_CASES}; take fewer ranks with --rank-stride{or}"
+                "all pairs of {players} ranks make {cases} cases, more than {MOST_CASES}; select fewer ranks with --rank-stride{or}"
             )));
         }
         let mut plan = WorkPlan::default();
@@ -66,7 +66,7 @@ impl WorkPlan {
     }
 }
 
-/// Which pairs are measured at the same time.
+/// Which pairs run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PairsAtOnce {
     /// As many as have no player in common.
@@ -75,7 +75,7 @@ pub(super) enum PairsAtOnce {
 }
 
 impl PairsAtOnce {
-    /// As a suite or a flag says it.
+    /// Its name in suites and flags.
     pub(super) fn of(one_at_a_time: bool) -> PairsAtOnce {
         if one_at_a_time { PairsAtOnce::One } else { PairsAtOnce::WholeRound }
     }
@@ -198,8 +198,8 @@ pub fn rounds(players: usize) -> Vec<Vec<[usize; 2]>> {
 const LABEL: &str = "solo";
 
 impl WorkPlan {
-    /// The same plan with one addition: for every axis of several groups each of its cases once more on the first
-    /// group alone, with the ranks of the others idle.
+    /// The same plan with one addition: for every axis with several groups, each of its cases once more on the first group alone, while the
+    /// ranks of the others are idle.
     ///
     /// # Errors
     /// If no axis has several groups, or if there are too many cases.
@@ -207,7 +207,7 @@ impl WorkPlan {
         let all: Vec<usize> = (0..self.cases.len()).collect();
         let added = self.add_solo(&all);
         if self.cases.len() > MOST_CASES {
-            return Err(Error::usage(format!("--solo brings the run above {MOST_CASES} cases; name fewer styles")));
+            return Err(Error::usage(format!("--solo brings the run above {MOST_CASES} cases; select fewer styles")));
         }
         if added == 0 {
             let layout = self.layout.as_deref().unwrap_or("this layout");
@@ -219,7 +219,7 @@ impl WorkPlan {
         Ok(self)
     }
 
-    /// Adds some cases once more on the first group alone, where there are several. Returns how many were added.
+    /// Adds some cases once more on the first group alone, if there are several groups. Returns the number added.
     pub(super) fn add_solo(&mut self, cases: &[usize]) -> usize {
         let used: BTreeSet<usize> = cases.iter().map(|index| self.cases[*index].groups).collect();
         let alone: HashMap<usize, usize> =
@@ -238,7 +238,7 @@ impl WorkPlan {
         self.cases.len() - before
     }
 
-    /// Adds the first of several groups as groups of their own.
+    /// Adds the first of several groups as a separate entry.
     fn add_solo_groups(&mut self, index: usize) -> Option<usize> {
         let Groups { axis, groups } = &self.groups[index];
         let [first, _, ..] = groups.as_slice() else { return None };
@@ -248,13 +248,13 @@ impl WorkPlan {
     }
 }
 
-// Two calls of different axes at once: the largest of each, as tiny programs in which the one is timed while the other is under
-// way. A backend carries them out as it does a replay.
+// Two concurrent calls of different axes: the largest of each, as tiny programs in which one is timed while the other is in flight. A
+// backend executes them like a replay.
 
-/// The most memory that calls beside the timed one may take together, in bytes of their size arguments.
+/// Maximum total memory of the calls concurrent with the timed one, in bytes of their size arguments.
 const MOST_BYTES_BESIDE: u64 = 256 << 20;
 
-/// The most calls beside the timed one.
+/// Maximum number of calls concurrent with the timed one.
 const MOST_CALLS_BESIDE: u32 = 64;
 
 /// The calls of two axes that may disturb each other.
@@ -303,7 +303,7 @@ impl Interference {
         wanted.min(fit).clamp(1, u64::from(MOST_CALLS_BESIDE)) as u32
     }
 
-    /// The program of every rank: `beside` calls of the other are started, then one of `timed`, which is waited for first.
+    /// The program of every rank: starts `concurrent` calls of the other op, then one of `timed`, which it waits for first.
     pub fn program(&self, timed: usize, beside: u32) -> ReplayPlan {
         let slot_of = |op: usize| Slot { op: op as u32, movement: Movement::Together };
         let mut slots = vec![slot_of(timed)];
@@ -338,7 +338,8 @@ impl Interference {
 fn largest_on(step: &Step, ops: &[Op], axis: Axis) -> std::result::Result<Op, String> {
     if axis == Axis::Embedding {
         return Err(
-            "embedding holds the ends of each pipeline only; accepted: an axis whose groups hold every rank".into()
+            "embedding contains only the ends of each pipeline; accepted: an axis whose groups contain every rank"
+                .into(),
         );
     }
     let ranks = step.group_size(axis);
@@ -382,7 +383,7 @@ mod solo_tests {
         assert!(several > 0);
         let with_solo = all.clone().with_solo().unwrap();
         assert_eq!(with_solo.cases.len(), all.cases.len() + several);
-        assert_eq!(with_solo.cases[..all.cases.len()], all.cases, "what was there stays");
+        assert_eq!(with_solo.cases[..all.cases.len()], all.cases, "existing cases stay");
         let names: HashSet<String> = with_solo.cases.iter().map(Case::name).collect();
         assert_eq!(names.len(), with_solo.cases.len(), "names are unique");
         for solo in &with_solo.cases[all.cases.len()..] {
@@ -415,7 +416,7 @@ mod interference_tests {
         for (axes, expected) in [
             ([Axis::Tp, Axis::Tp], "--interfere tp,tp: both are the same axis"),
             ([Axis::Tp, Axis::Pp], "--interfere tp,pp: pp has no call in this step (tp 2 x dp 2); accepted: two of dp"),
-            ([Axis::Embedding, Axis::Tp], "embedding holds the ends of each pipeline only"),
+            ([Axis::Embedding, Axis::Tp], "embedding contains only the ends of each pipeline"),
         ] {
             let error = of(axes).unwrap_err();
             assert_eq!(error.exit_code(), 2);
@@ -479,7 +480,7 @@ mod tests {
         }
         let alone = PairsRequest { one_at_a_time: true, ..request() };
         assert!(refusal(&alone, 100).contains("14850 cases, more than 10000"), "{}", refusal(&alone, 100));
-        assert!(refusal(&alone, 100).ends_with("or leave out --one-at-a-time"));
+        assert!(refusal(&alone, 100).ends_with("or remove --one-at-a-time"));
         assert!(refusal(&request(), u32::MAX).contains("all pairs of 4294967295 ranks make 12884901885 cases"));
         assert!(refusal(&alone, u32::MAX).contains("more than 10000"));
     }
@@ -491,7 +492,7 @@ mod tests {
             assert_eq!(rounds.len(), if players % 2 == 0 { players - 1 } else { players }, "{players}");
             let mut met = HashSet::new();
             for round in &rounds {
-                assert_eq!(round.len(), players / 2, "{players}: at most one stands aside");
+                assert_eq!(round.len(), players / 2, "{players}: at most one is idle");
                 let mut busy = HashSet::new();
                 for pair in round {
                     assert!(pair[0] < pair[1] && pair[1] < players, "{pair:?}");

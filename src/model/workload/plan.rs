@@ -1,4 +1,4 @@
-//! Everything that a run will do: the groups of every axis in use, the cases on them, and the steps of the cases.
+//! The work of a run: the groups of every axis in use, the cases on them, and the steps of the cases.
 
 use super::op::{Moment, Overlap, When};
 use super::replay::ReplayProgram;
@@ -16,29 +16,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// The cases of a run and the groups that carry them out.
+/// The cases of a run and the groups that execute them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkPlan {
     /// The groups that cases use.
     pub groups: Vec<Groups>,
-    /// Every case, in the order in which it is shown. Names are unique.
+    /// Every case, in display order. Names are unique.
     pub cases: Vec<Case>,
     /// The steps that use the cases.
     pub steps: Vec<StepFacts>,
-    /// The step whose parallelisms are ranked, if the ranks are too few for its layout.
+    /// The step whose parallelisms are ranked, if there are too few ranks for its layout.
     pub ranking: Option<RankedStep>,
-    /// Matrix products that every rank computes for itself.
+    /// Matrix products that every rank computes separately.
     pub products: Vec<ProductShape>,
     /// Copies that every rank makes with its own GPU.
     pub copies: Vec<CopyShape>,
-    /// Names of the models that ops were sized from.
+    /// Names of the models that determine op sizes.
     pub model: Option<String>,
     /// The layouts as written, such as `tp 2 x dp 2`.
     pub layout: Option<String>,
 }
 
 impl WorkPlan {
-    /// The groups that carry a case out.
+    /// The groups that execute a case.
     pub fn groups_of(&self, case: &Case) -> &Groups {
         &self.groups[case.groups]
     }
@@ -49,8 +49,8 @@ impl WorkPlan {
 /// Time of a case in each replicate apart from sampling: buffers, checks, warm-up, agreement.
 const SECONDS_BESIDE_SAMPLING: f64 = 0.05;
 
-/// What filling and comparing the buffers of a copy takes for each of its bytes, and locking them: 14.5 s instead of the 5.4 s of budgets for
-/// suites/copies.toml on a host with an H200.
+/// Time per byte to fill, compare and lock the buffers of a copy: on a host with an H200 suites/copies.toml took 14.5 s instead of the 5.4
+/// s of its budgets.
 const SECONDS_PER_COPIED_BYTE: f64 = 1.5e-9;
 
 /// Cautious figures of host memory, for runs whose number of iterations is fixed.
@@ -63,12 +63,12 @@ const CAUTIOUS_LATENCY_SECONDS: f64 = 50e-6;
 pub enum Estimate {
     /// Its budget, after which it ends by itself.
     Budget(Seconds),
-    /// A guess for a fixed number of calls, from cautious figures of host memory: far too long on GPUs, too short over a slow network.
+    /// An estimate for a fixed number of calls, from cautious figures of host memory: far too long on GPUs, too short over a slow network.
     Guess(Seconds),
 }
 
 impl Estimate {
-    /// The time, whatever it rests on.
+    /// The time, whatever its basis.
     pub fn seconds(self) -> Seconds {
         match self {
             Estimate::Budget(seconds) | Estimate::Guess(seconds) => seconds,
@@ -82,8 +82,8 @@ impl WorkPlan {
         self.cases.iter().map(|case| case.op.bytes_total).max().unwrap_or_default()
     }
 
-    /// Estimated upper bound of the run time. With the stop rule every case, product and copy uses its whole budget; with a fixed number
-    /// of iterations it is a guess from cautious figures of host memory; a budget for all cases is used completely.
+    /// Estimated upper bound of the run time. With the stop rule every case, product and copy uses its whole budget; with a fixed number of
+    /// iterations it is an estimate from cautious figures of host memory; a budget for all cases is used completely.
     pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
         let cases = settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings));
         let products = self.products.len() as f64 * (settings.case_budget.0 + SECONDS_BESIDE_SAMPLING);
@@ -91,7 +91,7 @@ impl WorkPlan {
         Seconds(cases.0 + (products + copies) * f64::from(settings.replicates))
     }
 
-    /// The same for some cases, which need not be in the plan.
+    /// For some cases, which need not be in the plan.
     pub fn estimated_seconds_of(&self, cases: &[Case], settings: &RunSettings) -> Seconds {
         let replicate: f64 = cases.iter().map(|case| estimated_case(case, settings).seconds().0).sum();
         Seconds(replicate * f64::from(settings.replicates))
@@ -117,7 +117,7 @@ pub fn estimated_copy(shape: &CopyShape, settings: &RunSettings) -> Estimate {
     Estimate::Budget(Seconds(settings.case_budget.0 + SECONDS_BESIDE_SAMPLING + prepared))
 }
 
-/// Estimated upper bound of the time of a rank for repeated replays of a program: its computing, and every call alone.
+/// Estimated upper bound of the time of a rank for repeated replays of a program: its computing plus every call alone.
 pub fn estimated_replay_seconds(program: &ReplayProgram, repetitions: u32) -> Seconds {
     let starts = program.starts_per_op();
     let calls: f64 = program.ops.iter().zip(starts).map(|(op, starts)| starts as f64 * cautious_seconds_of(op)).sum();
@@ -138,11 +138,10 @@ fn cautious_seconds_of(op: &Op) -> f64 {
 /// A copy that every rank makes, each with its own GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CopyShape {
-    /// From where to where.
     pub kind: CopyKind,
-    /// Memory of the host's end, where there is one.
+    /// Memory at the host end, if any.
     pub host_memory: Option<HostMemory>,
-    /// How far the other rank is in the order of the ranks of a host, where there is one; behind the last one comes the first.
+    /// Distance of the other rank in the rank order of a host, if any, wrapping around.
     pub peer_distance: Option<u32>,
     /// Bytes in each direction.
     pub bytes: Bytes,
@@ -161,7 +160,7 @@ impl CopyShape {
     }
 }
 
-/// The copies of all tables, each once: with peers at every distance that a host of the launch has. None of those on hosts of one rank.
+/// The copies of all tables, each once: with peers at every distance within a host of the launch; without peers on hosts of one rank.
 pub(super) fn of(tables: &[CopyTable], nodes: &Nodes) -> Vec<CopyShape> {
     let most = nodes.ranks_of().iter().map(Vec::len).max().unwrap_or(1) as u32;
     let (mut shapes, mut listed) = (Vec::new(), HashSet::new());
@@ -190,8 +189,8 @@ fn ends(table: &CopyTable, kind: CopyKind, most_ranks: u32) -> Vec<(Option<HostM
     memory.map(|memory| (Some(*memory), None)).collect()
 }
 
-// A step whose parallelisms are ranked although the available ranks are too few for its layout: its calls as data,
-// and how each is measured separately in groups that fit the ranks.
+// A step whose parallelisms are ranked although there are too few ranks for its layout: its calls as data, and how each is measured
+// separately in groups that fit the ranks.
 
 /// Maximum ratio between the group of a call and the smaller group in which it is measured.
 const FARTHEST: u32 = 2;
@@ -201,20 +200,19 @@ const FARTHEST: u32 = 2;
 pub struct RankedStep {
     /// Model, layout, micro-batches and tokens.
     pub facts: StepFacts,
-    /// The calls on every axis of a parallelism, each axis as the rank sees it that it loads most.
+    /// The calls on every axis of a parallelism, each axis as seen by its busiest rank.
     pub calls: Vec<RankedCall>,
 }
 
-/// A call of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedCall {
-    /// Who asks for it.
+    /// The origin.
     pub style: Style,
-    /// The axis whose groups carry it out.
+    /// The axis whose groups execute it.
     pub axis: Axis,
     /// Ranks in each group.
     pub group_size: u32,
-    /// Distance between neighbouring ranks of a group in the layout; 1 where it is not constant.
+    /// Distance between neighbouring ranks of a group in the layout; 1 if not constant.
     pub stride: u32,
     /// The call.
     pub collective: Collective,
@@ -228,15 +226,14 @@ pub struct RankedCall {
     /// How the vector forms divide their elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub splits: Option<Splits>,
-    /// Calls in a step, on the rank that the axis loads most.
+    /// Calls per step on the busiest rank of the axis.
     pub count_per_step: u64,
-    /// Whether everybody waits for it.
+    /// Whether all ranks wait for it.
     pub exposed: bool,
 }
 
 impl RankedStep {
-    /// The calls of the wanted styles on axes of one parallelism; small calls of the whole model belong to no
-    /// parallelism.
+    /// The calls of the selected styles on axes of one parallelism; small calls of the whole model belong to no parallelism.
     ///
     /// # Errors
     /// As [`Step::ops`].
@@ -265,7 +262,7 @@ impl RankedCall {
         }
     }
 
-    /// The call as an op of a step. Its position in the step is no longer known, only its number.
+    /// The call as an op of a step. Its position in the step is unknown, only its number.
     pub fn op(&self) -> Op {
         let overlap = if self.exposed { Overlap::Exposed } else { Overlap::Backward };
         Op {
@@ -284,9 +281,9 @@ impl RankedCall {
         }
     }
 
-    /// The group sizes and bytes at which it is measured on this many ranks. Unchanged, if groups of its size divide
-    /// the ranks; else in the largest groups that do, once with the chunks of a ring and once with the buffer
-    /// unchanged; the true time is between the two ([`size_on`]). Empty if that is too far off.
+    /// The group sizes and bytes at which it is measured on this many ranks. Unchanged, if groups of its size divide the ranks; else in the
+    /// largest groups that do, once with the chunks of a ring and once with the buffer unchanged; the true time is between the two
+    /// ([`size_on`]). Empty if the sizes differ too much.
     pub fn measured_as(&self, ranks: u32) -> Vec<(u32, Bytes)> {
         if ranks.is_multiple_of(self.group_size) {
             return vec![(self.group_size, self.bytes_total)];
@@ -317,7 +314,7 @@ impl RankedCall {
     }
 }
 
-/// The bytes with which a group of `on` ranks passes on chunks as large as one of `of` ranks does with `bytes`, in whole elements for
+/// The bytes with which a group of `on` ranks passes chunks as large as a group of `of` ranks does with `bytes`, in whole elements for
 /// every rank.
 pub fn size_on(bytes: Bytes, element: ElementType, of: u32, on: u32) -> Bytes {
     let share = element.size() * u64::from(on);
@@ -340,17 +337,16 @@ fn stride(layout: &Layout, axis: Axis) -> u32 {
 // once per step, that is T_d b0/a1. Exact as long as only the number of micro-batches changes. A crossing below one
 // micro-batch is ignored.
 
-/// Where two lines cross.
+/// The crossing of two lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Crossing {
-    /// At this many tokens; above it the named one is the larger.
+    /// At this many tokens; above it the named parallelism is larger.
     At {
         /// Tokens of a replica in a step.
         tokens: Span,
-        /// The larger above it.
         larger_above: Family,
     },
-    /// Nowhere from one micro-batch on: the named one is the larger for any number of tokens.
+    /// Nowhere from one micro-batch on: the named parallelism is larger for any number of tokens.
     Never(Family),
     /// Both are equal, or one of them is unknown.
     Unknown,
@@ -359,11 +355,10 @@ pub enum Crossing {
 /// Cost of a parallelism in a step, in bytes or seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spending {
-    /// Which.
     pub family: Family,
     /// Time of calls in every micro-batch.
     pub every_micro_batch: Span,
-    /// Time of calls once in a step, or a few times.
+    /// Time of calls once per step, or a few times.
     pub once: Span,
 }
 
@@ -388,7 +383,7 @@ pub fn crossing(a: &Spending, b: &Spending, tokens: u64, tokens_per_micro_batch:
 
 // A step in figures, for the record.
 
-/// A step that cases belong to, as far as a reader of the record must know it.
+/// A step of some cases, as far as readers of the record need it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFacts {
     /// The model.
@@ -406,7 +401,6 @@ pub struct StepFacts {
 }
 
 impl StepFacts {
-    /// The facts of a step.
     pub fn of(step: &Step) -> StepFacts {
         let degrees = step.layout().degrees;
         StepFacts {
@@ -540,7 +534,7 @@ mod tests {
     fn every_axis_of_the_layout_is_measured_on_ranks_that_do_not_hold_it() {
         for ranks in [2, 4, 8] {
             let plan = plan(RANKING, ranks).unwrap();
-            let ranked = plan.ranking.as_ref().expect("16 ranks are not there");
+            let ranked = plan.ranking.as_ref().expect("fewer than 16 ranks");
             assert_eq!(ranked.facts.degrees.world(), 16);
             for call in &ranked.calls {
                 for (group_size, bytes) in call.measured_as(ranks) {
@@ -572,8 +566,8 @@ mod tests {
     fn a_ranking_that_says_too_little_is_refused() {
         for (text, expected) in [
             (RANKING.replace("dp = 2\n", ""), "ranking: `dp` is missing"),
-            ("[ranking]\ntp = 2\ndp = 2\n".to_owned(), "ranking: stands without a [model]"),
-            (RANKING.replace("cp = 2", "cp = 3"), "no multiple of 2*cp = 6"),
+            ("[ranking]\ntp = 2\ndp = 2\n".to_owned(), "ranking: needs a [model]"),
+            (RANKING.replace("cp = 2", "cp = 3"), "not a multiple of 2*cp = 6"),
         ] {
             let error = plan(&text, 2).expect_err(&text);
             assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{error}");

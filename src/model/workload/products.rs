@@ -1,8 +1,8 @@
 //! The matrix products of a model's linear layers, as one rank of a tensor-parallel group computes them for one micro-batch.
 //!
 //! Symbols: b samples of s tokens, h hidden width, f feed-forward width, a query heads and k key-value heads of width d, V padded
-//! vocabulary, t tensor-parallel degree. Column-parallel layers are cut by their output, row-parallel ones by their input
-//! (arXiv 1909.08053 section 3). The backward pass has two products of the same operations for each (arXiv 2104.04473, appendix).
+//! vocabulary, t tensor-parallel degree. Column-parallel layers are cut by their output, row-parallel ones by their input (arXiv 1909.08053
+//! section 3). The backward pass has two products with as many operations each (arXiv 2104.04473, appendix).
 
 use crate::config::{ComputeTable, LatentAttention, Mixer, Model};
 use commgauge_base::element::ElementType;
@@ -13,11 +13,10 @@ use commgauge_base::error::{Error, Result};
 pub struct ProductShape {
     /// Rows of the result: tokens.
     pub m: u64,
-    /// Columns of the result: what the rank has of the layer's output.
+    /// Columns of the result: the rank's part of the layer's output.
     pub n: u64,
-    /// Terms of each sum: what the rank has of the layer's input.
+    /// Terms of each sum: the rank's part of the layer's input.
     pub k: u64,
-    /// Type of the elements.
     pub element: ElementType,
     /// Layers, such as `llama-3-8b qkv, tp 2, micro-batch 1`.
     pub uses: Vec<String>,
@@ -54,10 +53,7 @@ fn choices(table: &ComputeTable) -> impl Iterator<Item = (ElementType, u64, u64)
 }
 
 fn too_large(model: &Model) -> Error {
-    Error::usage(format!(
-        "{}: the matrices of a micro-batch do not fit 64 bits; take a smaller micro-batch",
-        model.name
-    ))
+    Error::usage(format!("{}: the matrices of a micro-batch do not fit 64 bits; use a smaller micro-batch", model.name))
 }
 
 /// Layer, m, n and k.
@@ -79,7 +75,7 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
         linears.push(("mlp down", tokens, h, model.feed_forward / t));
     }
     if let Some(mixture) = &model.mixture {
-        // Evenly routed over all experts, as on ranks with one expert each.
+        // With even routing over all experts, as on ranks with one expert each.
         let each = (tokens * mixture.experts_per_token).div_ceil(mixture.experts);
         let width = (mixture.expert_feed_forward / t).max(1);
         linears.push(("expert up", each, gate_and_up * width, h));
@@ -105,7 +101,7 @@ fn attention_linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u
     }
 }
 
-/// DeepSeek-V2, arXiv 2405.04434 section 2.1: compressions are not divided, what unfolds them is.
+/// DeepSeek-V2, arXiv 2405.04434 section 2.1: compressions are not divided, decompressions are.
 fn latent_linears(
     latent: &LatentAttention,
     h: u64,

@@ -1,4 +1,4 @@
-//! The ops of a sweep: every combination of its lists that the collectives know.
+//! The ops of a sweep: every combination of its lists that the collectives support.
 
 use super::op::{MOST_CASES, Op, Style};
 use super::{Case, WorkPlan};
@@ -29,7 +29,7 @@ pub(super) fn ops(sweep: &Sweep, axis: Axis, ranks: u32, most: usize) -> Result<
         let combinations = [elements.len(), reduce_ops.len(), roots.len(), splits.len(), sizes.len()];
         let count = combinations.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
         refuse(count.is_none_or(|count| ops.len() + count > most), &sweep.place, || {
-            format!("gives more than {most} cases; name fewer sizes, element types, operations or roots")
+            format!("gives more than {most} cases; use fewer sizes, element types, operations or roots")
         })?;
         for &element in elements {
             for &reduce_op in &reduce_ops {
@@ -74,7 +74,7 @@ fn check(sweep: &Sweep, ranks: u32) -> Result<()> {
         if let Splits::Routed(routed) = splits {
             routed.check(ranks).map_err(|problem| sweep.place.wrong(problem))?;
             refuse(!sweep.collectives.contains(&Collective::AllToAllV), &sweep.place, || {
-                "routed splits are those of all_to_all_v, which is not among the collectives".to_owned()
+                "routed splits apply to all_to_all_v, which is not among the collectives".to_owned()
             })?;
         }
         let given = if let Splits::Given(weights) = splits { weights.len() } else { ranks as usize };
@@ -104,12 +104,12 @@ impl WorkPlan {
         let varies = |what: &str| self.cases.iter().any(|case| case.variant.labels().contains_key(what));
         if let Some(twice) = named.iter().find(|what| varies(what)) {
             let flag = twice.replace('_', "-");
-            return Err(Error::usage(format!("--{flag}: the suite varies `{twice}` itself; leave one of the two out")));
+            return Err(Error::usage(format!("--{flag}: the suite varies `{twice}` itself; remove one of the two")));
         }
         let all = variants.all();
         if self.cases.len().saturating_mul(variants.count()) > MOST_CASES {
             return Err(Error::usage(format!(
-                "{} cases in {} variants are more than {MOST_CASES}; name fewer",
+                "{} cases in {} variants exceed {MOST_CASES}; use fewer",
                 self.cases.len(),
                 all.len()
             )));
@@ -138,23 +138,23 @@ fn combined(of_suite: Variant, of_flags: Variant) -> Variant {
     }
 }
 
-// Reductions that NCCL alone can carry out: eight-bit floats, and sums of what is multiplied first.
+// Reductions that only NCCL can execute: eight-bit floats, and sums with a premultiplied scalar.
 
-/// Why only NCCL carries an op out; none where others do too.
+/// Why only NCCL executes an op; `None` if others do too.
 pub fn nccl_only_reason(op: &Op) -> Option<String> {
     if !op.collective.reduces() {
         return None;
     }
     if op.reduce_op == Some(ReduceOp::PreMulSum) {
         return Some(format!(
-            "{} with mulsum is an operation of NCCL's (ncclRedOpCreatePreMulSum), which --backend nccl has",
+            "{} with mulsum is an NCCL operation (ncclRedOpCreatePreMulSum); use --backend nccl",
             op.collective
         ));
     }
     let others = || ElementType::ALL.into_iter().filter(|element| !element.moves_only()).map(ElementType::name);
     op.element.moves_only().then(|| {
         format!(
-            "{} cannot reduce {} on host memory, where it can only be moved; --backend nccl reduces it from NCCL 2.24 and compute \
+            "{} cannot reduce {} on host memory, which can only move it; --backend nccl reduces it from NCCL 2.24 and compute \
              capability 9.0 on. Accepted here: {}",
             op.collective,
             op.element,
@@ -185,8 +185,8 @@ impl WorkPlan {
 // elsewhere.
 
 impl WorkPlan {
-    /// The cases of sweeps by curve, each as indices in the plan, in the order of first appearance. Barriers have no size, and of
-    /// uneven shares the time does not follow the size alone, so neither is a curve; nor is a single size.
+    /// The cases of sweeps by curve, each as indices in the plan, in order of first appearance. Barriers have no size, and with uneven
+    /// blocks the time does not follow the size alone, so neither is a curve; nor is a single size.
     pub fn curves(&self) -> Vec<Vec<usize>> {
         let mut curves: Vec<Vec<usize>> = Vec::new();
         for (index, case) in self.cases.iter().enumerate().filter(|(_, case)| has_curve(case)) {
@@ -275,9 +275,9 @@ mod tests {
             (
                 Collective::AllToAllV,
                 "routed:random,experts=6,k=2",
-                "6 experts do not come out even on 4 ranks; nearest that do: 4 or 8",
+                "6 experts do not divide evenly over 4 ranks; nearest that do: 4 or 8",
             ),
-            (Collective::AllGatherV, "routed:random,experts=8,k=2", "routed splits are those of all_to_all_v"),
+            (Collective::AllGatherV, "routed:random,experts=8,k=2", "routed splits apply to all_to_all_v"),
         ] {
             let mut sweep = sweep(&[collective]);
             sweep.splits = vec![crate::config::parse_splits(routed).unwrap()];
@@ -354,7 +354,7 @@ mod tests {
                 "collectives = 'all_reduce'\nelement_types = 'fp8_e4m3'",
                 Some("from NCCL 2.24 and compute capability 9.0 on"),
             ),
-            ("collectives = 'reduce'\nreduce_ops = 'mulsum'", Some("reduce with mulsum is an operation of NCCL's")),
+            ("collectives = 'reduce'\nreduce_ops = 'mulsum'", Some("reduce with mulsum is an NCCL operation")),
             ("collectives = 'all_gather'\nelement_types = 'fp8_e4m3'", None),
             ("collectives = 'all_reduce'\nreduce_ops = ['sum', 'mulsum']", None),
         ] {

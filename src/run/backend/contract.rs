@@ -43,7 +43,6 @@ pub struct BackendFacts {
 /// Everything that a backend needs to run a case.
 #[derive(Clone, Debug)]
 pub struct Binding<'a> {
-    /// The call.
     pub op: &'a Op,
     /// Whether the result replaces the input.
     pub placement: Placement,
@@ -55,9 +54,7 @@ pub struct Binding<'a> {
     pub groups: &'a Groups,
     /// The number under which these groups were connected.
     pub groups_number: usize,
-    /// Element counts on each group.
     pub geometry: &'a Geometry,
-    /// Seed of the data.
     pub seed: u64,
     /// Use the same buffers in every iteration instead of rotating through more bytes than the last-level cache can
     /// store.
@@ -70,7 +67,7 @@ impl<'a> Binding<'a> {
     /// A rank's part in it.
     ///
     /// # Errors
-    /// Where the rank is in none of the groups.
+    /// If the rank is in none of the groups.
     pub fn view(&self, rank: u32) -> Result<View<'a>> {
         let axis = self.groups.axis;
         let missing = || Error::environment(format!("rank {rank} is in no group of axis {axis}"));
@@ -109,9 +106,8 @@ impl Marks {
     }
 }
 
-/// Carries ops out for the ranks that this process plays.
+/// Executes ops for the ranks that this process plays.
 pub trait Backend {
-    /// Description of this backend.
     fn facts(&self) -> BackendFacts;
 
     /// The device of this process's rank, if it has one.
@@ -175,13 +171,12 @@ pub trait Backend {
     /// A usage error with what would be right.
     fn ensure_replayable(&self, binding: &ReplayBinding) -> Result<()>;
 
-    /// Bytes of buffers that a replay would take on the neediest rank of this process.
+    /// Bytes of buffers for a replay on the neediest rank of this process.
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes>;
 
     /// Reserves the buffers of a whole step and returns it, ready to be replayed. All groups of the plan must have been connected.
     ///
     /// # Errors
-    /// As [`Backend::bind`].
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>>;
 
     /// Why the backend does not compute this product; `None` if it does. If any rank returns a reason, all ranks skip the product.
@@ -329,7 +324,6 @@ pub struct ReplayBinding<'a> {
     pub plan: &'a ReplayPlan,
     /// The number under which the plan's first groups were connected; the others follow.
     pub first_groups_number: usize,
-    /// Seed of the data that is checked.
     pub seed: u64,
 }
 
@@ -347,18 +341,16 @@ pub struct AxisTimes {
 pub struct RankTimes {
     /// From the common start to the rank's own end.
     pub total_nanoseconds: u64,
-    /// Time of its computing.
     pub computing_nanoseconds: u64,
     /// By index of the plan's groups.
     pub axes: [AxisTimes; Axis::ALL.len()],
 }
 
-/// A collective of a replay that something hides, or several of one op.
+/// Hidden collectives of a replay: one, or several of one op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HiddenCall {
-    /// Index in the program's ops.
+    /// The number of calls.
     pub op: usize,
-    /// How many.
     pub calls: u64,
     /// From start to end, as far as the rank saw it.
     pub nanoseconds: u64,
@@ -367,7 +359,6 @@ pub struct HiddenCall {
 /// Calls and bytes of a rank on one axis in one replay, counted from the calls made to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisBytes {
-    /// The axis.
     pub axis: Axis,
     /// Calls that were started; of messages, those that were sent.
     pub calls: u64,
@@ -385,7 +376,7 @@ pub trait Replayer {
     /// False if there is no data.
     fn verifies(&self) -> bool;
 
-    /// Carries the step out once, from start to end. In it: no allocation, no lock.
+    /// Executes the step once, from start to end. Allocates nothing and takes no lock.
     fn run(&mut self) -> Result<()>;
 
     /// The times of the last run, by local rank.
@@ -394,7 +385,7 @@ pub trait Replayer {
     /// Stores the progress of each later run in the given counter. Not needed if one process simulates all ranks.
     fn watch(&mut self, _progress: Arc<Progress>) {}
 
-    /// The collectives of a local rank in the last run that something hides, in the order of their starts: equally many on all ranks of a
+    /// The hidden collectives of a local rank in the last run, in the order of their starts; their number is the same on all ranks of a
     /// group.
     fn hidden_calls(&self, local_rank: usize) -> Vec<HiddenCall>;
 
@@ -402,7 +393,7 @@ pub trait Replayer {
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>>;
 }
 
-// Traffic of a rank in a replay: calls and bytes per op, summed up by axis.
+// Traffic of a rank in a replay: calls and bytes per op, summed by axis.
 
 /// Calls of an op that were started, and the bytes of their size arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -415,7 +406,6 @@ pub(super) struct Counted {
 /// The bytes of one call of an op on a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallBytes {
-    /// The size argument.
     pub payload: u64,
     /// For an all_to_all_v: the bytes that the rank sends to others or receives from others, whichever is more.
     pub crossing: u64,
@@ -436,10 +426,10 @@ pub(super) fn crossing_bytes(op: &Op, geometry: &Geometry, me: u32) -> u64 {
     if op.collective == Collective::AllToAllV { geometry.bytes_with_others(me) } else { 0 }
 }
 
-/// Sums up by axis; `counted` has one entry for each op of the program.
+/// Sums by axis; `counted` has one entry for each op of the program.
 ///
 /// # Errors
-/// Where the bytes pass 64 bits.
+/// If the bytes exceed 64 bits.
 pub(super) fn by_axis(program: &ReplayProgram, counted: &[Counted]) -> Result<Vec<AxisBytes>> {
     let mut axes: Vec<AxisBytes> = Vec::new();
     for axis in Axis::ALL {
@@ -448,7 +438,7 @@ pub(super) fn by_axis(program: &ReplayProgram, counted: &[Counted]) -> Result<Ve
             if op.axis == axis {
                 sum.calls += counted.calls;
                 sum.payload.0 += counted.payload_bytes;
-                // All calls of an op as one: what each sends is a share of its payload, rounded down over the step and not call by call.
+                // All calls of an op as one: the share of the payload that each sends is rounded down once per step, not per call.
                 let together = Op { bytes_total: Bytes(counted.payload_bytes), ..op.clone() };
                 let wire = match op.collective {
                     Collective::AllToAllV => Some(counted.crossing_bytes),

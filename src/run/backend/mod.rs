@@ -22,10 +22,8 @@ use serde::{Deserialize, Serialize};
 
 // Readings of a rank's device during the calls: its identity, and its state at a moment.
 
-/// Identity of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceIdentity {
-    /// Name.
     pub name: String,
     /// Unique name.
     pub uuid: String,
@@ -39,20 +37,16 @@ pub struct DeviceIdentity {
     pub cuda: Option<String>,
     /// Power that it may draw.
     pub power_limit_watts: Option<f64>,
-    /// NVLinks that it has.
     pub nvlinks: Option<u32>,
 }
 
 /// State of a device at one moment; values that the device does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceState {
-    /// Clock of the multiprocessors, MHz.
     pub multiprocessor_clock_mhz: Option<f64>,
-    /// Clock of the memory, MHz.
     pub memory_clock_mhz: Option<f64>,
     /// Power drawn.
     pub power_watts: Option<f64>,
-    /// Temperature.
     pub temperature_celsius: Option<f64>,
     /// Names of the active throttle reasons.
     pub throttle_reasons: Vec<String>,
@@ -62,9 +56,9 @@ pub struct DeviceState {
     pub nvlinks_active: Option<u32>,
 }
 
-/// Reads a device. Never in the timed loop.
+/// Reads a device. Never called in the timed loop.
 pub trait DeviceReader {
-    /// Name and version of the library that answers.
+    /// Name and version of the library that reads it.
     ///
     /// # Errors
     /// Why no library can be queried, as a sentence.
@@ -77,32 +71,29 @@ pub trait DeviceReader {
     fn read(&mut self) -> Option<DeviceState>;
 }
 
-// Work that a rank does by itself, with nobody to wait for: a matrix product, a copy.
+// Work that a rank does alone, waiting for no other rank: a matrix product, a copy.
 
 /// Bound work with its buffers, filled with known data.
 pub trait LocalWork {
-    /// Carries it out once and returns its time in nanoseconds on the clock of the device that does it. Allocates nothing.
+    /// Executes it once and returns its time in nanoseconds on the clock of the device. Allocates nothing.
     fn run(&mut self) -> Result<u64>;
 
-    /// Compares what the last run left, or a part of it, with what is expected. The first wrong element, if any.
+    /// Compares all or part of what the last run left with what is expected. The first wrong element, if any.
     fn check(&self) -> Result<Option<Mismatch>>;
 }
 
-// The first element of a buffer that is not what it ought to be.
+// The first wrong element of a checked buffer.
 
 /// The first wrong element of a checked buffer, and how many were wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// World rank that owns the buffer.
     pub rank: u32,
     /// Index of the first wrong element in the receive buffer.
     pub element: u64,
     /// The expected value, as a number of the element type (hexadecimal bits if data is only moved).
     pub expected: String,
-    /// The value found.
     pub got: String,
-    /// Wrong elements in this buffer.
     pub count: u64,
-    /// Which of the calls that were compared it was; none where only one was made.
+    /// The index of the wrong call; none if only one was made.
     pub call: Option<WrongCall>,
 }

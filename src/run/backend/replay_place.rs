@@ -1,10 +1,9 @@
-//! What a plan of a replay holds for one rank: its program, and its place in each of the groups.
+//! One rank's part of a replay plan: its program, and its place in each of the groups.
 
 use super::ReplayBinding;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::workload::replay::ReplayProgram;
 
-/// The program of this rank.
 pub(super) fn program_of<'a>(binding: &ReplayBinding<'a>, rank: u32) -> Result<&'a ReplayProgram> {
     let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
     binding.plan.program_of_rank(rank).ok_or_else(missing)

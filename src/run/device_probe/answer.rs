@@ -1,15 +1,14 @@
-//! What libraries answer about themselves and their devices.
+//! Answers of libraries about themselves and their devices.
 
 use serde::{Deserialize, Serialize};
 
 /// Answer of the CUDA driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CudaAnswer {
-    /// The file that was loaded.
     pub file: String,
-    /// True if the devices identify themselves as stand-ins for tests.
+    /// True if the devices identify themselves as test doubles.
     pub is_double: bool,
-    /// The newest CUDA that the driver supports, such as `12.8`.
+    /// The newest CUDA version that the driver supports, such as `12.8`.
     pub cuda: String,
     /// Devices that this process may use.
     pub devices: Vec<Device>,
@@ -19,23 +18,19 @@ pub struct CudaAnswer {
     pub problem: Option<String>,
 }
 
-/// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Name.
     pub name: String,
     /// PCI address, as `0000:3b:00.0`.
     pub pci: String,
-    /// Bytes of memory.
     pub memory_bytes: u64,
 }
 
-/// Answer of NCCL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NcclAnswer {
     /// The file that was loaded.
     pub file: String,
-    /// Why this one: where it was looked for, and what led there.
+    /// Why this file: where it was found, and what led there.
     #[serde(default)]
     pub why: String,
     /// Its version, such as `2.30.7`.
@@ -44,13 +39,11 @@ pub struct NcclAnswer {
     pub cuda: Option<String>,
     /// Required functions that are missing.
     pub lacks: Vec<String>,
-    /// Newer functions that are missing.
     pub lacks_newer: Vec<String>,
     /// The error that ended the query early, if any.
     pub problem: Option<String>,
 }
 
-/// Answer of cuBLAS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CublasAnswer {
     /// The file that was loaded.
@@ -63,12 +56,9 @@ pub struct CublasAnswer {
     pub problem: Option<String>,
 }
 
-/// Answer of NVML.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvmlAnswer {
-    /// Its version.
     pub version: String,
-    /// That of the driver.
     pub driver: String,
     /// Every device of this machine, including those that this process may not use.
     pub devices: Vec<NvmlDevice>,
@@ -76,20 +66,17 @@ pub struct NvmlAnswer {
     pub problem: Option<String>,
 }
 
-/// State of a device at this moment; fields that it does not report are absent.
+/// Current state of a device; fields that it does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvmlDevice {
     /// Why the device cannot be queried; all other fields are then absent.
     pub problem: Option<String>,
-    /// Name.
     pub name: String,
     /// PCI address.
     pub pci: String,
-    /// Clock of the multiprocessors.
     pub multiprocessor_clock_mhz: Option<u32>,
     /// Maximum clock of the multiprocessors.
     pub highest_multiprocessor_clock_mhz: Option<u32>,
-    /// Clock of the memory.
     pub memory_clock_mhz: Option<u32>,
     /// Maximum clock of the memory.
     pub highest_memory_clock_mhz: Option<u32>,
@@ -99,7 +86,6 @@ pub struct NvmlDevice {
     pub power_limit_watts: Option<u32>,
     /// Default power limit of the device.
     pub usual_power_limit_watts: Option<u32>,
-    /// Temperature.
     pub temperature_celsius: Option<u32>,
     /// Temperature at which it slows down.
     pub slowdown_celsius: Option<u32>,

@@ -1,7 +1,7 @@
 //! Loads the GPU libraries of this machine and queries their versions and devices.
 //!
-//! A library that crashes takes the process with it, so the queries are meant to run in a child process. Communication
-//! is left to the NCCL backend, which has its own function tables.
+//! A crashing library ends the process, so the queries should run in a child process. Communication is up to the NCCL backend, which has
+//! its own function tables.
 
 mod answer;
 mod load;
@@ -23,9 +23,7 @@ use std::path::Path;
 pub enum Probe {
     /// The CUDA driver.
     Cuda,
-    /// NCCL.
     Nccl,
-    /// cuBLAS.
     Cublas,
     /// NVML, on which `nvidia-smi` is based.
     Nvml,
@@ -62,7 +60,7 @@ pub fn answer(probe: Probe, named: Option<&Path>) -> Result<String, String> {
 
 // Queries the CUDA driver. Section numbers are those of the CUDA driver API.
 
-/// Device name of the stand-ins for tests, so that their results are never mistaken for real ones.
+/// Device name of the test doubles, so that their results never pass for real ones.
 const DOUBLE: &str = "commgauge double";
 
 /// `CUresult`: any number, as newer drivers have newer ones.
@@ -114,7 +112,7 @@ fn device(library: &Library, number: c_int) -> Result<Device, String> {
     let mut name = [0 as c_char; 256];
     let mut bytes = 0usize;
     let mut pci = [0; 3];
-    // SAFETY: types as in section 6.5; the buffers are ours, and the length given is that of the name's.
+    // SAFETY: types as in section 6.5; the buffers are ours, and the length is that of the name.
     unsafe {
         let get_name = library.get::<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code>(b"cuDeviceGetName\0");
         let get_name = get_name.map_err(|_| lacks("cuDeviceGetName"))?;
@@ -131,7 +129,7 @@ fn device(library: &Library, number: c_int) -> Result<Device, String> {
             }
         }
     }
-    // SAFETY: the last byte of the name was never written to, so there is a zero.
+    // SAFETY: the last byte of the name was never written to, so it is zero.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
     Ok(Device { name, pci: format!("{:04x}:{:02x}:{:02x}.0", pci[2], pci[0], pci[1]), memory_bytes: bytes as u64 })
 }
@@ -179,7 +177,7 @@ fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
     }
 }
 
-// Queries cuBLAS: its version, and whether it has the required function. No function is called that starts work.
+// Queries cuBLAS: its version, and whether it has the required function. No function that starts work is called.
 
 /// Functions that the backend requires.
 const NEEDED: [&str; 5] =
@@ -217,38 +215,38 @@ fn query_cublas(named: Option<&Path>) -> Result<CublasAnswer, String> {
 
 // Fixes for fatal error codes of the CUDA driver. The numbers are those of `CUresult` (cuda.h).
 
-/// The fix for an error code, where one is known.
+/// The fix for an error code, if known.
 pub fn advice(code: i32) -> Option<&'static str> {
     Some(match code {
-        34 => {
-            "the libcuda.so that was found is the toolkit's stub, made for linking: take its folder (.../stubs) off LD_LIBRARY_PATH"
-        }
+        34 => "libcuda.so is the toolkit's stub, made for linking: remove its folder (.../stubs) from LD_LIBRARY_PATH",
         // Also if the device is in exclusive mode and used by another process.
         46 => {
-            "another process has the device for itself (`nvidia-smi -q -d COMPUTE` shows the compute mode): end it, choose another device, \
+            "another process uses the device exclusively (`nvidia-smi -q -d COMPUTE` shows the compute mode): end it, choose another device, \
              or let ranks share it through MPS (nvidia-cuda-mps-control -d)"
         }
-        100 => "start the container with GPUs, and look at CUDA_VISIBLE_DEVICES and `nvidia-smi`",
-        209 | 218 => "commgauge's kernels run from compute capability 7.5 on",
-        214 => "the device's memory has failed: look at `nvidia-smi -q -d ECC,ROW_REMAPPER`, and reset or replace it",
+        100 => "start the container with GPUs, and check CUDA_VISIBLE_DEVICES and `nvidia-smi`",
+        209 | 218 => "commgauge's kernels need compute capability 7.5 or higher",
+        214 => {
+            "the device's memory has failed: check `nvidia-smi -q -d ECC,ROW_REMAPPER`, and reset or replace the device"
+        }
         221 => {
-            "libnvidia-ptxjitcompiler.so.1 of the driver is not there: in a container it comes with the capability `compute` \
+            "the driver's libnvidia-ptxjitcompiler.so.1 is missing: in a container the capability `compute` provides it \
              (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         }
-        222 => "the driver is too old for commgauge's kernels, which want one of CUDA 10.2 or newer",
+        222 => "the driver is too old for commgauge's kernels, which need CUDA 10.2 or newer",
         223 => "commgauge's kernels are compiled by the driver: unset CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT",
         802 | 919 => {
-            "the system is not ready for CUDA: on hosts with NVSwitch the fabric manager must run, of the driver's own version \
+            "the system is not ready for CUDA: on hosts with NVSwitch the fabric manager must run, in the driver's version \
              (systemctl status nvidia-fabricmanager)"
         }
         803 => {
-            "the driver's library is of another version than its kernel module: restart the host after an update, and let the \
-             container take the library from the host"
+            "the driver's library and kernel module differ in version: restart the host after an update, and let the container use the host's library"
         }
-        804 => "this device takes no library of a newer CUDA than its driver: take .../cuda/compat off LD_LIBRARY_PATH",
+        804 => {
+            "this device does not support CUDA libraries newer than its driver: remove .../cuda/compat from LD_LIBRARY_PATH"
+        }
         805..=809 => {
-            "MPS does not serve this process: is the daemon of CUDA_MPS_PIPE_DIRECTORY alive, and of the same user? Without MPS: unset it, \
-             or end the daemon (echo quit | nvidia-cuda-mps-control)"
+            "MPS does not serve this process: check that the daemon of CUDA_MPS_PIPE_DIRECTORY runs, as the same user; without MPS, unset the variable or end the daemon (echo quit | nvidia-cuda-mps-control)"
         }
         _ => return None,
     })
@@ -256,7 +254,7 @@ pub fn advice(code: i32) -> Option<&'static str> {
 
 // Queries NVML for the current state of each device. Nothing is changed.
 
-/// Library of the driver packages; the name without a version comes with development packages only.
+/// Library of the driver packages; only development packages have the name without a version.
 pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// Maximum number of links of any device.

@@ -1,4 +1,4 @@
-//! Where NCCL may be, and why there: what the loader finds first (LD_LIBRARY_PATH, the system's folders), then what variables name, the
+//! Where NCCL may be, and why: first what the loader finds (LD_LIBRARY_PATH, the system's folders), then the paths named by variables, the
 //! Python packages of the environment that commgauge was installed into and of the active one (`pip install nvidia-nccl-cu12`), conda, and
 //! NVIDIA's HPC SDK.
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct NcclFile {
     /// Its name, for the loader.
     pub file: OsString,
-    /// Why it is tried, such as `of the Python environment /opt/venv (VIRTUAL_ENV)`.
+    /// Why it is tried, such as `from the Python environment /opt/venv (VIRTUAL_ENV)`.
     pub why: String,
 }
 
@@ -25,7 +25,7 @@ const HPC_SDK: &str = "/opt/nvidia/hpc_sdk/Linux_x86_64";
 /// Files to try in order: only the named one if there is one, else all places that are known.
 pub fn nccl_files(named: Option<&Path>) -> Vec<NcclFile> {
     if let Some(path) = named {
-        let why = "it was named".to_owned();
+        let why = "named explicitly".to_owned();
         return vec![NcclFile { file: path.as_os_str().to_owned(), why }];
     }
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -50,23 +50,23 @@ fn places(own: Option<&Path>, variable: &dyn Fn(&str) -> Option<PathBuf>, hpc_sd
     if let Some(prefix) = own.and_then(prefix_of) {
         add(
             in_python_packages(prefix),
-            &format!("of the Python environment {}, which commgauge is in", prefix.display()),
+            &format!("from the Python environment {}, where commgauge is installed", prefix.display()),
         );
     }
     for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
         if let Some(prefix) = variable(name) {
             let mut files = vec![prefix.join("lib/libnccl.so.2")];
             files.extend(in_python_packages(&prefix));
-            add(files, &format!("of the active environment {} ({name})", prefix.display()));
+            add(files, &format!("from the active environment {} ({name})", prefix.display()));
         }
     }
     if let Some(home) = variable("HOME") {
-        add(in_python_packages(&home.join(".local")), "of the Python packages of this user");
+        add(in_python_packages(&home.join(".local")), "from the Python packages of this user");
     }
-    add(in_python_packages(Path::new("/usr/local")), "of the Python packages of this host");
+    add(in_python_packages(Path::new("/usr/local")), "from the Python packages of this host");
     let (sdk, why) = match variable("NVHPC_ROOT") {
-        Some(root) => (in_version_of_hpc_sdk(&root), format!("of the HPC SDK {} (NVHPC_ROOT)", root.display())),
-        None => (in_hpc_sdk(hpc_sdk), format!("of the HPC SDK in {}", hpc_sdk.display())),
+        Some(root) => (in_version_of_hpc_sdk(&root), format!("from the HPC SDK {} (NVHPC_ROOT)", root.display())),
+        None => (in_hpc_sdk(hpc_sdk), format!("from the HPC SDK in {}", hpc_sdk.display())),
     };
     add(sdk, &why);
     found
@@ -91,14 +91,14 @@ fn in_python_packages(prefix: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Those of all versions of the HPC SDK, the newest first.
+/// NCCL's files in all versions of the HPC SDK, the newest first.
 fn in_hpc_sdk(root: &Path) -> Vec<PathBuf> {
     let mut versions = entries(root);
     versions.sort();
     versions.iter().rev().flat_map(|version| in_version_of_hpc_sdk(version)).collect()
 }
 
-/// `comm_libs/nccl/lib`, a link to that of the usual CUDA, and `comm_libs/CUDA/nccl/lib`.
+/// `comm_libs/nccl/lib`, a link to the default CUDA's, and `comm_libs/CUDA/nccl/lib`.
 fn in_version_of_hpc_sdk(root: &Path) -> Vec<PathBuf> {
     let libraries = root.join("comm_libs");
     let mut of_cuda: Vec<PathBuf> = entries(&libraries).into_iter().map(|folder| folder.join("nccl")).collect();
@@ -146,7 +146,7 @@ const NEWER: [(&str, &str); 6] = [
     ("ncclScatter", "2.28"),
 ];
 
-/// Functions that AMD's RCCL alone has (its src/nccl.h.in): by these it is known under whatever name, such as that of NCCL.
+/// Functions that only AMD's RCCL has (its src/nccl.h.in); they identify it under any file name, such as NCCL's.
 const OF_RCCL: [&str; 2] = ["ncclAllToAllv", "mscclLoadAlgo"];
 
 /// Whether a library is AMD's RCCL. It has NCCL's functions and types, and needs HIP's streams, memory and kernels.
@@ -174,7 +174,7 @@ pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
         },
     }
     if is_rccl(&library) {
-        answer.problem = Some("this is RCCL, for AMD GPUs, of which commgauge measures none".to_owned());
+        answer.problem = Some("this is RCCL, for AMD GPUs, which commgauge does not support".to_owned());
     }
     // SAFETY: only the presence of the symbol is checked; nothing is called.
     let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();
@@ -185,14 +185,14 @@ pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
     Ok(answer)
 }
 
-/// Why the file that was loaded was the one: the first candidate that it is, by path or by what the loader made of its name.
+/// Why the loaded file was chosen: the first candidate that matches it, by path or by the loader's name for it.
 fn why(candidates: &[NcclFile], file: &str) -> String {
     let is_it = |candidate: &&NcclFile| {
         let real = |path: &Path| path.canonicalize().ok();
         let path = Path::new(&candidate.file);
         !path.is_absolute() || real(path).is_some_and(|candidate| Some(candidate) == real(Path::new(file)))
     };
-    // A name without a folder is one that the loader found, unless another candidate is this very file.
+    // The loader found a name without a folder, unless another candidate is this very file.
     let by_path = candidates.iter().filter(|candidate| Path::new(&candidate.file).is_absolute()).find(is_it);
     let first = by_path.or(candidates.first());
     first.map(|candidate| candidate.why.clone()).unwrap_or_default()
@@ -209,7 +209,7 @@ fn built_with(mut file: impl Read) -> Option<String> {
     loop {
         let count = file.read(&mut chunk).ok().filter(|count| *count > 0);
         bytes.extend(&chunk[..count.unwrap_or(0)]);
-        // At the end of the file a banner may be shorter; before that, the rest of it may not have been read yet.
+        // At the end of the file a banner may be shorter; before that, its rest may not have been read yet.
         let is_whole = |at: &usize| count.is_none() || at + LONGEST <= bytes.len();
         let banners = finder.find_iter(&bytes).filter(is_whole);
         let found = banners.filter_map(|at| cuda_of(&bytes[at + BANNER.len()..])).next();
@@ -220,7 +220,6 @@ fn built_with(mut file: impl Read) -> Option<String> {
     }
 }
 
-/// `12.9` of `2.30.7+cuda12.9` and whatever follows it.
 fn cuda_of(banner: &[u8]) -> Option<String> {
     let words = banner.split(|byte| !byte.is_ascii_graphic()).next()?;
     let (_, cuda) = std::str::from_utf8(words).ok()?.split_once("+cuda")?;
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Makes files below a folder, and finds those of them that are tried, with the reasons.
+    /// Creates files below a folder, and returns the candidates among them, with the reasons.
     fn found(files: &[&str], own: &str, variables: &[(&str, &str)]) -> Vec<(String, String)> {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path();
@@ -286,21 +285,21 @@ mod tests {
         let seen = found(&files, "commgauge", &variables);
         let expected = [
             ("nccl/build/lib/libnccl.so.2", "NCCL_HOME is nccl"),
-            (wheel, "of the active environment venv (VIRTUAL_ENV)"),
-            (conda, "of the active environment conda (CONDA_PREFIX)"),
-            (user, "of the Python packages of this user"),
-            (new, "of the HPC SDK in opt/hpc"),
-            (old, "of the HPC SDK in opt/hpc"),
+            (wheel, "from the active environment venv (VIRTUAL_ENV)"),
+            (conda, "from the active environment conda (CONDA_PREFIX)"),
+            (user, "from the Python packages of this user"),
+            (new, "from the HPC SDK in opt/hpc"),
+            (old, "from the HPC SDK in opt/hpc"),
         ];
         assert_eq!(seen, expected.map(|(file, why)| (file.to_owned(), why.to_owned())));
         let by_root = found(&files, "commgauge", &[("NVHPC_ROOT", "opt/hpc/24.7")]);
-        assert_eq!(by_root, [(old.to_owned(), "of the HPC SDK opt/hpc/24.7 (NVHPC_ROOT)".to_owned())]);
+        assert_eq!(by_root, [(old.to_owned(), "from the HPC SDK opt/hpc/24.7 (NVHPC_ROOT)".to_owned())]);
     }
 
     #[test]
     fn a_named_file_is_the_only_one_and_the_loader_comes_before_all_other_places() {
         let named = nccl_files(Some(Path::new("/a/b.so")));
-        assert_eq!((named.len(), &named[0].file, named[0].why.as_str()), (1, &"/a/b.so".into(), "it was named"));
+        assert_eq!((named.len(), &named[0].file, named[0].why.as_str()), (1, &"/a/b.so".into(), "named explicitly"));
         let files = nccl_files(None);
         assert_eq!(files[..2].iter().map(|file| file.file.clone()).collect::<Vec<_>>(), ["libnccl.so.2", "libnccl.so"]);
     }

@@ -4,7 +4,6 @@ use commgauge_base::units::Bytes;
 use commgauge_base::writing::named;
 use std::collections::BTreeMap;
 
-/// The cores of one rank.
 #[derive(Clone, Debug)]
 pub(super) struct RankCores<'a> {
     /// World rank.
@@ -22,7 +21,7 @@ pub(super) struct RankCores<'a> {
 /// Binding of the ranks of a host to its cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
-    /// Two or three words for the table.
+    /// A label of two or three words for the table.
     pub label: String,
     /// Reason why the measurements are unreliable, as a sentence.
     pub warning: Option<String>,
@@ -58,7 +57,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
             return fine("not bound".to_owned());
         }
         let note = format!(
-            "ranks of host {host} are not bound to cores: all {} may run on cores {list}, so they move and meet; bind them \
+            "ranks of host {host} are not bound to cores: all {} may run on cores {list}, so they migrate and collide; bind them \
              (mpirun --bind-to core, mpiexec -bind-to core, srun --cpu-bind=cores)",
             ranks.len()
         );
@@ -66,7 +65,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
     }
     if let Some(crowded) = masks.iter().find(|(list, mask)| lists[list].len() > mask.count()) {
         let warning = format!(
-            "{} of host {host} are all bound to cores {}: they take turns, and times mean little",
+            "{} of host {host} are all bound to cores {}: they take turns, and times are unreliable",
             named(&lists[crowded.0]),
             crowded.0
         );
@@ -84,7 +83,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
     }
     if let Some((list, _)) = masks.iter().find(|(_, mask)| have_devices && mask.count() == 1) {
         let note = format!(
-            "{} of host {host} may run on core {list} alone, which it shares with the threads by which NCCL moves data over a network: do not \
+            "{} of host {host} may run only on core {list}, which it shares with the threads that NCCL uses for network transfers: do not \
              bind to single cores (mpirun --bind-to none, mpiexec -bind-to none, srun --cpus-per-task)",
             named(&lists[list])
         );
@@ -101,13 +100,13 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
 fn too_many(host: &str, ranks: &[RankCores], list: &str, available: usize, union: &Mask) -> String {
     let online = ranks.iter().map(|one| one.online).max().unwrap_or(0) as usize;
     let summary = format!(
-        "host {host} has {} ranks on {available} processors: ranks take turns, and times mean little",
+        "host {host} has {} ranks on {available} processors: ranks take turns, and times are unreliable",
         ranks.len()
     );
     let plural = if union.count() == 1 { "core" } else { "cores" };
     match union.count() {
         count if count < online.min(ranks.len()) => {
-            format!("{summary}; they are bound to {plural} {list}, of {online} that the host has")
+            format!("{summary}; they are bound to {plural} {list}, of {online} on the host")
         }
         count if available < count => {
             format!("{summary}; they see {count}, but their container or job may use {available}")
@@ -165,7 +164,7 @@ impl Mask {
 /// RDMA transports lock the memory of their buffers; a host with adapters and less than this will fail or fall back.
 const RDMA_NEEDS_BYTES: u64 = 1 << 30;
 
-/// Files that a rank has open without any connection.
+/// Open files of a rank without any connection.
 const FILES_OF_A_RANK: u64 = 64;
 
 /// The limits of one host: the lowest of its ranks.
@@ -173,11 +172,10 @@ const FILES_OF_A_RANK: u64 = 64;
 pub(super) struct HostLimits<'a> {
     /// Name of the host.
     pub host: &'a str,
-    /// Its ranks.
     pub ranks: u32,
-    /// Memory that may be locked; absent where there is no limit.
+    /// Locked memory limit; absent if unlimited.
     pub memory_lock_bytes: Option<u64>,
-    /// Files that may be open; absent where there is no limit.
+    /// Open files limit; absent if unlimited.
     pub open_files: Option<u64>,
     /// Whether it has RDMA adapters.
     pub has_rdma: bool,
@@ -196,7 +194,7 @@ pub(super) fn shown_files(limit: Option<u64>) -> String {
 /// Warnings about limits that are too low or differ between hosts, as sentences with the value of each host concerned.
 pub(super) fn warnings(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     let mut warnings = Vec::new();
-    // A missing limit compares as the highest value.
+    // A missing limit compares as the maximum.
     let lock = |host: &HostLimits| host.memory_lock_bytes.unwrap_or(u64::MAX);
     let files = |host: &HostLimits| host.open_files.unwrap_or(u64::MAX);
     let highest = hosts.iter().map(lock).max().unwrap_or(0);
@@ -205,7 +203,7 @@ pub(super) fn warnings(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
         let values = listed(&lower, |host| shown_memory(host.memory_lock_bytes));
         let others = shown_memory((highest != u64::MAX).then_some(highest));
         warnings.push(format!(
-            "less memory may be locked on some hosts than on others, where it is {others}: {values}; set `ulimit -l unlimited` \
+            "some hosts allow less locked memory than the others, which allow {others}: {values}; set `ulimit -l unlimited` \
              there (limits.conf, or LimitMEMLOCK of the daemon that starts the ranks)"
         ));
     }
@@ -213,7 +211,7 @@ pub(super) fn warnings(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     if !low.is_empty() {
         let values = listed(&low, |host| shown_memory(host.memory_lock_bytes));
         warnings.push(format!(
-            "hosts with RDMA adapters may lock too little memory for them: {values}; set `ulimit -l unlimited` there"
+            "hosts with RDMA adapters allow too little locked memory: {values}; set `ulimit -l unlimited` there"
         ));
     }
     let highest = hosts.iter().map(files).max().unwrap_or(0);
@@ -221,7 +219,7 @@ pub(super) fn warnings(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     if !lower.is_empty() {
         let values = listed(&lower, |host| shown_files(host.open_files));
         let others = shown_files((highest != u64::MAX).then_some(highest));
-        warnings.push(format!("fewer files may be open on some hosts than on others, where it is {others}: {values}"));
+        warnings.push(format!("some hosts allow fewer open files than the others, which allow {others}: {values}"));
     }
     // Over TCP a rank has a connection to every rank of the other hosts.
     let needed = |host: &HostLimits| u64::from(ranks - host.ranks.min(ranks)) + FILES_OF_A_RANK;
@@ -229,7 +227,7 @@ pub(super) fn warnings(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
     if let Some(first) = low.first() {
         let values = listed(&low, |host| shown_files(host.open_files));
         warnings.push(format!(
-            "too few files may be open for a connection to every rank of the other hosts ({} are needed): {values}; raise \
+            "too few open files for a connection to every rank of the other hosts ({} needed): {values}; raise \
              `ulimit -n`",
             needed(first)
         ));
@@ -273,7 +271,7 @@ mod tests {
                 "5 ranks on 4",
                 Some("has 5 ranks on 4 processors: ranks take turns"),
             ),
-            (&["0", "0", "0"], 1, "3 ranks on 1", Some("bound to core 0, of 4 that the host has")),
+            (&["0", "0", "0"], 1, "3 ranks on 1", Some("bound to core 0, of 4 on the host")),
             (&["0-3", "0-3", "0-3"], 2, "3 ranks on 2", Some("they see 4, but their container or job may use 2")),
             (&["0-1", "1-2"], 2, "overlapping", Some("rank 0 may run on 0-1, rank 1 on 1-2")),
             (&["0", "0", "1-3"], 1, "shared cores", Some("ranks 0, 1 of host h are all bound to cores 0")),
@@ -299,7 +297,7 @@ mod tests {
         for (lists, label, note) in [
             (["0-3", "0-3"], "not bound", None),
             (["0-1", "2-3"], "own cores", None),
-            (["0", "1"], "own cores", Some("rank 0 of host h may run on core 0 alone")),
+            (["0", "1"], "own cores", Some("rank 0 of host h may run only on core 0")),
         ] {
             let ranks: Vec<RankCores> = (0..)
                 .zip(&lists)
@@ -334,10 +332,10 @@ mod tests {
             (
                 vec![host("a", kib_64, 1024, true), host("b", kib_64, 1024, true)],
                 4,
-                &["too little memory for them: 64 KiB on a, b"],
+                &["too little locked memory: 64 KiB on a, b"],
             ),
-            (vec![host("a", None, 4096, false), host("b", None, 1024, false)], 4, &["where it is 4096: 1024 on b"]),
-            (vec![host("a", None, 1024, false)], 16_384, &["(16446 are needed): 1024 on a"]),
+            (vec![host("a", None, 4096, false), host("b", None, 1024, false)], 4, &["which allow 4096: 1024 on b"]),
+            (vec![host("a", None, 1024, false)], 16_384, &["(16446 needed): 1024 on a"]),
         ] {
             let warnings = warnings(&hosts, ranks);
             assert_eq!(warnings.len(), expected.len(), "{warnings:?}");

@@ -16,29 +16,25 @@ use std::path::Path;
 /// A fact that every rank determines about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Fact {
-    /// SHA-256 of the running binary.
     Program,
     /// SHA-256 of the suite and of every file that it names.
     Suite,
-    /// How samples are taken, one setting on each line.
+    /// Sampling settings, one per line.
     Settings,
-    /// The MPI library that was loaded, with its version.
+    /// The loaded MPI library, with its version.
     MpiLibrary,
-    /// Version of the NCCL that was loaded.
+    /// Version of the loaded NCCL.
     NcclVersion,
-    /// File of the NCCL that was loaded.
+    /// File of the loaded NCCL.
     NcclFile,
     /// Version of the GPU driver.
     GpuDriver,
-    /// Variables that configure MPI, NCCL, their transports and the threads, one on each line.
+    /// Variables that configure MPI, NCCL, their transports and the threads, one per line.
     Environment,
-    /// Name of the rank's device.
     DeviceModel,
     /// UUID of the rank's device; no two ranks may have the same.
     DeviceUuid,
-    /// Name of the processor.
     Processor,
-    /// Operating system kernel.
     Kernel,
 }
 
@@ -128,7 +124,7 @@ pub struct RankProfile {
 /// The part of a profile that is sent to rank 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compact {
-    /// Hashes of the texts, in the order of [`Fact::ALL`]; 0 where there is none.
+    /// Hashes of the texts, in the order of [`Fact::ALL`]; 0 if missing.
     hashes: Vec<u64>,
     /// Cores as a list of ranges.
     pub cores: String,
@@ -257,7 +253,7 @@ fn has_entries(folder: &Path) -> bool {
 /// Values of one fact whose texts are gathered; any further values are reported together.
 pub(super) const MAX_VALUES: usize = 32;
 
-/// Placeholder for a line that a rank does not have.
+/// Placeholder for a line that a rank lacks.
 const NOT_SET: &str = "not set";
 
 /// Placeholder for values whose texts were not gathered.
@@ -272,7 +268,6 @@ pub(super) type RanksOfHash = RankGroup<u64>;
 /// The lines of a list, by name; none if its text was not gathered.
 type Lines<'a> = Option<BTreeMap<&'a str, &'a str>>;
 
-/// A text by fact and hash.
 pub(super) type Texts = HashMap<(Fact, u64), String>;
 
 /// Ranks grouped by the value of a fact, in the order of their first rank. Ranks without a value are left out, except
@@ -306,7 +301,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allowed: Allowances) -> Co
             (_, [RankGroup { key: hash, .. }]) => {
                 let text = texts.get(&(fact, *hash)).map_or("", String::as_str);
                 let value = match fact.is_list() {
-                    true if text.is_empty() => "no variable that matters is set".to_owned(),
+                    true if text.is_empty() => "no relevant variable is set".to_owned(),
                     true if fact == Fact::Environment => text.replace('\n', " "),
                     true => continue,
                     false => text.to_owned(),
@@ -411,14 +406,14 @@ fn shortened(text: &str) -> String {
 
 // Ranks that have something in common.
 
-/// The ranks that have the same of something: a host, the hash or the text of a fact.
+/// The ranks with one value: a host, the hash or the text of a fact.
 pub(super) struct RankGroup<K> {
     pub key: K,
     /// In ascending order.
     pub ranks: Vec<u32>,
 }
 
-/// Groups ranks by their keys, in the order of their first rank. A rank without a key belongs to none.
+/// Groups ranks by their keys, in the order of their first rank. A rank without a key is in no group.
 pub(super) fn group_ranks<K: Hash + Eq + Copy>(keys: impl IntoIterator<Item = Option<K>>) -> Vec<RankGroup<K>> {
     let mut groups: Vec<RankGroup<K>> = Vec::new();
     let mut known: HashMap<K, usize> = HashMap::new();

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Compares all ranks. Collective; the report is process 0's.
 ///
 /// # Errors
-/// Where ranks cannot talk.
+/// If ranks cannot communicate.
 pub fn inspect(
     world: &dyn World,
     profile: &RankProfile,
@@ -86,8 +86,7 @@ fn report(
     if allowed.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
     if compared.could_be_allowed {
         refusals.push(
-            "start all ranks with the same environment and libraries (mpirun -x NAME passes a variable on), or continue with \
-             --allow-mixed, which the record then says"
+            "start all ranks with the same environment and libraries (mpirun -x NAME passes a variable on), or continue with --allow-mixed, which the record notes"
                 .to_owned(),
         );
     }
@@ -134,8 +133,8 @@ fn report(
 
 type RanksOfHost<'a> = RankGroup<&'a str>;
 
-/// That hosts have unequal numbers of GPUs. NCCL's NVLS then blocks forever in its first call (nccl#2385, 7 and 8 GPUs), and a call over all
-/// hosts is as fast as the one with fewest adapters lets it be.
+/// Warns of unequal numbers of GPUs per host. NCCL's NVLS then blocks forever in its first call (nccl#2385, 7 and 8 GPUs), and the host
+/// with the fewest adapters limits calls over all hosts.
 fn uneven_devices(all: &[Compact], hosts: &[RanksOfHost]) -> Option<String> {
     let devices = |on: &RanksOfHost| of(&on.ranks, all).filter(|rank| rank.hash(Fact::DeviceUuid) != 0).count();
     let fewest = hosts.iter().min_by_key(|on| devices(on))?;
@@ -143,14 +142,12 @@ fn uneven_devices(all: &[Compact], hosts: &[RanksOfHost]) -> Option<String> {
     let (few, many) = (devices(fewest), devices(most));
     (few > 0 && few < many).then(|| {
         format!(
-            "host {} has {few} ranks with a GPU and host {} has {many}: NCCL may hang over unequal nodes where it uses NVLS \
-             (NCCL_NVLS_ENABLE=0 avoids it), and no machine file judges such a run; start as many ranks on every host",
+            "host {} has {few} ranks with a GPU and host {} has {many}: NCCL may hang over unequal nodes if it uses NVLS (NCCL_NVLS_ENABLE=0 avoids it), and no machine file judges such a run; start the same number of ranks on every host",
             fewest.key, most.key
         )
     })
 }
 
-/// A sentence about a host.
 struct Remark<'a> {
     host: &'a str,
     text: String,
@@ -190,7 +187,7 @@ fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
     ranks.iter().filter_map(cores).collect()
 }
 
-/// A problem that many hosts share is reported for the first three of them.
+/// A problem shared by many hosts is reported for the first three of them.
 fn merge_similar(remarks: &[Remark]) -> Vec<String> {
     let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
     for Remark { host, text } in remarks {
@@ -201,20 +198,20 @@ fn merge_similar(remarks: &[Remark]) -> Vec<String> {
         let more = texts.len().saturating_sub(3);
         let mut first: Vec<String> = texts.into_iter().take(3).cloned().collect();
         if let (Some(last), true) = (first.last_mut(), more > 0) {
-            *last += &format!("; and so on {more} hosts more");
+            *last += &format!("; and so on for {more} more hosts");
         }
         first
     };
     kinds.into_values().flat_map(limited).collect()
 }
 
-/// Reports where the launcher and MPI contradict each other about the size of the launch.
+/// Reports contradictions between the launcher and MPI about the size of the launch.
 fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String> {
     let variable = |name: Option<&str>| name.map_or_else(String::new, |name| format!(" ({name})"));
     let mut refusals = Vec::new();
     if let Some(reported) = all.iter().find_map(|profile| profile.wrong_ranks) {
         refusals.push(format!(
-            "the launcher reports {reported} ranks{}, MPI reports {}: is it the launcher of the MPI that commgauge was built with?",
+            "the launcher reports {reported} ranks{}, MPI reports {}: does the launcher belong to the MPI that commgauge was built with?",
             variable(names.ranks),
             all.len()
         ));
@@ -223,7 +220,7 @@ fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String>
         all.iter().enumerate().filter_map(|(rank, profile)| Some((rank, profile.wrong_rank?))).collect();
     if let Some((rank, reported)) = wrong.first() {
         refusals.push(format!(
-            "{} ranks have another number than their launcher gave them, the first: rank {rank} was started as rank {reported}{}",
+            "{} ranks have a different number from the one that their launcher gave them; the first: rank {rank} was started as rank {reported}{}",
             wrong.len(),
             variable(names.rank)
         ));
@@ -248,8 +245,11 @@ fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNa
         })
         .collect();
     if let Some((host, found, reported)) = differing.first() {
-        let more =
-            if differing.len() > 1 { format!(", and so on {} hosts more", differing.len() - 1) } else { String::new() };
+        let more = if differing.len() > 1 {
+            format!(", and so on for {} more hosts", differing.len() - 1)
+        } else {
+            String::new()
+        };
         warnings.push(format!(
             "the launcher reports {reported} ranks on the host of {host}{name}, {found} were found there{more}: it counts hosts \
              differently"
@@ -258,7 +258,7 @@ fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNa
     warnings
 }
 
-/// Devices that are used by several ranks; with a fix if that is not allowed.
+/// Devices used by several ranks; with a fix if that is not allowed.
 fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: Allowances) -> Vec<String> {
     let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|group| group.ranks.len() > 1);
     let mut shared: Vec<String> = several
@@ -271,10 +271,10 @@ fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: All
     let more = shared.len().saturating_sub(3);
     shared.truncate(3);
     if let (Some(last), true) = (shared.last_mut(), more > 0) {
-        *last += &format!("; and so on {more} devices more");
+        *last += &format!("; and so on for {more} more devices");
     }
     if let (Some(last), false) = (shared.last_mut(), allowed.shared_devices) {
-        *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?), or use --share-gpu";
+        *last += "; give each rank its own device (is CUDA_VISIBLE_DEVICES the same for all?), or use --share-gpu";
     }
     shared
 }
@@ -285,7 +285,7 @@ fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
-        .map_err(|cause| Error::environment(format!("a rank's description does not read: {cause}")))
+        .map_err(|cause| Error::environment(format!("a rank's description cannot be parsed: {cause}")))
 }
 
 fn read_all<T: DeserializeOwned>(all: &[Vec<u8>]) -> Result<Vec<T>> {
@@ -303,7 +303,6 @@ mod tests {
         RankHosts { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), ..RankHosts::default() }
     }
 
-    /// The report on ranks with these profiles.
     fn checked(profiles: &[RankProfile], hosts: &[&str], allowed: Allowances) -> LaunchReport {
         let ranks = profiles.len() as u32;
         let all: Vec<Compact> = (0..).zip(profiles).map(|(rank, profile)| profile.compact(rank, ranks)).collect();
@@ -379,7 +378,7 @@ mod tests {
         );
         let swapped = |rank: u32| profile(rank, &[("PMI_RANK", (1 - rank).to_string())]);
         let report = checked(&[swapped(0), swapped(1)], &["a", "a"], Allowances::default());
-        assert!(report.refusals[0].contains("2 ranks have another number"), "{report:?}");
+        assert!(report.refusals[0].contains("2 ranks have a different number"), "{report:?}");
     }
 
     #[test]
@@ -440,7 +439,7 @@ mod tests {
         let messages = report.refusals.join("\n") + &report.warnings.join("\n");
         assert!(messages.len() < 4000, "{} characters: {messages}", messages.len());
         assert!(messages.contains("64 KiB on node1, node2, node3, node4 and 2043 more"), "{messages}");
-        assert!(messages.contains("so on 2045 hosts more"), "{messages}");
+        assert!(messages.contains("so on for 2045 more hosts"), "{messages}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Reads the size of the launch from the launcher's environment variables: ranks and hosts, the ranks on this host,
-//! this rank's number; and whether the launcher has joined its copies at all.
+//! Reads the size of the launch from the launcher's environment variables: ranks and hosts, the ranks on this host, this rank's number; and
+//! whether the launcher connected its copies at all.
 //!
 //! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
 
@@ -13,22 +13,17 @@ use serde::{Deserialize, Serialize};
 /// A number found in the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberVariable {
-    /// The name of its variable.
     pub name: &'static str,
-    /// The number.
     pub number: u32,
 }
 
 /// Numbers found in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LauncherEnv {
-    /// Ranks of the launch.
     pub ranks: Vec<NumberVariable>,
     /// Ranks on this host.
     pub ranks_here: Vec<NumberVariable>,
-    /// Hosts of the launch.
     pub hosts: Vec<NumberVariable>,
-    /// This rank.
     pub rank: Vec<NumberVariable>,
 }
 
@@ -44,8 +39,7 @@ pub fn launcher_env(environment: &dyn Fn(&str) -> Option<String>) -> LauncherEnv
         hosts: Vec::new(),
         rank: all(Counts::Rank),
     };
-    // Under another launcher Slurm's numbers describe the allocation, or the daemons that this launcher started through
-    // srun.
+    // Under another launcher Slurm's numbers describe the allocation, or this launcher's daemons started through srun.
     if found.ranks.is_empty() && found.ranks_here.is_empty() {
         found.ranks = of_allocation(Counts::Ranks).chain(number("SLURM_NTASKS")).take(1).collect();
         let here = |name| Some(NumberVariable { name, number: slurm_ranks_here(name, environment)? });
@@ -80,7 +74,6 @@ fn slurm_ranks_here(counts: &str, environment: &dyn Fn(&str) -> Option<String>) 
 /// others end with a page of advice and code 1.
 ///
 /// # Errors
-/// A usage error on every copy.
 pub fn ensure_joined(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     let tasks = environment("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
     if tasks < 2 || is_connected(|name| environment(name).is_some()) {
@@ -94,7 +87,7 @@ pub fn ensure_joined(environment: &dyn Fn(&str) -> Option<String>) -> Result<()>
 }
 
 impl LauncherEnv {
-    /// The variable that contradicts a count of ranks: none if any variable agrees, or if none is set.
+    /// The variable that contradicts a count of ranks: `None` if any variable agrees, or if none is set.
     pub fn contradiction(&self, ranks: u32) -> Option<NumberVariable> {
         contradiction(&self.ranks, ranks)
     }
@@ -104,7 +97,7 @@ impl LauncherEnv {
         contradiction(&self.rank, rank)
     }
 
-    /// The numbers of ranks with their variables, for display; empty where none is set.
+    /// The numbers of ranks with their variables, for display; empty if none is set.
     pub(super) fn describe_ranks(&self) -> String {
         let shown = |NumberVariable { name, number }: &NumberVariable| format!("{number} ({name})");
         let numbers: Vec<String> = self.ranks.iter().map(shown).collect();
@@ -232,12 +225,12 @@ pub(super) fn severity(name: &str) -> Severity {
     }
 }
 
-// What the check of a launch found, as data: for the table, for `--format json`, for the refusal and for the record.
+// Results of a launch check, as data: for the table, for `--format json`, for the refusal and for the record.
 
 /// Name of the format.
 pub const LAUNCH_FORMAT: &str = "commgauge-launch";
 
-/// Raised when something is taken away or changes its meaning.
+/// Raised when a field is removed or changes its meaning.
 pub const LAUNCH_VERSION: u32 = 1;
 
 /// What the ranks of a launch have in common, and where they differ.
@@ -249,44 +242,44 @@ pub struct LaunchReport {
     pub version: u32,
     /// Ranks, as MPI counts them.
     pub ranks: u32,
-    /// What the launcher says of the number of ranks, with the variable in which it does; absent where it says nothing.
+    /// The number of ranks according to the launcher, with its variable; absent if the launcher does not give it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher_says: Option<String>,
     /// Every host, in the order of its first rank.
     pub hosts: Vec<HostRow>,
-    /// What is the same on all ranks.
+    /// Facts that are the same on all ranks.
     pub shared: Vec<Shared>,
-    /// What is not.
+    /// Facts that are not.
     pub differences: Vec<Difference>,
-    /// Why the ranks may not measure together, as sentences; with any of them the exit code is 7.
+    /// Why the ranks may not measure together, as sentences; if there are any, the exit code is 7.
     pub refusals: Vec<String>,
-    /// What speaks against the numbers, as sentences; they go into the record.
+    /// What makes the numbers unreliable, as sentences; recorded.
     pub warnings: Vec<String>,
-    /// What a reader should know and what speaks against no number, as sentences; they go into the record.
+    /// Information that does not affect the numbers, as sentences; recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// A host and its limits, which are the lowest of its ranks.
+/// A host and its limits, the lowest of its ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRow {
-    /// Its name, with a number where several hosts have the same.
+    /// Its name, with a number if several hosts have the same.
     pub host: String,
     /// Its ranks, as ranges.
     pub ranks: String,
-    /// How many they are.
+    /// Number of its ranks.
     pub rank_count: u32,
     /// Processors that its ranks may run on.
     pub processors: u32,
-    /// How the ranks lie on them, in a few words.
+    /// How the ranks are placed on them, in a few words.
     pub binding: String,
-    /// Whether ranks share processors, so that they have to take turns; absent where each has its own.
+    /// Whether ranks share processors and have to take turns; absent if each has its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ranks_share_processors: bool,
-    /// Memory that a rank may lock; absent where there is no limit.
+    /// Locked memory limit of a rank; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_lock_bytes: Option<u64>,
-    /// Files that a rank may have open; absent where there is no limit.
+    /// Open files limit of a rank; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
 }
@@ -294,18 +287,18 @@ pub struct HostRow {
 /// A fact that all ranks share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shared {
-    /// Which.
+    /// The fact.
     pub what: String,
     /// Its value.
     pub value: String,
 }
 
-/// A fact in which ranks differ.
+/// A fact that differs between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
-    /// Which, or the variable or setting.
+    /// The fact, variable or setting.
     pub what: String,
-    /// Whether the launch is refused for it.
+    /// Whether the launch is refused because of it.
     pub refused: bool,
     /// The values, in the order of their first rank.
     pub values: Vec<Value>,
@@ -314,15 +307,15 @@ pub struct Difference {
 /// A value, and the ranks that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Value {
-    /// What they have.
+    /// The value.
     pub value: String,
     /// The ranks, as ranges.
     pub ranks: String,
-    /// How many they are.
+    /// Number of ranks.
     pub rank_count: u32,
 }
 
-// What the user allows a launch to be, though it is likely to be a mistake.
+// Exceptions that the user allows although they are likely mistakes.
 
 /// Exceptions that the user allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,14 +13,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Hosts of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankHosts {
     /// A unique name for the host of every rank.
     pub hosts: Vec<String>,
     /// Disagreements between the sources, as sentences; on process 0 only.
     pub warnings: Vec<String>,
-    /// What slows ranks of one host and is no disagreement, as sentences; on process 0 only.
+    /// What slows ranks of one host without being a disagreement, as sentences; on process 0 only.
     pub notes: Vec<String>,
 }
 
@@ -29,13 +28,13 @@ pub struct RankHosts {
 /// # Errors
 /// If communication fails, or a host's name has a line break.
 pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<RankHosts> {
-    let text =
-        serde_json::to_vec(mine).map_err(|cause| Error::environment(format!("cannot say where this is: {cause}")))?;
+    let text = serde_json::to_vec(mine)
+        .map_err(|cause| Error::environment(format!("cannot describe the location of this rank: {cause}")))?;
     let gathered = world.gather(&text)?;
     let all: std::result::Result<Vec<RankLocation>, _> =
         gathered.iter().map(|one| serde_json::from_slice(one)).collect();
     let rank_hosts =
-        resolve(&all.map_err(|cause| Error::environment(format!("a rank's whereabouts do not read: {cause}")))?);
+        resolve(&all.map_err(|cause| Error::environment(format!("a rank's location cannot be parsed: {cause}")))?);
     let mut hosts = rank_hosts.hosts.join("\n").into_bytes();
     world.broadcast(&mut hosts)?;
     let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
@@ -117,14 +116,12 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
         let many = group.len();
         warnings.push(if differ(&group, RankLocation::kernel) {
             format!(
-                "{many} hosts call themselves {host} ({ranks_text}): distinguished by their boot ids; give each a name of its own, \
-                 as launchers and NCCL go by names"
+                "{many} hosts call themselves {host} ({ranks_text}): distinguished by their boot ids; give each its own name, since launchers and NCCL rely on names"
             )
         } else if differ(&group, |facts| facts.shared_memory) {
             format!(
                 "ranks of host {host} see {many} different /dev/shm ({ranks_text}), though host name and boot id are the same: \
-                 containers of one machine with equal names? They count as {many} hosts; give each a name of its own, or \
-                 let them share /dev/shm"
+                 containers of one machine with equal names? They count as {many} hosts; give each its own name, or let them share /dev/shm"
             )
         } else {
             format!(
@@ -140,8 +137,7 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
             let shown = hosts.iter().take(4).copied().collect::<Vec<_>>().join(", ");
             let more = if hosts.len() > 4 { format!(" and {} more", hosts.len() - 4) } else { String::new() };
             warnings.push(format!(
-                "hosts {shown}{more} have the same boot id: containers of one machine; what is measured between them is \
-                 not a network"
+                "hosts {shown}{more} have the same boot id: containers of one machine; traffic between them does not use a network"
             ));
         }
     }
@@ -149,20 +145,18 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
         if differ(&group, RankLocation::kernel) {
             let ranks_text = ranks(&group);
             warnings.push(format!(
-                "MPI takes ranks of different machines for one node ({ranks_text}; their boot ids differ): it may hang where it \
-                 expects shared memory; give each host a name of its own"
+                "MPI takes ranks of different machines for one node ({ranks_text}; their boot ids differ): it may hang where it expects shared memory; give each host its own name"
             ));
         }
     }
     warnings.extend(network_warnings(nodes, all));
     if all.iter().any(|facts| facts.boot == 0) {
-        warnings
-            .push("some hosts show no boot id: which ranks share a machine is known by name and MPI alone".to_owned());
+        warnings.push("some hosts show no boot id: only names and MPI show which ranks share a machine".to_owned());
     }
     warnings
 }
 
-// Ranks of one host in namespaces of their own, as where each has a container of its own.
+// Ranks of one host in their own namespaces, as with one container per rank.
 
 /// Warnings about ranks of one host that may not reach each other.
 pub(super) fn network_warnings(nodes: &[Node], all: &[RankLocation]) -> Vec<String> {
@@ -176,18 +170,17 @@ pub(super) fn network_warnings(nodes: &[Node], all: &[RankLocation]) -> Vec<Stri
     divided(nodes, all, |facts| facts.network).map(|node| text(&node)).collect()
 }
 
-/// A note about hosts whose ranks may not read each other's memory. Seen with Open MPI 4.1.4: ranks in containers of their own waited for
-/// ever in `MPI_Send` of large messages, and not with this variable.
+/// A note about hosts whose ranks may not read each other's memory. With Open MPI 4.1.4, ranks in separate containers block forever in
+/// `MPI_Send` of large messages; this variable avoids it.
 pub(super) fn user_note(nodes: &[Node], all: &[RankLocation]) -> Option<String> {
     let mut hosts = divided(nodes, all, |facts| facts.user);
     let first = hosts.next()?;
     let more = match hosts.count() {
         0 => String::new(),
-        others => format!(", and so on {others} hosts more"),
+        others => format!(", and so on for {others} more hosts"),
     };
     Some(format!(
-        "ranks of host {} are in different user namespaces ({}{more}), as where each has a container of its own: none may read \
-         another's memory, so MPI copies twice, and Open MPI 4 may block forever in large messages; start one container for all \
+        "ranks of host {} are in different user namespaces ({}{more}), as with one container per rank: none may read another's memory, so MPI copies twice, and Open MPI 4 may block forever in large messages; start one container for all \
          ranks of a host, or set OMPI_MCA_btl_vader_single_copy_mechanism=none",
         first.facts.host,
         named(&first.ranks)
@@ -206,7 +199,7 @@ fn divided<'a, 'n>(
     })
 }
 
-// Where a rank is, according to every source.
+// The location of a rank, according to every source.
 
 /// Location of a rank according to every source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,9 +246,8 @@ pub(super) fn short_hash(text: &str) -> u64 {
     if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
 }
 
-/// A host of the launch.
 pub(super) struct Node<'a> {
-    /// Where its first rank is.
+    /// Location of its first rank.
     pub(super) facts: &'a RankLocation,
     pub(super) ranks: Vec<u32>,
 }
@@ -296,7 +288,7 @@ mod tests {
                 &["2 hosts call themselves localhost", "MPI takes ranks of different machines for one node"],
             ),
             (
-                "containers with names of their own",
+                "containers with different names",
                 two_of(rank("pod-a", 1, 0, 8), rank("pod-b", 1, 2, 9)),
                 ["pod-a", "pod-a", "pod-b", "pod-b"],
                 &["hosts pod-a, pod-b have the same boot id: containers of one machine"],
@@ -308,7 +300,7 @@ mod tests {
                 &["ranks of host pod see 2 different /dev/shm (ranks 0, 1 / ranks 2, 3)"],
             ),
             (
-                "an MPI that was told not to share",
+                "an MPI set not to share",
                 two_of(rank("a", 1, 0, 9), rank("a", 1, 2, 9)),
                 ["a#1", "a#1", "a#2", "a#2"],
                 &["MPI finds no shared memory between some ranks of host a"],
@@ -353,7 +345,7 @@ mod tests {
             ),
             (
                 vec![alone("a", 1), alone("a", 2), alone("b", 3), alone("b", 4), alone("c", 5), alone("c", 6)],
-                Some("host a are in different user namespaces (ranks 0, 1, and so on 2 hosts more),"),
+                Some("host a are in different user namespaces (ranks 0, 1, and so on for 2 more hosts),"),
             ),
         ] {
             let notes = resolve(&all).notes;

@@ -1,5 +1,5 @@
-//! Streaming cadence: calls back to back. A sample is some calls between two marks, and consecutive samples share the mark
-//! between them, so that nothing but the calls and one mark per sample is in the loop.
+//! Streaming cadence: calls back to back. A sample is some calls between two marks, and consecutive samples share the mark between them, so
+//! that the loop contains only the calls and one mark per sample.
 
 use super::{InjectedDelay, MeasureContext};
 use crate::backend::{Call, Marks};
@@ -37,7 +37,7 @@ pub fn streaming_batch(
     calls_per_sample: u32,
     batch: &mut Batch,
 ) -> Result<()> {
-    // Where calls return when they are complete, marks are readings of the host's clock already.
+    // If calls return when complete, marks are readings of the host's clock already.
     if context.settings.timing == Timing::Whole && !call.blocks() {
         return whole_batch(context, call, samples, calls_per_sample, batch);
     }
@@ -48,7 +48,7 @@ pub fn streaming_batch(
     reduce_streaming(context, samples as usize, batch)
 }
 
-/// A batch of samples each of which lasts on the host's clock from its first call to the completion of its last, as nccl-tests has it
+/// A batch of samples each of which lasts on the host's clock from its first call to the completion of its last, as in nccl-tests
 /// (`BenchTime` of its `src/common.cu`).
 fn whole_batch(
     context: &MeasureContext,
@@ -58,7 +58,7 @@ fn whole_batch(
     batch: &mut Batch,
 ) -> Result<()> {
     let mut readings = Vec::with_capacity(2 * samples as usize);
-    // What has to be ready before the first call: graphs, connections.
+    // Everything that must be ready before the first call: graphs, connections.
     call.reserve_marks(0);
     call.complete(context.completion_deadline)?;
     for _ in 0..samples {
@@ -128,7 +128,6 @@ impl Lead {
     }
 }
 
-/// The start of an iteration.
 #[derive(Clone, Copy)]
 struct Start {
     /// On the common clock.
@@ -140,7 +139,7 @@ struct Start {
 /// Runs a batch of iterations. Called by all processes with the same number.
 ///
 /// # Errors
-/// A usage error if a delay is to be injected and one process simulates several ranks.
+/// A usage error if a delay is requested and one process simulates several ranks.
 pub fn isolated_batch(
     context: &MeasureContext,
     call: &mut dyn Call,
@@ -194,8 +193,7 @@ fn own_delay(context: &MeasureContext) -> Result<u64> {
                 return Ok(delay.as_nanoseconds());
             }
             Err(Error::usage(format!(
-                "found a delay for rank {rank}, but one process plays {} ranks here; a delay can be injected only \
-                 where every rank is a process of its own",
+                "found a delay for rank {rank}, but one process plays {} ranks here; a delay needs one process per rank",
                 context.local_ranks.len()
             )))
         }
@@ -249,7 +247,7 @@ fn reduce_isolated(context: &MeasureContext, starts: &[Start], batch: &mut Batch
     Ok(())
 }
 
-/// What is known of the clocks of devices in this batch, which differs by rank and by batch. Nothing is sent where no clock is off.
+/// Errors of the device clocks in this batch, which differ by rank and by batch. Nothing is sent if every clock is exact.
 fn gather_clock_errors(context: &MeasureContext, mine: u64, batch: &mut Batch) -> Result<()> {
     let errors = &mut batch.clock_errors_nanoseconds;
     errors.clear();
@@ -277,9 +275,8 @@ pub struct Batch {
     pub(crate) idle: Vec<bool>,
     /// Buffer for the reduction over processes.
     pub(crate) located: Vec<Located>,
-    /// By how much all times of each rank may be off on the clock of its host, on process 0; empty where none may. Of isolated batches.
+    /// Possible error of all times of each rank on the clock of its host, on process 0; empty if all are exact. For isolated batches.
     pub(crate) clock_errors_nanoseconds: Vec<u64>,
-    /// The samples.
     pub samples: Vec<Sample>,
 }
 
@@ -316,7 +313,6 @@ impl Batch {
         values.zip(idle).map(|(value, idle)| if idle { f64::NEG_INFINITY } else { value })
     }
 
-    /// The slowest times of the valid samples.
     pub(crate) fn valid_times(&self) -> impl Iterator<Item = f64> {
         self.samples.iter().filter(|sample| sample.exclusion.is_none()).map(|sample| sample.slowest_nanoseconds as f64)
     }
@@ -367,7 +363,7 @@ mod tests {
                 let mut call = FakeCall::alone(&SoloWorld, 0..1, |_, _| 900);
                 call.mark_cost = 0;
                 call.blocks = blocks;
-                // What the host waits for apart from the calls, which no mark on a stream sees.
+                // Time that the host waits apart from the calls, which no mark on a stream sees.
                 call.completion_cost = 5_000;
                 let mut batch = Batch::default();
                 streaming_batch(context, &mut call, 3, 10, &mut batch).unwrap();

@@ -21,17 +21,13 @@ use commgauge_model::workload::Case;
 /// process 0 only; the rest is the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
-    /// Outcome of the case.
     pub outcome: Outcome,
-    /// Iterations of the warm-up.
     pub warm_up_iterations: u32,
-    /// Calls in one sample.
     pub calls_per_sample: u32,
     /// Why sampling ended; `None` if nothing was timed or the numbers are withheld.
     pub stop: Option<StopReason>,
     /// Half width of the median's 95 % interval relative to the median.
     pub precision_reached: Option<f64>,
-    /// The samples.
     pub samples: Samples,
     /// Duration of sampling, including everything between the samples.
     pub sampling: Seconds,
@@ -50,7 +46,6 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// A result without numbers.
     pub fn without_numbers(outcome: Outcome, buffer_copies: u32) -> Self {
         CaseResult {
             outcome,
@@ -164,7 +159,7 @@ fn library_facts(context: &MeasureContext, call: &mut dyn Call) -> Result<(Optio
 }
 
 fn first_reported(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
-    let unreadable = |cause| Error::environment(format!("what the library chose cannot be passed on: {cause}"));
+    let unreadable = |cause| Error::environment(format!("cannot share the library's choice: {cause}"));
     let mine = serde_json::to_vec(&mine).map_err(unreadable)?;
     let all = context.world.gather(&mine)?;
     let mut found = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
@@ -193,7 +188,7 @@ fn check_after(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Re
 
 // Checks the received data: an error found by any process is shared with all.
 
-/// When data was checked.
+/// When data is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     Before,
@@ -215,7 +210,7 @@ pub(crate) fn fill_run_and_check(
     check(context, call, moment)
 }
 
-/// Checks what the calls since the last fill left. Every process gets the same result: that of the lowest rank with an error.
+/// Checks the results of the calls since the last fill. Every process gets the same result: that of the lowest rank with an error.
 pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Moment) -> Result<Option<Outcome>> {
     if !verifies(context, call) {
         return Ok(None);
@@ -227,7 +222,7 @@ pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Momen
     if lowest[0].value == f64::INFINITY {
         return Ok(None);
     }
-    let broken = |cause: serde_json::Error| Error::environment(format!("cannot pass on a mismatch: {cause}"));
+    let broken = |cause: serde_json::Error| Error::environment(format!("cannot share a mismatch: {cause}"));
     let parts = mine.map(|m: Mismatch| (m.rank, m.element, m.expected, m.got, m.count, m.call));
     let mut found = serde_json::to_vec(&parts).map_err(broken)?;
     found = context.world.gather(&found)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
@@ -248,10 +243,10 @@ pub(crate) fn verifies(context: &MeasureContext, call: &dyn Call) -> bool {
 // One case of one round of a soak: calls in short batches, with the results of every batch compared. Called by all processes in the same
 // order.
 
-/// Most samples of a line: a soak has many lines.
+/// Maximum samples per line: a soak has many lines.
 const MOST_SAMPLES: f64 = 64.0;
 
-/// Isolated calls of a batch.
+/// Isolated calls per batch.
 const ISOLATED_CALLS: u32 = 8;
 
 /// Time of the calls between two checks.
@@ -263,7 +258,7 @@ pub fn soak_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> 
     let in_pairs = case.op.axis == Axis::Pair;
     let mut sampled = Sampled::none(OwnTimes::apart(context.local_ranks.clone(), context.world_size));
     let (mut batch, mut lead) = (Batch::default(), Lead::default());
-    // No more calls than there are copies, so that the result of each is still there to be compared.
+    // No more calls than there are copies, so that the result of each can still be compared.
     let most_calls = (copies / case.variant.calls_at_once().max(1)).max(1);
     let budget = context.settings.case_budget.0;
     let begun = Reading::now(call);
@@ -283,7 +278,7 @@ pub fn soak_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> 
         let elapsed = begun.seconds_until(Reading::now(call));
         batches += 1;
         if batches == 1 {
-            // The first is the warm-up. Its samples are the same on all processes, and so is the number of calls.
+            // The first is the warm-up. All processes have the same samples and the same number of calls.
             calls = calls_of_batch(case.cadence, &batch, most_calls);
         } else {
             let stored = sampled.columns.slowest_nanoseconds.len() + batch.samples.len();

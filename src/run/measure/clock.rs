@@ -52,17 +52,17 @@ const EXCHANGES_FIRST: u32 = 100;
 /// Ping-pongs of a later comparison.
 const EXCHANGES_LATER: u32 = 30;
 
-/// Two processes make no more than [`FEWEST_EXCHANGES`] after this time: where ranks take turns on their processors, a ping-pong takes
-/// as long as all of them together, and the clocks cannot be compared to [`COARSEST_COMPARISON_NANOSECONDS`] anyway.
+/// Two processes make no more than [`FEWEST_EXCHANGES`] after this time: where ranks take turns on their processors, a ping-pong takes as
+/// long as all of them together, and the clocks cannot be compared to within [`COARSEST_COMPARISON_NANOSECONDS`] anyway.
 const LONGEST_COMPARISON: Duration = Duration::from_millis(50);
 
-/// Ping-pongs of a comparison whose time is over.
+/// Ping-pongs of a comparison that has run out of time.
 const FEWEST_EXCHANGES: u32 = 5;
 
-/// What a process sends to its parent for a reading of the common clock.
+/// Message of a process to its parent for a reading of the common clock.
 const ASK: u64 = 1;
 
-/// What it sends after its last ping-pong.
+/// Message after the last ping-pong.
 const DONE: u64 = 0;
 
 /// Time between the first and the second comparison; the drift is the change between them.
@@ -80,7 +80,7 @@ struct Comparison {
     bound: u64,
 }
 
-/// What a new comparison does to the one from which a clock's model starts.
+/// Effect of a new comparison on the base of a clock's model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Anchor {
     Replaced,
@@ -98,8 +98,8 @@ pub struct CommonClock<'a> {
 }
 
 impl<'a> CommonClock<'a> {
-    /// Compares all clocks with that of process 0. `now` reads this process's clock in nanoseconds.
-    /// Called by all processes; takes some tens of milliseconds where there is more than one.
+    /// Compares all clocks with that of process 0. `now` reads this process's clock in nanoseconds. Called by all processes; takes some
+    /// tens of milliseconds with more than one process.
     pub fn establish(world: &dyn World, now: &'a dyn Fn() -> u64) -> Result<Self> {
         let moment = now();
         let itself = Comparison { local: moment, common: moment, bound: 0 };
@@ -316,8 +316,8 @@ mod tests {
                 let found = clock.model().to_common(local);
                 let truth = skewed(CLOCKS[0], origin, host);
                 let line = clock.line(world, ClockMoment::End, ClockMethod::Synchronised, 1).unwrap();
-                // The drift is known to the bounds of both comparisons over the time between them, and counts for the
-                // time since: long where a busy machine keeps the process away.
+                // The drift is known to the bounds of both comparisons over the time between them, and counts for the time since, which is
+                // long if a busy machine delays the process.
                 let drift_error = uncertainty_of_drift(&clock);
                 let since = local.saturating_sub(clock.latest.local) as f64;
                 let mut worst = [drift_error, since * drift_error].map(|value| Located { value, rank: 0 });

@@ -7,8 +7,8 @@
 use commgauge_base::stats::MIN_FOR_INTERVAL;
 use commgauge_base::units::Seconds;
 
-/// A further replicate of a wide case has at least this multiple of the samples of the previous one: less would hardly
-/// narrow the interval.
+/// A further replicate of a wide case has at least this multiple of the samples of the previous one: fewer would hardly narrow the
+/// interval.
 const MIN_SAMPLES_FACTOR: f64 = 2.0;
 /// A second replicate of a precise case may take this multiple of the time of the first.
 const MAX_REPEAT_TIME_FACTOR: f64 = 2.0;
@@ -56,12 +56,12 @@ impl CaseState {
 
 /// The time for sampling that each case gets in its next replicate; `None` if it gets none.
 ///
-/// Cases that have the requested precision get a second replicate, the cheapest first, for at most half of the time.
-/// With the rest, all wider ones are brought to one common width, as narrow as the time allows and no narrower than
-/// requested; the remaining time goes to further second replicates. A case whose shortest visit takes longer than the
-/// remaining time is left out. What is left over makes second replicates of precise cases longer by one factor: they end where
-/// they are precise, and the first may have been so early by chance. Not those of wider cases, whose number of samples is then set
-/// beforehand: an interval at which sampling ended because it was narrow covers the median a little less often.
+/// Cases that have the requested precision get a second replicate, the cheapest first, for at most half of the time. With the rest, all
+/// wider ones are brought to one common width, as narrow as the time allows and no narrower than requested; the remaining time goes to
+/// further second replicates. A case whose shortest visit takes longer than the remaining time is left out. Leftover time lengthens second
+/// replicates of precise cases by one factor: they end once they are precise, and the first replicate may have been precise early by
+/// chance. Replicates of wider cases are not lengthened; their number of samples is fixed in advance, because an interval whose narrowness
+/// ended sampling covers the median a little less often.
 pub fn divide(left: Seconds, requested: f64, cases: &[CaseState]) -> Vec<Option<Seconds>> {
     let mut budgets = vec![None; cases.len()];
     let mut left = left.0.max(0.0);
@@ -104,7 +104,7 @@ pub fn divide(left: Seconds, requested: f64, cases: &[CaseState]) -> Vec<Option<
     budgets
 }
 
-/// The same after the last planned round: all of the time is for cases that are not precise yet.
+/// The division after the last planned round: all of the time goes to cases that are not precise yet.
 pub fn divide_rest(left: Seconds, requested: f64, cases: &[CaseState]) -> Vec<Option<Seconds>> {
     let wide: Vec<usize> = (0..cases.len()).filter(|index| !cases[*index].reached).collect();
     let states: Vec<CaseState> = wide.iter().map(|index| cases[*index]).collect();
@@ -115,8 +115,8 @@ pub fn divide_rest(left: Seconds, requested: f64, cases: &[CaseState]) -> Vec<Op
     budgets
 }
 
-/// Whether a case that is not precise gets a visit at a common width. At the requested width all do: an interval from
-/// too few samples may be narrow by chance, and is no reason to stop.
+/// Whether a case that is not precise gets a visit at a common width. At the requested width all do: an interval from too few samples may
+/// be narrow by chance, which is not a reason to stop.
 fn is_wider(half_width: f64, common: f64, requested: f64) -> bool {
     half_width > common || common <= requested
 }
@@ -204,7 +204,7 @@ mod tests {
         // 1 s is 5 visits of 0.2 s; the wide one gets the rest.
         assert_eq!(given[..20].iter().flatten().count(), 5);
         assert!(given[20].unwrap() > 0.8, "{given:?}");
-        assert_eq!(budgets(2.1, &[precise(); 20]).iter().flatten().count(), 10, "and all of it where nobody is");
+        assert_eq!(budgets(2.1, &[precise(); 20]).iter().flatten().count(), 10, "and all of it if none is");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Work that every rank does by itself, a matrix product or a copy: on all ranks at the same time, or one rank of each host after the other;
+//! Work that every rank does alone, a matrix product or a copy: on all ranks at the same time, or one rank of each host after the other;
 //! repeated from a barrier, timed by the slowest rank.
 
 use super::replay::{ReplayContext, check as check_replay, run_once};
@@ -16,28 +16,24 @@ pub const WARM_UP_RUNS: u32 = 2;
 /// Minimum number of timed repetitions, however long they take, unless a signal is received.
 const FEWEST: usize = 3;
 
-/// Times of the repetitions; the same on every process, but for its own.
+/// Times of the repetitions; the same on every process, except its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalTimes {
-    /// The slowest rank's time.
     pub slowest_nanoseconds: Vec<u64>,
-    /// World rank of the slowest.
     pub slowest_rank: Vec<u32>,
-    /// The times of this process.
     pub own_nanoseconds: Vec<u64>,
 }
 
-/// When a rank runs: with all others, or in its turn.
+/// When a rank runs: together with all others, or in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// This rank's, from 0.
+    /// This rank's turn, from 0.
     pub mine: u32,
-    /// How many there are; the same on every process.
+    /// Number of turns; the same on every process.
     pub count: u32,
 }
 
 impl Turns {
-    /// All ranks at once.
     pub const TOGETHER: Turns = Turns { mine: 0, count: 1 };
 }
 
@@ -73,7 +69,7 @@ pub fn measure_local(
     })
 }
 
-/// One run of every rank, and this one's time.
+/// One run on every rank, and this rank's time.
 fn run_in_turn(context: &ReplayContext, work: &mut dyn LocalWork, turns: Turns) -> Result<u64> {
     let mut mine = Ok(0);
     for turn in 0..turns.count {
@@ -134,9 +130,8 @@ const INTERFERENCE_FEWEST: usize = 5;
 /// Limits of the repetitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Repetitions {
-    /// Maximum number.
     pub most: u32,
-    /// Maximum time, after the minimum number.
+    /// Maximum time after the minimum number.
     pub budget: Seconds,
 }
 

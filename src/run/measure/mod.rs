@@ -1,7 +1,7 @@
 //! The timed loop in named phases. Start reading at [`measure_case`]; values common to all cases are in
 //! [`MeasureContext`].
 //!
-//! This module is independent of the library that carries out the calls, and prints nothing.
+//! This module is independent of the library that executes the calls, and prints nothing.
 
 mod cadence;
 mod case;
@@ -35,19 +35,14 @@ pub const DEFAULT_COMPLETION_DEADLINE: Duration = Duration::from_secs(60);
 /// A delay before the call of one rank in every isolated iteration, to verify that the late rank is detected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InjectedDelay {
-    /// World rank.
     pub rank: u32,
-    /// Injected delay.
     pub delay: Seconds,
 }
 
 /// Context shared by all cases of a run.
 pub struct MeasureContext<'a> {
-    /// The processes.
     pub world: &'a dyn World,
-    /// World ranks of this process.
     pub local_ranks: Range<u32>,
-    /// Number of ranks.
     pub world_size: u32,
     /// Converts between this process's clock and the common one.
     pub clock: ClockModel,
@@ -209,7 +204,6 @@ mod fakes {
         duration: Box<dyn Fn(u64, u32) -> u64 + 'a>,
         together: bool,
         marks: Vec<u64>,
-        /// Number of calls so far.
         pub(crate) calls: u64,
         /// Cost of reading the clock, in nanoseconds.
         pub(crate) mark_cost: u64,
@@ -224,19 +218,15 @@ mod fakes {
         pub(crate) data: FakeData,
         /// Idle ranks.
         pub(crate) idle: Vec<u32>,
-        /// Called at each call.
         pub(crate) at_call: Option<Box<dyn Fn(u64) + 'a>>,
     }
 
-    /// The data of a [`FakeCall`].
     pub(crate) struct FakeData {
-        /// Whether there is any.
+        /// Whether there is data.
         pub(crate) exists: bool,
         /// It is wrong from this call on.
         pub(crate) corrupt_from: Option<u64>,
-        /// Number of fills so far.
         pub(crate) fills: u32,
-        /// Number of checks so far.
         pub(crate) checks: u32,
     }
 
@@ -267,7 +257,7 @@ mod fakes {
             }
         }
 
-        /// Ranks of which none leaves before the last one arrived, as in a barrier.
+        /// A barrier: no rank leaves before the last one has arrived.
         pub(crate) fn together(
             world: &'a dyn World,
             local_ranks: Range<u32>,
@@ -371,7 +361,6 @@ mod fakes {
         with_settings(world, local_ranks, RunSettings::default(), test);
     }
 
-    /// The same with given settings.
     pub(crate) fn with_settings(
         world: &dyn World,
         local_ranks: Range<u32>,

@@ -20,11 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The parts of the run's context that measuring a step needs.
 pub struct ReplayContext<'a> {
-    /// The processes.
     pub world: &'a dyn World,
-    /// World ranks of this process.
     pub local_ranks: Range<u32>,
-    /// Whether data is to be checked.
+    /// Whether to check data.
     pub verify: bool,
     /// Set by a signal; only process 0 reads it and broadcasts it.
     pub interrupted: &'a AtomicBool,
@@ -151,7 +149,7 @@ pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Res
     Ok(Some(Outcome::Corrupt { when: "before".to_owned(), rank, element, expected, got, count, call: None }))
 }
 
-/// The slowest rank of all and its times: located first, then broadcast by its process.
+/// The slowest rank and its times: located first, then broadcast by its process.
 fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> Result<(u32, RankTimes)> {
     let first = context.local_ranks.start;
     let mut slowest = [Located { value: f64::NEG_INFINITY, rank: first as i32 }];
@@ -254,15 +252,15 @@ fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], medians: AxisTimes)
     }
 }
 
-/// Share of the time in progress that was not spent waiting.
+/// Share of the active time that was not spent waiting.
 fn efficiency(waiting: u64, under_way: u64) -> Option<f64> {
     (under_way > 0).then(|| (1.0 - waiting as f64 / under_way as f64).clamp(0.0, 1.0))
 }
 
-// How long collectives take that something hides: each as long as on the rank of its group that came last.
+// Durations of hidden collectives: each as long as on the rank of its group that came last.
 //
-// The other ranks started it earlier and saw it in progress while they waited for that one, which says nothing of the call: a call of a few
-// bytes beside a pass of 20 ms would seem thousands of times slower than alone. No two clocks are compared.
+// The other ranks started it earlier and saw it in progress while they waited for that rank, which says nothing about the call: a call of a
+// few bytes overlapping with a pass of 20 ms would seem thousands of times slower than alone. No two clocks are compared.
 
 /// What distinguishes calls of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -272,7 +270,6 @@ struct Kind {
     bytes_total: Bytes,
 }
 
-/// Calls of a kind, one of them or several.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Calls {
     kind: usize,
@@ -280,7 +277,7 @@ struct Calls {
     nanoseconds: u64,
 }
 
-/// Index of the plan's groups, and which of those.
+/// Index of the plan's groups, and the group among them.
 type Place = (usize, usize);
 
 /// The hidden calls of a group in one repetition, in the order of their starts.
@@ -290,7 +287,7 @@ struct OfGroup {
     calls: Vec<Calls>,
 }
 
-/// Those of all groups, in all repetitions so far. Only process 0 has them.
+/// The calls of all groups, in all repetitions so far. On process 0 only.
 pub(super) struct Hidden {
     /// By groups of the plan and rank: the rank's group.
     group_of_rank: Vec<Vec<usize>>,
@@ -305,7 +302,7 @@ struct Repeated {
 }
 
 impl Hidden {
-    /// None so far.
+    /// Empty.
     pub fn new(plan: &ReplayPlan) -> Hidden {
         let of_ranks = |groups: &Groups| {
             let mut group_of_rank = vec![usize::MAX; plan.stage_of_rank.len()];
@@ -317,7 +314,7 @@ impl Hidden {
         Hidden { group_of_rank: plan.groups.iter().map(of_ranks).collect(), repeated: BTreeMap::new() }
     }
 
-    /// Adds the last repetition. All processes call it.
+    /// Adds the last repetition. Called by all processes.
     pub fn add(
         &mut self,
         world: &dyn World,
@@ -337,7 +334,7 @@ impl Hidden {
         Ok(())
     }
 
-    /// What a rank saw of the hidden calls of each of its groups.
+    /// A rank's view of the hidden calls of each of its groups.
     fn of_rank(&self, plan: &ReplayPlan, calls: &[HiddenCall], rank: u32) -> Vec<(Place, OfGroup)> {
         let Some(program) = plan.program_of_rank(rank) else { return Vec::new() };
         let mut found: BTreeMap<Place, OfGroup> = BTreeMap::new();
@@ -366,7 +363,7 @@ impl Hidden {
         }
     }
 
-    /// Those of the group of an axis that spent most on them.
+    /// The hidden calls of the group of an axis that spent most time on them.
     pub fn of_slowest(&self, groups: usize) -> Vec<HiddenCalls> {
         let of_group = |repeated: &Vec<Repeated>| -> Vec<HiddenCalls> {
             repeated
@@ -386,7 +383,7 @@ impl Hidden {
     }
 }
 
-/// Each call of a group as short as on any of its ranks, which all have the same calls in the same order.
+/// Each call of a group with its shortest time on any of its ranks, which all have the same calls in the same order.
 fn merge_shortest(all: &mut BTreeMap<Place, OfGroup>, more: Vec<(Place, OfGroup)>) {
     for (place, new) in more {
         match all.entry(place) {
@@ -404,7 +401,7 @@ fn merge_shortest(all: &mut BTreeMap<Place, OfGroup>, more: Vec<(Place, OfGroup)
 
 #[cfg(test)]
 mod tests {
-    // Tests of measuring a step, with ranks whose times are scripted.
+    // Tests of measuring a step, with scripted rank times.
     use super::super::fakes::on_threads;
     use super::*;
     use crate::backend::{AxisBytes, AxisTimes, HiddenCall};
@@ -422,7 +419,7 @@ mod tests {
     const OPTIONS: ReplayOptions =
         ReplayOptions { repetitions: 5, warm_up: 2, forward_seconds_per_layer: Seconds(1e-3) };
 
-    /// A program of which only the ops are looked at: one that the last backward pass hides.
+    /// A program of which only the ops matter: one that the last backward pass hides.
     fn program() -> ReplayProgram {
         let hidden = Op::new(Style::Data, Axis::World, Collective::AllReduce, ElementType::Float32, 400);
         ReplayProgram {

@@ -159,22 +159,22 @@ impl Sampled {
         let taken = self.taken;
         if 2 * missed > taken as usize {
             self.warnings.push(format!(
-                "{missed} of {taken} iterations began late on some rank and do not count; the ranks may share cores"
+                "{missed} of {taken} iterations began late on some rank and were excluded; the ranks may share cores"
             ));
         }
         if unmeasurable > 0 {
             self.warnings.push(format!(
-                "{unmeasurable} of {taken} samples took no measurable time on some rank and do not count"
+                "{unmeasurable} of {taken} samples took no measurable time on some rank and were excluded"
             ));
         }
         if let Some(fixed) = fixed.filter(|fixed| self.valid.len() < *fixed as usize && taken >= *fixed) {
-            self.warnings.push(format!("{} samples count of the {fixed} that were requested", self.valid.len()));
+            self.warnings.push(format!("{} of the {fixed} requested samples are valid", self.valid.len()));
         }
     }
 }
 
-/// A reading of two clocks: that of the marks, on which budgets are defined, and the host's, since simulating a second
-/// may take longer than one.
+/// A reading of two clocks: the clock of the marks, on which budgets are defined, and the host's, since simulating a second may take longer
+/// than one.
 pub(super) struct Reading {
     marks: u64,
     host: u64,
@@ -190,7 +190,7 @@ impl Reading {
     }
 }
 
-// What ranks pass on to process 0, and the middle of what it gets.
+// Sends data of ranks to process 0, and takes the middle of the values.
 
 pub(super) fn median_of(values: impl Iterator<Item = u64>) -> u64 {
     median(&sorted(values.map(|value| value as f64))).map_or(0, |middle| middle.round() as u64)
@@ -198,12 +198,12 @@ pub(super) fn median_of(values: impl Iterator<Item = u64>) -> u64 {
 
 pub(super) fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value)
-        .map_err(|cause| Error::environment(format!("cannot pass on what a replay found: {cause}")))
+        .map_err(|cause| Error::environment(format!("cannot share the results of a replay: {cause}")))
 }
 
 pub(super) fn decoded<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
-        .map_err(|cause| Error::environment(format!("what a rank found in a replay does not read: {cause}")))
+        .map_err(|cause| Error::environment(format!("a rank's replay results cannot be parsed: {cause}")))
 }
 
 // Histograms of every rank's own time of a sample: one per rank in small worlds, one per block of ranks in large ones.
@@ -214,13 +214,11 @@ const MAX_HISTOGRAMS: u32 = 256;
 /// Statistics of one rank's own times of a sample, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankTimes {
-    /// World rank.
     pub rank: u32,
     /// Number of valid samples; 0 if the rank was idle.
     pub samples: u64,
     /// 10th percentile, with 10 samples or more.
     pub p10: Option<u64>,
-    /// Median.
     pub median: Option<u64>,
     /// 90th percentile, with 10 samples or more.
     pub p90: Option<u64>,
@@ -236,7 +234,6 @@ pub(crate) struct OwnTimes {
 }
 
 impl OwnTimes {
-    /// Empty histograms.
     pub(crate) fn new(local_ranks: Range<u32>, world_size: u32) -> Self {
         OwnTimes::in_blocks(local_ranks, world_size, world_size.div_ceil(MAX_HISTOGRAMS).max(1))
     }
@@ -279,7 +276,7 @@ impl OwnTimes {
             p90: histogram.percentile(90.0),
         };
         let mine: Vec<RankTimes> = (self.local_ranks.start..).zip(&self.histograms).map(middle).collect();
-        let broken = |cause: serde_json::Error| Error::environment(format!("cannot pass on times: {cause}"));
+        let broken = |cause: serde_json::Error| Error::environment(format!("cannot share times: {cause}"));
         let mut all = Vec::new();
         for bytes in world.gather(&serde_json::to_vec(&mine).map_err(broken)?)? {
             all.extend(serde_json::from_slice::<Vec<RankTimes>>(&bytes).map_err(broken)?);
@@ -293,7 +290,7 @@ impl OwnTimes {
         for (block, histogram) in (self.first_block..).zip(&self.histograms) {
             mine.push((block, histogram.encode()?));
         }
-        let broken = |cause: serde_json::Error| Error::environment(format!("cannot pass on histograms: {cause}"));
+        let broken = |cause: serde_json::Error| Error::environment(format!("cannot share histograms: {cause}"));
         let mut blocks: BTreeMap<u32, String> = BTreeMap::new();
         for bytes in world.gather(&serde_json::to_vec(&mine).map_err(broken)?)? {
             for (block, encoded) in serde_json::from_slice::<Vec<(u32, String)>>(&bytes).map_err(broken)? {

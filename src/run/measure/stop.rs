@@ -48,9 +48,8 @@ pub struct Progress<'a> {
 /// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Take that many more samples.
+    /// Take this many more samples.
     Continue(u32),
-    /// Stop, with the reason.
     Stop(StopReason),
 }
 
@@ -80,7 +79,6 @@ impl StopRule {
         }
     }
 
-    /// Decides whether to stop or to continue.
     pub fn decide(&mut self, progress: &Progress) -> Decision {
         if progress.interrupted {
             return Decision::Stop(StopReason::Interrupted);
@@ -159,7 +157,7 @@ fn is_narrow(samples: &[f64], precision: f64) -> bool {
 /// Minimum length of a sample in units of the clock resolution.
 const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
 
-/// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
+/// A mark takes at most this share of a sample: with a host clock of 25 ns, samples are 50 us.
 const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
 
 const MAX_CALLS: u64 = 1 << 16;
@@ -172,17 +170,16 @@ const TRIAL_MARKS: usize = 33;
 /// Calls in a sample, and how long a sample must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleLength {
-    /// Calls in one sample.
     pub calls: u32,
-    /// Below this length a mark or the clock's resolution is more than a hundredth of a sample.
+    /// Below this length a mark or the clock's resolution exceeds a hundredth of a sample.
     pub doubtful_below_nanoseconds: f64,
     /// Time that a mark adds to a sample.
     pub mark_nanoseconds: f64,
 }
 
 impl SampleLength {
-    /// Why samples of this length are longer than their calls; `None` where they are long enough. Only a fixed number of
-    /// calls can make them too short.
+    /// Why samples of this length are longer than their calls; `None` if they are long enough. Only a fixed number of calls can make them
+    /// too short.
     pub fn warning(&self, valid_nanoseconds: &[f64]) -> Option<String> {
         let middle = median(&sorted(valid_nanoseconds.iter().copied()))?;
         (middle < self.doubtful_below_nanoseconds).then(|| {

@@ -104,8 +104,6 @@ impl Prepared {
         self.communicator
     }
 
-    /// Executes the call.
-    ///
     /// # Safety
     /// `send` and `receive` must point to buffers of at least [`View::buffer_elements`] elements, aligned for the
     /// element type, disjoint, and not borrowed otherwise; the communicator must not be freed.
@@ -115,22 +113,20 @@ impl Prepared {
         unsafe { self.call(send, receive, None) }
     }
 
-    /// Starts the call.
-    ///
     /// # Errors
-    /// Those of MPI, and a ping-pong, whose second half cannot be started before the first has arrived.
+    /// Errors of MPI, and a ping-pong, whose second half cannot start before the first has arrived.
     ///
     /// # Safety
-    /// As [`Prepared::issue`]; the buffers, this value and the communicator must exist until the request was waited
-    /// for, and no other call may write to the buffers meanwhile. The request must not belong to an active call.
+    /// As [`Prepared::issue`]; the buffers, this value and the communicator must exist until the request has completed, and no other call
+    /// may write to the buffers meanwhile. The request must not belong to an active call.
     #[inline]
     pub unsafe fn start(&self, send: *const u8, receive: *mut u8, request: &mut Request) -> Result<()> {
         // SAFETY: promised by the caller.
         unsafe { self.call(send, receive, Some(&mut request.parts)) }
     }
 
-    /// Each call once, with the name of its form that waits and of that which leaves a request (MPI-3.1 chapters 3 and 5). Always inlined,
-    /// so that nothing of the other form is left in a timed loop.
+    /// Each call once, with the names of its blocking and its nonblocking form (MPI-3.1 chapters 3 and 5). Always inlined, so that a timed
+    /// loop contains nothing of the other form.
     ///
     /// # Safety
     /// Without a request as [`Prepared::issue`], with one as [`Prepared::start`].
@@ -220,7 +216,7 @@ impl Prepared {
                     }
                 },
                 Kind::PingPong { .. } if request.is_some() => {
-                    Err(Error::usage("a ping_pong cannot be part of a replay: its way back cannot be started at once"))
+                    Err(Error::usage("a ping_pong cannot be part of a replay: its reply cannot start at once"))
                 }
                 Kind::PingPong { count, partner, first } => {
                     let there = |_: ()| check(ffi::MPI_Send(own, *count, kind, *partner, TAG, comm), "MPI_Send");
@@ -236,7 +232,7 @@ impl Prepared {
         }
     }
 
-    /// Elements of the size argument, from the counts that are handed to MPI, in a group of `ranks` ranks.
+    /// Elements of the size argument, from the counts passed to MPI, in a group of `ranks` ranks.
     pub fn elements_named(&self, ranks: u32) -> u64 {
         let of_all = |block: c_int| block as u64 * u64::from(ranks);
         let sum = |counts: &[c_int]| counts.iter().map(|count| *count as u64).sum();
@@ -251,8 +247,8 @@ impl Prepared {
         }
     }
 
-    /// Elements that rank `me` of the group sends to others in an all_to_all_v or receives from them, whichever is more, from the
-    /// counts that are handed to MPI. `None` of other calls.
+    /// Elements that rank `me` of the group sends to others in an all_to_all_v or receives from them, whichever is more, from the counts
+    /// passed to MPI. `None` for other calls.
     pub fn elements_exchanged_with_others(&self, me: u32) -> Option<u64> {
         let Kind::AllToAllV { send, receive } = &self.call else { return None };
         let others = |counts: &[c_int]| -> u64 {
@@ -277,7 +273,7 @@ fn peer(group_rank: Option<u32>) -> c_int {
 // Calls in progress, and messages between two ranks: for replaying a step, in which calls of many groups are active at once
 // (MPI-3.1 sections 3.7 and 5.12).
 
-/// Tag of timed point-to-point messages, on communicators of their own.
+/// Tag of timed point-to-point messages, on separate communicators.
 pub(super) const TAG: c_int = 0;
 
 /// A call in progress: at most a sending and a receiving part.
@@ -351,13 +347,11 @@ impl Message {
         })
     }
 
-    /// Elements that are handed to MPI.
+    /// Elements passed to MPI.
     pub fn elements(&self) -> u64 {
         self.count as u64
     }
 
-    /// Starts sending.
-    ///
     /// # Safety
     /// As [`super::Prepared::start`]; other calls may read the buffer meanwhile.
     #[inline]
@@ -369,8 +363,6 @@ impl Message {
         check(code, "MPI_Isend")
     }
 
-    /// Starts receiving.
-    ///
     /// # Safety
     /// As [`super::Prepared::start`].
     #[inline]
@@ -383,7 +375,7 @@ impl Message {
     }
 }
 
-// Numbers of elements in the form of the C interface, whose whole numbers have 32 bits.
+// Numbers of elements in the form of the C interface, whose ints have 32 bits.
 
 /// Element counts and displacements in the form of the C interface.
 #[derive(Clone, Debug)]
@@ -393,7 +385,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Those of contiguous blocks.
+    /// Counts of contiguous blocks.
     pub(super) fn end_to_end(blocks: &[u64]) -> Result<Counts> {
         let mut next = 0u64;
         let mut counts = Vec::with_capacity(blocks.len());
@@ -407,8 +399,6 @@ impl Counts {
     }
 }
 
-/// A number of elements.
-///
 /// # Errors
 /// If it exceeds the range of the C interface.
 pub(super) fn count(elements: u64) -> Result<c_int> {
@@ -417,10 +407,9 @@ pub(super) fn count(elements: u64) -> Result<c_int> {
         .and_then(|e| int(e, "elements"))
 }
 
-// Element types and reduce operations as MPI knows them, and our own operations for what it lacks.
+// Element types and reduce operations of MPI, and custom operations for those it lacks.
 
-/// An MPI datatype with the size of an element type. 16-bit and 8-bit floats, which MPI does not know, travel as whole
-/// numbers of their size.
+/// An MPI datatype with the size of an element type. 16-bit and 8-bit floats, which MPI lacks, are sent as integers of their size.
 #[derive(Clone, Copy, Debug)]
 pub struct Datatype(pub(super) ffi::MPI_Datatype);
 
@@ -430,7 +419,6 @@ impl Datatype {
         self.0
     }
 
-    /// The datatype of an element type.
     pub fn of(element: ElementType) -> Datatype {
         // SAFETY: reading constants of the initialised library.
         Datatype(unsafe {
@@ -449,7 +437,7 @@ impl Datatype {
     }
 }
 
-/// A reduce operation: MPI's own, or one of ours that is freed with it.
+/// A reduce operation: predefined by MPI, or custom and freed on drop.
 #[derive(Debug)]
 pub struct Operation {
     pub(super) raw: ffi::MPI_Op,
@@ -457,11 +445,11 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The operation on an element type. `avg` is a sum here; the caller divides afterwards. 16-bit floats are
-    /// combined by our own function on one core, as no MPI standard has them.
+    /// The operation on an element type. `avg` is a sum here; the caller divides afterwards. A custom function combines 16-bit floats on
+    /// one core, as no MPI standard has them.
     pub fn of(op: ReduceOp, element: ElementType) -> Result<Operation> {
         if op == ReduceOp::PreMulSum {
-            return Err(Error::usage("mulsum is an operation of NCCL's, which MPI does not have"));
+            return Err(Error::usage("mulsum is an NCCL operation that MPI lacks"));
         }
         if let Some(function) = user_function(op, element) {
             // SAFETY: reading a constant only to have something to overwrite.

@@ -15,11 +15,11 @@ use mpi::ffi;
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-// An MPI family's handles are pointers (Open MPI) or ints (MPICH): bindings of one and headers of the other would be
-// memory corruption, not a link error. It happens when MPICC changes under an existing target directory.
+// An MPI family's handles are pointers (Open MPI) or ints (MPICH): bindings of one and headers of the other would be memory corruption, not
+// a link error. It happens when MPICC changes for an existing target directory.
 const _: () = assert!(
     (size_of::<ffi::MPI_Comm>() == 8) == cfg!(commgauge_open_mpi),
-    "the mpi-sys bindings in this target directory were made for another MPI: use one target directory per MPI, or run cargo clean -p mpi-sys"
+    "the mpi-sys bindings in this target directory were generated for another MPI: use one target directory per MPI, or run cargo clean -p mpi-sys"
 );
 
 /// Turns a return code into an error that names the call.
@@ -66,19 +66,18 @@ pub fn initialize() -> Result<Session> {
 /// What a rank does with its processor while it waits for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Keeps it: each rank has one of its own.
+    /// Keeps it: each rank has its own.
     Spins,
     /// Yields it: ranks share processors, and the rank that is waited for may not be scheduled otherwise.
     Yields,
 }
 
 impl Waiting {
-    /// How the ranks of a host wait.
     pub fn of_ranks(ranks_on_host: u32, processors: u32) -> Waiting {
         if ranks_on_host > processors { Waiting::Yields } else { Waiting::Spins }
     }
 
-    /// One pause between two looks at what is waited for.
+    /// One pause between two polls.
     #[inline]
     pub fn pause(self) {
         match self {
@@ -88,9 +87,8 @@ impl Waiting {
     }
 }
 
-/// Sets how this process waits inside calls of MPI. It yields from its start; before measuring it is set to spin if each
-/// rank has a processor of its own. For MPICH, which has no setting for it (`yielding.c`); launchers configure Open MPI
-/// themselves.
+/// Sets how this process waits inside calls of MPI. It yields from the start; before measuring it is set to spin if each rank has its own
+/// processor. For MPICH, which has no setting for it (`yielding.c`); launchers configure Open MPI themselves.
 pub fn set_waiting(waiting: Waiting) {
     #[cfg(not(commgauge_open_mpi))]
     {
@@ -113,13 +111,13 @@ pub fn abort(exit_code: i32) -> ! {
     std::process::exit(exit_code)
 }
 
-/// The library's own name and version, in short.
+/// The library's own name and version, shortened.
 pub fn library_version() -> String {
     mpi::environment::library_version().map_or_else(|_| "unknown MPI".to_owned(), |text| name_and_version(&text))
 }
 
-/// The first line of what a library says of itself, without the package of Open MPI, and without the label that MPICH and its kin
-/// put before the number.
+/// The first line of a library's version text, without the package of Open MPI, and without the label that MPICH and its derivatives put
+/// before the number.
 fn name_and_version(text: &str) -> String {
     let first = text.lines().next().unwrap_or_default().split(", package").next().unwrap_or_default();
     let words: Vec<&str> =
@@ -127,9 +125,9 @@ fn name_and_version(text: &str) -> String {
     words.join(" ")
 }
 
-/// Has SIGSEGV and SIGBUS end this process also when another process sends them. Rust's handler takes them for a fault
-/// of the running instruction and returns to repeat it, so that the first one from outside has no effect. MPI libraries
-/// install handlers of their own, which print a backtrace, only where there is none.
+/// Has SIGSEGV and SIGBUS end this process also when another process sends them. Rust's handler takes them for a fault of the running
+/// instruction and returns to repeat it, so that the first one from outside has no effect. MPI libraries install their own handlers, which
+/// print a backtrace, only if there is none.
 fn crash_by_signals() {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         // SAFETY: restores the default of the system, which runs no code of ours (signal(2)).
@@ -158,7 +156,7 @@ pub fn rank_of_this_process() -> String {
     format!("rank {rank}: ")
 }
 
-// A communicator of our own, and the calls by which ranks agree. Never timed.
+// A private communicator, and the calls by which ranks agree. Never timed.
 
 unsafe extern "C" {
     safe fn commgauge_mpi_in_place() -> *mut c_void;
@@ -231,22 +229,18 @@ impl Communicator {
         check(unsafe { ffi::MPI_Comm_free(&mut self.raw) }, "MPI_Comm_free")
     }
 
-    /// The handle.
     pub fn raw(&self) -> ffi::MPI_Comm {
         self.raw
     }
 
-    /// This process's rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Number of ranks.
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
 
-    /// Waits for all.
     pub fn barrier(&self) -> Result<()> {
         // SAFETY: the handle is valid.
         check(unsafe { ffi::MPI_Barrier(self.raw) }, "MPI_Barrier")
@@ -327,14 +321,12 @@ impl Communicator {
         check(code, "MPI_Allreduce")
     }
 
-    /// Sends one number.
     pub fn send(&self, rank: u32, value: u64) -> Result<()> {
         let buffer: *const c_void = (&raw const value).cast();
         // SAFETY: one element of this type lives at `buffer`.
         check(unsafe { ffi::MPI_Send(buffer, 1, ffi::RSMPI_UINT64_T, rank as c_int, TAG, self.raw) }, "MPI_Send")
     }
 
-    /// Receives one number.
     pub fn receive(&self, rank: u32) -> Result<u64> {
         let mut value = 0u64;
         let buffer: *mut c_void = (&raw mut value).cast();
@@ -353,31 +345,29 @@ fn start(bytes: &[u8]) -> *const u8 {
     if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr() }
 }
 
-/// As [`start`], to write to.
 fn start_mut(bytes: &mut [u8]) -> *mut u8 {
     if bytes.is_empty() { std::ptr::null_mut() } else { bytes.as_mut_ptr() }
 }
 
 /// A length as the int of the C interface.
 fn int(length: usize, what: &str) -> Result<c_int> {
-    c_int::try_from(length).map_err(|_| {
-        Error::environment(format!("{length} {what}: this MPI interface counts to {} at most", c_int::MAX))
-    })
+    c_int::try_from(length)
+        .map_err(|_| Error::environment(format!("{length} {what}: this MPI interface counts up to {}", c_int::MAX)))
 }
 
-// The time between the end of MPI and the end of the process that a busy launcher needs.
+// The delay between the end of MPI and the end of the process that a busy launcher needs.
 
-/// For each rank on the host that shares a processor, so that its launcher comes to read what each of them says at its end.
+/// Delay per rank on a host that shares a processor, so that its launcher reads each rank's farewell.
 const PER_SHARING_RANK: Duration = Duration::from_millis(10);
 
-/// A watchdog waits longer than that for a rank that has left.
+/// A watchdog waits longer than this for a rank that has left.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Waits, asleep, until the launcher has probably read that this process, on a host of this many processors, has finalised MPI.
 ///
 /// Open MPI's finalisation tells the launcher, and stops waiting for its answer after 2 s. If the launcher sees the end of the process
-/// first, it says that it was "exiting improperly" and ends the launch with code 1, although all was in order
-/// (github.com/open-mpi/ompi, issues 7833 and 12607). That happens where many ranks share a processor; elsewhere nothing is waited for.
+/// first, it reports "exiting improperly" and ends the launch with code 1, although nothing failed (github.com/open-mpi/ompi, issues 7833
+/// and 12607). That happens if many ranks share a processor; otherwise there is no delay.
 pub fn pause_before_exit(ranks_here: u32, processors: u32) {
     std::thread::sleep(pause_of(ranks_here, processors));
 }
@@ -393,7 +383,7 @@ fn pause_of(ranks_here: u32, processors: u32) -> Duration {
 /// Limit for systems that cannot close all files at once: no launcher leaves files with higher numbers.
 const HIGHEST: u32 = 4096;
 
-/// Closes every file but the three standard ones. To be called first of all, when nothing of this program is open.
+/// Closes every file except the three standard ones. Must be called first, when this program has opened nothing.
 pub fn close_inherited_files() {
     const FIRST: u32 = 3;
     // SAFETY: closes numbers that nothing in this program owns yet (close_range(2), Linux 5.9).

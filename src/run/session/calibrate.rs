@@ -11,11 +11,11 @@ use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping};
 use super::{case, facts, preflight, work_loop};
 use crate::backend::Backend;
 use crate::world::{World, agree};
-use commgauge_analysis::cost::curve::{Point, combined};
-use commgauge_analysis::cost::measured::{Gap, gaps, interpolated, next_point};
-use commgauge_analysis::cost::seconds_of_call;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_cost::cost::curve::{Point, combined};
+use commgauge_cost::cost::measured::{Gap, gaps, interpolated, next_point};
+use commgauge_cost::cost::seconds_of_call;
 use commgauge_model::config::{Calibrate, RunSettings};
 use commgauge_model::record::line::{CaseFacts, CaseLine, Line};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationEnd, CalibrationLine, ChosenSize, PlanGrowth};
@@ -94,10 +94,8 @@ fn broadcast_choices(world: &dyn World, chosen: Vec<Choice>) -> Result<Vec<Choic
     serde_json::from_slice(&bytes).map_err(unreadable)
 }
 
-// State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the last ones
-// were predicted.
+// State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the latest ones were predicted.
 
-/// All curves of a run.
 struct Curves {
     curves: Vec<CurveState>,
 }
@@ -116,18 +114,16 @@ struct CurveState {
     seconds: BTreeMap<u64, Vec<f64>>,
     /// Sizes that were tried, with or without success; none is tried twice.
     tried: BTreeSet<u64>,
-    /// Errors of the predictions of added sizes, in the order of adding.
+    /// Errors of the predictions of added sizes, in the order in which they were added.
     errors: Vec<f64>,
 }
 
 /// Why a run that would add further sizes does not.
 #[derive(Clone, Copy)]
 struct Stopped {
-    /// Its time for sizes is spent.
     pub is_spent: bool,
-    /// The plan has as many cases as it may.
+    /// The plan has the maximum number of cases.
     pub is_full: bool,
-    /// The run was stopped.
     pub is_interrupted: bool,
 }
 
@@ -206,7 +202,7 @@ impl Curves {
     fn chosen_before(&mut self, growth: &PlanGrowth) -> Result<Vec<NextSize>> {
         let one = |(facts, why): (&CaseFacts, &ChosenSize)| {
             let bytes = facts.bytes_total.0;
-            // Apart from the size and values derived from it, the new case equals the others of its curve.
+            // Apart from the size and derived values, the new case equals the others of its curve.
             let same = |curve: &CurveState| curve.named(bytes) == facts.name;
             let Some(curve) = self.curves.iter().position(same) else {
                 let name = &facts.name;
@@ -223,7 +219,6 @@ impl Curves {
         Ok(chosen)
     }
 
-    /// The line of the record.
     fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: Stopped) -> CalibrationLine {
         let curves = self.curves.iter().map(|curve| curve.summary(calibrate, stopped)).collect();
         CalibrationLine { until_error: calibrate.until_error, rounds, curves }
@@ -304,7 +299,7 @@ impl CurveState {
     }
 }
 
-// The cases of a run between two comparisons of the clocks: those of the plan, and those that the run adds.
+// The cases of a run between two comparisons of the clocks: those of the plan, and those added by the run.
 
 /// Measures all cases of the plan in every replicate or in the time for all of them, then the sizes that the run
 /// chooses.
@@ -324,9 +319,9 @@ pub(super) fn measure_all_cases(run: &mut Run, backend: &mut dyn Backend, planne
     if run.tally.is_stopped() { Ok(()) } else { time.end(run) }
 }
 
-// The replicates: each with fresh communicators and an order of its own, one line for each case.
+// The replicates: each with new communicators and its own order, one line per case.
 
-/// From the seed of a round of a soak to that of the next.
+/// Step of the seed from one round of a soak to the next.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Measures every case in every replicate. If the run adds cases that depend on them, returns the lines on process 0,
@@ -345,14 +340,14 @@ pub(super) fn measure_all_replicates(
         let mut missing = missing(run, cases, replicate);
         let estimates = missing.iter().map(|slot| estimated_case(cases.planned[slot.case].case, settings));
         let Some(shortest) = estimates.min_by(|a, b| a.seconds().0.total_cmp(&b.seconds().0)) else { continue };
-        // Communicators of many ranks take a while, so they are made only if there is time for a case.
+        // Communicators of many ranks take a while, so they are created only if there is time for a case.
         if run.begin(shortest)?.is_none() {
             return Ok(lines);
         }
         cases.connect(run.request, backend)?;
         while !missing.is_empty() {
             let held_back = measure(run, backend, time, cases, &missing, &mut collect)?;
-            // What was measured shows how long the others take; where nothing was, nothing will be.
+            // Measured cases show how long the others take; without any there will be none.
             run.tally.out_of_time = held_back.len() == missing.len();
             if run.tally.is_stopped() {
                 return Ok(lines);
@@ -364,8 +359,8 @@ pub(super) fn measure_all_replicates(
     Ok(lines)
 }
 
-/// Measures cases of a replicate, and returns those for which the time limit leaves no time, as far as can be said now: shorter ones that
-/// come later may have time, and show that a guess was far too long.
+/// Measures cases of a replicate, and returns those for which the time limit leaves no time, as far as known now: shorter cases that come
+/// later may have time, and show that an estimate was far too long.
 fn measure(
     run: &mut Run,
     backend: &mut dyn Backend,
@@ -389,7 +384,7 @@ fn measure(
     Ok(held_back)
 }
 
-/// Measures all cases in rounds until a time is over or data were wrong, each round with data of its own.
+/// Measures all cases in rounds until a time is over or data is wrong, each round with different data.
 pub(super) fn soak(
     run: &mut Run,
     backend: &mut dyn Backend,
@@ -400,12 +395,12 @@ pub(super) fn soak(
     let settings = &run.request.settings;
     let in_all = u64::from(settings.replicates) * cases.planned.len() as u64;
     let mut left: u64 = (0..settings.replicates).map(|round| missing(run, cases, round).len() as u64).sum();
-    // Earlier launches have had their share.
+    // Earlier launches have used their share.
     let (begun, allowed) = (Instant::now(), allowed.0 * left as f64 / in_all.max(1) as f64);
     for round in 0..settings.replicates {
         let mut is_connected = false;
         for slot in missing(run, cases, round) {
-            // What skipped cases leave over goes to the others.
+            // Skipped cases leave their time to the others.
             let mut visit = [((allowed - begun.elapsed().as_secs_f64()) / left as f64 * 1e9).max(0.0) as u64];
             run.world.broadcast_u64(&mut visit)?;
             if visit[0] == 0 {
@@ -430,7 +425,7 @@ pub(super) fn soak(
     Ok(())
 }
 
-/// The cases of a replicate that are still to be measured, in its order.
+/// The remaining cases of the replicate, in its order.
 fn missing(run: &Run, cases: CaseSet, replicate: u32) -> Vec<CaseSlot> {
     let order = cases.order(&run.request.settings, replicate);
     let slots = (0u32..).zip(order).map(|(position, case)| CaseSlot { case, replicate, position });

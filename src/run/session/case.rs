@@ -20,19 +20,17 @@ use commgauge_model::workload::{Case, Estimate, estimated_case};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// A case of a replicate as a piece of work.
 pub(super) struct CaseWork<'a, 'clock> {
     pub cases: CaseSet<'a>,
     pub slot: CaseSlot,
-    /// How its samples are taken.
     pub settings: &'a RunSettings,
     pub time: &'a mut Timekeeping<'clock>,
-    /// Gets the line, and how long sampling took, before the line is recorded.
+    /// Receives the line, and how long sampling took, before the line is recorded.
     pub observe: &'a mut dyn FnMut(&mut CaseLine, Seconds),
 }
 
 impl CaseWork<'_, '_> {
-    /// Measures and records the case, then how its devices changed, if the time limit allows it.
+    /// Measures and records the case, then the changes of its devices, if the time limit allows it.
     pub(super) fn measure(self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
         let (case, replicate) = (self.index_in_plan() as u32, self.slot.replicate);
         let mut item = Item { work: self, device_before: None };
@@ -51,8 +49,8 @@ impl CaseWork<'_, '_> {
         self.cases.index_in_plan(self.slot.case)
     }
 
-    /// The line, and how long sampling took. A case that cannot run is skipped, one that does not fit into memory
-    /// fails, both with the reason.
+    /// The line, and how long sampling took. A case that cannot run is skipped, and a case that does not fit into memory fails, both with
+    /// the reason.
     fn line(&self, run: &Run, backend: &mut dyn Backend) -> Result<(CaseLine, Seconds)> {
         let (request, world) = (run.request, run.world);
         let without_numbers = |outcome| Ok((self.line_of(run, CaseResult::without_numbers(outcome, 0)), Seconds(0.0)));
@@ -119,7 +117,6 @@ impl CaseWork<'_, '_> {
     }
 }
 
-/// The case in the work loop.
 struct Item<'a, 'clock> {
     work: CaseWork<'a, 'clock>,
     device_before: Option<DeviceState>,
@@ -180,7 +177,7 @@ const SINGLE_SAMPLE_WIDTH: f64 = 0.5;
 
 const MIN_FEW_SAMPLES_WIDTH: f64 = 0.1;
 
-/// Most rounds after the planned ones, each of which at least doubles the samples of the cases it measures.
+/// Maximum number of rounds after the planned ones, each of which at least doubles the samples of the cases it measures.
 const MAX_FURTHER_ROUNDS: u32 = 16;
 
 /// Measures every case at least once, and those with the widest intervals again until all are precise or the time is over.
@@ -246,7 +243,7 @@ fn broadcast_flag(world: &dyn World, mine: bool) -> Result<bool> {
 struct Visit {
     replicate: u32,
     budget: Seconds,
-    /// Samples before the precision is looked at: more than those of a replicate that it is to replace.
+    /// Samples before the first precision check: more than in the replicate that it replaces.
     minimum_samples: u32,
 }
 
@@ -290,8 +287,8 @@ impl Division {
         division
     }
 
-    /// Begins a round, and returns whether it takes place: after the planned rounds only while there is a case that is not precise
-    /// and a visit of it fits into the time.
+    /// Begins a round, and returns whether it takes place: after the planned rounds only if a case is not precise and a visit of it fits
+    /// into the time.
     fn begin_round(&mut self, round: u32) -> bool {
         let spent = self.clock.spent();
         self.round = round;
@@ -410,7 +407,7 @@ impl CaseHistory {
 
     /// Replicates that ran out of time before they were precise and that have fewer samples than the new one.
     fn replaced_by(&self, line: &CaseLine) -> Vec<u32> {
-        // A replicate that was cut short by a signal does not count, and is measured again.
+        // A replicate that a signal cut short does not count, and is measured again.
         let is_measured = matches!(line.outcome, Outcome::Measured { .. }) && !line.was_cut_short();
         let is_replaced =
             |counted: &&CountedReplicate| is_measured && !counted.reached && counted.samples < samples_of(line);
@@ -424,7 +421,7 @@ impl CaseHistory {
         Some(CaseState { reached, half_width, samples, sampling_seconds, overhead_seconds: self.overhead_seconds })
     }
 
-    /// The widest replicate that ran out of time, which a longer one is to replace.
+    /// The widest replicate that ran out of time; a longer one should replace it.
     fn widest(&self) -> Option<&CountedReplicate> {
         let wide = self.replicates.iter().filter(|counted| !counted.reached);
         wide.max_by(|a, b| a.half_width.total_cmp(&b.half_width))
@@ -489,7 +486,7 @@ mod tests {
             let budgets: Vec<Option<f64>> =
                 visits.iter().map(|visit| visit.map(|visit| (visit.budget.0 * 1e6).round() / 1e6)).collect();
             assert_eq!(budgets, expected, "{widths:?} after {spent} s");
-            // It replaces the one that was not precise, whichever stops it.
+            // It replaces the imprecise one, whichever stops it.
             assert!(visits.iter().flatten().all(|visit| visit.minimum_samples == 31 && visit.replicate == 2));
         }
     }

@@ -1,4 +1,4 @@
-//! The work that earlier launches have completed, as a resumed run needs it.
+//! The work that earlier launches have completed, for a resumed run.
 
 use super::facts;
 use super::journal::{SharedJournal, Tally};
@@ -21,7 +21,6 @@ use std::collections::BTreeSet;
 /// Work completed by earlier launches; empty for a new run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct CompletedWork {
-    /// Case and replicate.
     cases: BTreeSet<(u32, u32)>,
     /// Index of the product in the plan, and replicate.
     products: BTreeSet<(usize, u32)>,
@@ -33,12 +32,11 @@ pub(super) struct CompletedWork {
     replays: BTreeSet<u32>,
     /// Whether choosing sizes was completed.
     pub calibrated: bool,
-    /// How it came out.
+    /// The outcomes.
     pub tally: Tally,
-    /// The case lines, on process 0.
     #[serde(skip)]
     lines: Vec<CaseLine>,
-    /// Cases that were added to the plan; on process 0 only.
+    /// Cases added to the plan; on process 0 only.
     #[serde(skip)]
     growths: Vec<PlanGrowth>,
 }
@@ -75,12 +73,12 @@ impl CompletedWork {
         lines.flat_map(|line| &line.samples.slowest_nanoseconds).map(|time| *time as f64 * 1e-9).sum()
     }
 
-    /// A round that was added to the plan, counted from 1; none except on process 0.
+    /// A round added to the plan, counted from 1; none except on process 0.
     pub(super) fn growth(&self, round: u32) -> Option<&PlanGrowth> {
         self.growths.iter().find(|growth| growth.round == round)
     }
 
-    /// What the record holds of the requested work.
+    /// The part of the requested work that the record holds.
     pub(super) fn of(reopened: &Reopened, request: &Request) -> CompletedWork {
         let record = &reopened.record;
         let lines: Vec<CaseLine> = record.cases.iter().filter(|line| !line.was_cut_short()).cloned().collect();
@@ -140,13 +138,12 @@ fn tally(record: &Record, lines: &[CaseLine]) -> Tally {
 /// Rows in the table of changes.
 const MAX_CHANGES: usize = 20;
 
-/// The first two lines that this launch would write to a record of its own.
+/// The first two lines that this launch would write to a new record.
 struct FirstLines {
     header: Header,
     plan: Plan,
 }
 
-/// What process 0 found in the record.
 struct Found {
     completed: CompletedWork,
     /// The line for the record; on process 0 only.
@@ -197,10 +194,10 @@ pub(super) fn open<'a>(
     Ok((journal, found.completed))
 }
 
-/// Broadcasts what process 0 found, but for the line.
+/// Broadcasts what process 0 found, except the line.
 fn broadcast(world: &dyn World, mine: Option<Found>) -> Result<Found> {
     let unserialisable =
-        |cause| Error::environment(format!("what the record holds cannot be sent to the ranks: {cause}"));
+        |cause| Error::environment(format!("the content of the record cannot be sent to the ranks: {cause}"));
     let mut bytes = match &mine {
         Some(found) => serde_json::to_vec(&(&found.completed, found.lacks_plan)).map_err(unserialisable)?,
         None => Vec::new(),
@@ -218,7 +215,7 @@ fn checked(request: &Request, resume: Resume, now: &FirstLines) -> Result<(Reope
     let reopened = reopen(&request.record)?;
     let name = request.record.shown();
     if reopened.record.is_finished() {
-        return Err(Error::usage(format!("{name} is complete: nothing is left to measure")));
+        return Err(Error::usage(format!("{name} is complete: nothing left to measure")));
     }
     // Serialised and parsed, so that rounding does not count as a difference.
     let (header, plan): (Header, Plan) = (as_read(&now.header)?, as_read(&now.plan)?);
@@ -228,13 +225,13 @@ fn checked(request: &Request, resume: Resume, now: &FirstLines) -> Result<(Reope
         || if changes.is_empty() { String::new() } else { format!(":\n{}", table_of_changes(&changes, MAX_CHANGES)) };
     if let Some(why) = other_plan {
         return Err(Error::mismatch(format!(
-            "this launch cannot resume {name}: {why}; start a new record, or give what the run was started with{}",
+            "this launch cannot resume {name}: {why}; start a new record, or use the arguments of the original run{}",
             table()
         )));
     }
     if !changes.is_empty() && !resume.allow_changed {
         return Err(Error::mismatch(format!(
-            "this launch is not as the run that wrote {name}; make it so, or use --allow-changed and have both recorded{}",
+            "this launch differs from the run that wrote {name}; make them equal, or use --allow-changed to record both{}",
             table()
         )));
     }

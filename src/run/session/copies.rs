@@ -18,10 +18,9 @@ use commgauge_model::record::work_lines::{
 use commgauge_model::workload::{CopyShape, Estimate, Interference, ProductShape, estimated_copy};
 use std::collections::HashMap;
 
-/// Copies of a sample for which the deadline is meant, before the backend says how many it makes.
+/// Copies per sample that the deadline assumes, before the backend gives their number.
 const MOST_COPIES: u32 = 16;
 
-/// Writes one line for each copy and replicate.
 pub(super) fn measure_copies(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
     for replicate in 0..run.request.settings.replicates {
         let shapes = run.request.plan.copies.iter().enumerate();
@@ -30,9 +29,7 @@ pub(super) fn measure_copies(run: &mut Run, backend: &mut dyn Backend) -> Result
     Ok(())
 }
 
-/// A copy of a replicate.
 struct CopyWork<'a> {
-    /// Its index in the plan.
     index: usize,
     shape: &'a CopyShape,
     replicate: u32,
@@ -98,7 +95,7 @@ fn medians(run: &Run, times: &LocalTimes) -> Result<Vec<u64>> {
     Ok(all.iter().map(|bytes| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes)).collect())
 }
 
-/// The turn of a rank among those of its host; as many turns as ranks of the fullest host.
+/// The turn of a rank among those of its host; there are as many turns as ranks on the fullest host.
 fn turns_of(hosts: &[String], rank: u32) -> Turns {
     let (mut ranks_of, mut mine) = (HashMap::new(), 0);
     for (index, host) in hosts.iter().enumerate() {
@@ -127,7 +124,7 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
         Some(shape) if product_bytes(shape) > available => {
             let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
             Err(Error::usage(format!(
-                "the product of {layer} needs {needed} of matrices on each rank, and there is {available} for each; choose a \
+                "the product of {layer} needs {needed} of matrices on each rank, but {available} is available; choose a \
                  smaller micro-batch, or a higher tensor-parallel degree"
             )))
         }
@@ -145,9 +142,7 @@ pub(super) fn measure_products(run: &mut Run, backend: &mut dyn Backend) -> Resu
     Ok(())
 }
 
-/// A product of a replicate.
 struct ProductWork<'a> {
-    /// Its index in the plan.
     index: usize,
     shape: &'a ProductShape,
     replicate: u32,
@@ -211,7 +206,7 @@ fn ranks_per_host(ranks: &[RankFacts]) -> u32 {
     (0..=nodes).map(on).max().unwrap_or(1)
 }
 
-// Two concurrent calls, in every replicate: each alone, then each while the other is running.
+// Two concurrent calls, in every replicate: each alone, then each while the other runs.
 
 /// Times of a program, or the reason why there are none.
 type Times = std::result::Result<TogetherTimes, Outcome>;
@@ -258,7 +253,7 @@ impl WorkItem for PairWork<'_> {
     }
 }
 
-/// Times of both calls alone, and of the timed one beside the other.
+/// Times of both calls alone, and of the timed one with the other running.
 struct Measured<'a> {
     alone: &'a [Times; 2],
     together: Times,
@@ -270,9 +265,9 @@ impl PairWork<'_> {
         (0..2).filter(|timed| !completed.has_interference(self.replicate, *timed)).collect()
     }
 
-    /// Times of one call with `beside` concurrent instances of the other.
-    fn times(&self, run: &Run, backend: &mut dyn Backend, timed: usize, beside: u32) -> Result<Times> {
-        let plan = self.pair.program(timed, beside);
+    /// Times of one call with `concurrent` instances of the other.
+    fn times(&self, run: &Run, backend: &mut dyn Backend, timed: usize, concurrent: u32) -> Result<Times> {
+        let plan = self.pair.program(timed, concurrent);
         let context = run.replay_context(backend);
         let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: run.request.settings.seed };
         let watch = &run.request.watch;

@@ -74,13 +74,13 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
 }
 
 /// Warnings about the machine that apply to every case.
-/// Ranks whose adapters are named in a warning.
+/// Maximum number of ranks named in a warning about adapters.
 const MAX_ADAPTERS_DOWN: usize = 4;
 
-/// What an adapter that is down ends with ([`RankFacts::adapters`]).
+/// Suffix of an adapter that is down ([`RankFacts::adapters`]).
 const IS_DOWN: &str = " is down";
 
-/// Adapters as near to a GPU as those in use, or nearer, of which no port is active.
+/// Adapters at least as near to a GPU as those in use, without an active port.
 fn adapters_down(ranks: &[RankFacts]) -> Option<String> {
     let of_rank = |facts: &RankFacts| {
         let down: Vec<&str> =
@@ -96,8 +96,7 @@ fn adapters_down(ranks: &[RankFacts]) -> Option<String> {
     let shown = all.iter().take(MAX_ADAPTERS_DOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
     (!all.is_empty()).then(|| {
         format!(
-            "adapters near GPUs have no active port, so that NCCL takes others: {shown}{more}; look at `ibstat` and at the cable, or leave \
-             them out by NCCL_IB_HCA"
+            "adapters near GPUs have no active port, so NCCL uses others: {shown}{more}; check `ibstat` and the cable, or exclude them with NCCL_IB_HCA"
         )
     })
 }
@@ -216,7 +215,7 @@ impl<'a> Rehearsal<'a> {
         Ok(Rehearsal { request, machine, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
     }
 
-    /// The same with other faults.
+    /// With other faults.
     pub fn with_faults(&self, faults: Vec<Fault>) -> Rehearsal<'a> {
         let machine = Machine { faults, ..self.machine.clone() };
         Rehearsal { request: self.request, machine, ranks: self.ranks.clone() }
@@ -232,19 +231,18 @@ impl<'a> Rehearsal<'a> {
         self.machine.hosts_of(self.request.world_size)
     }
 
-    /// What a record of the plan would say of its cases, without carrying any out.
+    /// The case facts that a record of the plan would have, without executing any case.
     pub fn planned_cases(&self) -> Vec<CaseFacts> {
         plan_line(self.request, &preflight::plan(&self.ranks, self.request)).cases
     }
 
-    /// The lines of a record whose noise and transient faults follow from a seed, and the time that passed on the
-    /// virtual clock.
+    /// The lines of a record whose noise and transient faults follow from a seed, and the elapsed time of the virtual clock.
     ///
     /// # Errors
     /// If the plan has calls that the simulation does not support, or the machine lacks the target of a fault.
     pub fn lines(&self, seed: u64) -> Result<(Vec<Line>, Seconds)> {
         let mut backend = SimulatedBackend::new(&self.machine, self.request.world_size, seed)?;
-        // Fresh communicators of each replicate would be placed as the first ones.
+        // New communicators of each replicate would be placed like the first ones.
         for (number, groups) in self.request.plan.groups.iter().enumerate() {
             backend.connect(number, groups)?;
         }
@@ -359,12 +357,11 @@ impl Taken {
         &self.readings[call * self.readings_per_call * self.ranks..][..self.ranks]
     }
 
-    /// Those at which it ended.
     fn ends(&self, call: usize) -> &[u64] {
         &self.readings[(call * self.readings_per_call + 1) * self.ranks..][..self.ranks]
     }
 
-    /// How long a call took a rank.
+    /// Duration of a call on a rank.
     fn of(&self, call: usize, rank: u32) -> u64 {
         self.ends(call)[rank as usize].saturating_sub(self.begins(call)[rank as usize])
     }

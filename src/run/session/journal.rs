@@ -14,18 +14,18 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Writes the lines of a run. Collective, where nothing else is said.
+/// Writes the lines of a run. Collective unless stated otherwise.
 pub(super) struct SharedJournal<'a> {
     world: &'a dyn World,
     journal: Option<Journal>,
     listener: Listener,
     watch: Watch,
-    /// Fate of the file, if somebody removed or renamed it.
+    /// Fate of the file, if it was removed or renamed.
     moved: Option<Moved>,
 }
 
 impl<'a> SharedJournal<'a> {
-    /// The journal that process 0 has opened; the others have none.
+    /// The journal opened by process 0; the other processes have none.
     pub(super) fn new(
         world: &'a dyn World,
         journal: Option<Journal>,
@@ -38,7 +38,7 @@ impl<'a> SharedJournal<'a> {
         SharedJournal { world, journal, listener: listener.clone(), watch: watch.clone(), moved: None }
     }
 
-    /// Writes a line that process 0 makes.
+    /// Writes a line made by process 0.
     pub(super) fn write(&mut self, line: impl FnOnce() -> Line) -> Result<()> {
         let mine = self.write_locally(line);
         agree(self.world, mine)
@@ -70,7 +70,7 @@ impl<'a> SharedJournal<'a> {
         Ok(())
     }
 
-    /// Closes the record. An error if it is not where it was asked for, although nothing of it is lost.
+    /// Closes the record. An error if it is no longer at the requested path, although no data is lost.
     pub(super) fn finish(self) -> Result<()> {
         let closed = self.journal.map_or(Ok(()), Journal::finish);
         let moved = self.moved.map_or(Ok(()), |moved| Err(Error::environment(moved.sentence())));
@@ -93,7 +93,7 @@ impl Listener {
     }
 
     pub(super) fn notify(&self, line: &Line) {
-        // A callback that has panicked is not called again.
+        // A callback that panicked is not called again.
         if let Some(Ok(mut notify)) = self.0.as_ref().map(|notify| notify.lock()) {
             notify(line);
         }
@@ -108,12 +108,12 @@ impl fmt::Debug for Listener {
 
 // Counts of the outcomes of a run, and why it stopped early.
 
-/// Counts of the outcomes of all work, and whether the run is to stop.
+/// Counts of the outcomes of all work, and whether the run should stop.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tally {
     /// Lines with wrong data.
     pub corrupt: u64,
-    /// Lines of work that could not be run to its end.
+    /// Lines of work that did not complete.
     pub failed: u64,
     /// The signal that ended the run early, or 0.
     pub signal: i32,
@@ -122,7 +122,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts an outcome.
     pub(super) fn count(&mut self, outcome: &Outcome) {
         self.corrupt += u64::from(outcome.is_wrong());
         self.failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
@@ -144,19 +143,19 @@ pub struct Signals {
     limit: Option<TimeLimit>,
 }
 
-/// What all processes know after they asked each other.
+/// What all processes know after an exchange.
 pub(super) struct Agreed {
     /// The signal received by any process, or 0.
     pub signal: i32,
-    /// A rank whose watchdog was lost.
+    /// A rank that lost its watchdog.
     pub unwatched: Option<u32>,
 }
 
-/// Work in progress, which fits into the time limit.
+/// Work in progress that fits into the time limit.
 pub(super) struct BegunWork(Option<Begun>);
 
 impl Signals {
-    /// Catches every stop signal from now on: the first one requests a stop in which the measured results are recorded.
+    /// Catches every stop signal from now on: the first one requests a stop that records the measured results.
     ///
     /// # Errors
     /// If the handlers cannot be installed.
@@ -169,18 +168,17 @@ impl Signals {
                 })
                 .map_err(|cause| Error::environment(format!("cannot catch signal {signal}: {cause}")))?;
         }
-        keep_mark_when_asked_to_end()
-            .map_err(|cause| Error::environment(format!("cannot catch the signal to end: {cause}")))?;
+        keep_mark_when_asked_to_end().map_err(|cause| Error::environment(format!("cannot catch SIGTERM: {cause}")))?;
         Ok(signals)
     }
 
-    /// The same with a time limit; all processes must have one or none.
+    /// With a time limit; all processes must have one or none.
     #[must_use]
     pub fn with_limit(self, limit: Option<TimeLimit>) -> Signals {
         Signals { limit, ..self }
     }
 
-    /// Set when a signal was received, which ends sampling early.
+    /// Set when a signal is received; ends sampling early.
     pub fn raised(&self) -> &AtomicBool {
         &self.raised
     }
@@ -190,7 +188,7 @@ impl Signals {
         Arc::clone(&self.number)
     }
 
-    /// The signal received by any process, and a rank whose watchdog was lost since the last time; the same everywhere.
+    /// The signal received by any process, and a rank that lost its watchdog since the last call; the same everywhere.
     pub(super) fn agreed(&self, world: &dyn World, is_newly_lost: bool) -> Result<Agreed> {
         let rank = world.process() as i32;
         let signal = self.number.load(Ordering::Relaxed) as f64;
@@ -210,7 +208,6 @@ impl Signals {
         }
     }
 
-    /// Ends the work.
     pub(super) fn done(&self, work: &BegunWork) {
         if let (Some(limit), BegunWork(Some(begun))) = (&self.limit, work) {
             limit.done(begun);

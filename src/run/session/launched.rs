@@ -28,25 +28,21 @@ use std::time::{Duration, Instant};
 
 // The backend of a launch: first its device, which the launch check compares, then the backend itself.
 
-/// What a rank needs for its backend, found but not used yet.
+/// A rank's resources for its backend, found but not used yet.
 enum OpenedBackend {
     /// Host memory over MPI.
-    Mpi {
-        /// Ranks on the host of this one.
-        ranks_on_host: u32,
-    },
+    Mpi { ranks_on_host: u32 },
     /// A device over NCCL.
     Nccl(Box<OpenedDevice>),
 }
 
-/// The device of a rank.
 struct OpenedDevice {
     opened: Opened,
     placing: Placing,
     options: Options,
 }
 
-/// Sets the variables that libraries read. To be called while the process has a single thread, so before MPI starts.
+/// Sets the variables that libraries read. Must be called while the process has a single thread, so before MPI starts.
 fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
     match &launch.backend {
         LaunchedBackend::Mpi => Ok(None),
@@ -54,7 +50,7 @@ fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
     }
 }
 
-/// Unique names of the devices that each rank sees. Collective.
+/// UUIDs of the devices visible to each rank. Collective.
 fn seen_by_all(world: &dyn World) -> Result<Vec<Vec<String>>> {
     let mut all = world.gather(visible_devices().join("\n").as_bytes())?.join(&b'\0');
     world.broadcast(&mut all)?;
@@ -63,7 +59,7 @@ fn seen_by_all(world: &dyn World) -> Result<Vec<Vec<String>>> {
 }
 
 impl OpenedBackend {
-    /// Opens the device of a rank, if the backend needs one. Collective in what devices the ranks see; they agree on the result
+    /// Opens the device of a rank, if the backend needs one. Collective, as ranks exchange their visible devices; they agree on the result
     /// later.
     fn open(launch: &Launch, hosts: &[String], world: &dyn World) -> Result<OpenedBackend> {
         let me = world.process() as usize;
@@ -93,7 +89,7 @@ impl OpenedBackend {
         }
     }
 
-    /// The backend, after all ranks have what it needs; the watchdog gets the name of the device. Collective.
+    /// The backend, after all ranks have what they need; the watchdog gets the name of the device. Collective.
     fn into_backend(self, watch: &Watch, log: Option<Log>) -> Result<Box<dyn Backend>> {
         match self {
             OpenedBackend::Mpi { ranks_on_host } => Ok(Box::new(MpiBackend::new(ranks_on_host)?)),
@@ -119,30 +115,30 @@ fn number_of_ranks(launch: &Launch, ranks: u32) -> Result<()> {
             "--expect-ranks {expected}: this launch has {ranks} ranks; start it with the launcher of the MPI that commgauge was built with ({library})"
         ))),
         (None, Some(NumberVariable { name, number: reported })) if ranks == 1 => Err(Error::usage(format!(
-            "the launcher reports {reported} ranks ({name}), MPI reports 1: the launcher is not that of the MPI that commgauge was built with ({library})"
+            "the launcher reports {reported} ranks ({name}), MPI reports 1: the launcher does not belong to the MPI that commgauge was built with ({library})"
         ))),
         (None, _) if ranks == 1 => Err(Error::usage(
-            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`; for one rank add --expect-ranks 1",
+            "this launch has a single rank: start it with `mpirun -np 4 ...` or `commgauge run`; for one rank add --expect-ranks 1",
         )),
         _ => Ok(()),
     }
 }
 
-/// Rejects ranks of which only some resume a record or have a time limit: they would block each other forever.
-/// Collective, but for its result.
+/// Rejects a launch if only some ranks resume a record or have a time limit: they would block each other forever. Collective, except its
+/// result.
 fn same_options(launch: &Launch, world: &dyn World) -> Result<()> {
     let mine = format!("{:?} {:?}", launch.resume, launch.time_limit);
     let all = world.gather(mine.as_bytes())?;
     match all.iter().position(|theirs| Some(theirs) != all.first()) {
         None => Ok(()),
         Some(rank) => Err(Error::mismatch(format!(
-            "rank {rank} was not given the same --resume, --allow-changed and --time-limit as rank 0; give all ranks the same"
+            "rank {rank} and rank 0 have different --resume, --allow-changed or --time-limit; give all ranks the same"
         ))),
     }
 }
 
-/// Compares all ranks. Collective; the report is on process 0. A rank whose input cannot be planned, or which has no
-/// device, contributes nothing of it; its error is reported after the ranks are known to belong together.
+/// Compares all ranks. Collective; the report is on process 0. A rank whose input cannot be planned, or that has no device, contributes no
+/// facts about it; its error is reported once the ranks are known to belong together.
 fn compare(
     launch: &Launch,
     world: &dyn World,
@@ -169,8 +165,7 @@ fn compare(
     inspect(world, &profile, hosts, Allowances { mixed: launch.allow_mixed, shared_devices })
 }
 
-/// Makes all ranks yield their processors while they wait if any of them share processors, and none otherwise.
-/// Collective.
+/// Makes all ranks yield their processors while they wait if any ranks share processors. Collective.
 fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> Result<()> {
     let mut shared =
         [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_share_processors)))];
@@ -187,28 +182,25 @@ fn facts(hosts: RankHosts, report: Option<LaunchReport>) -> LaunchFacts {
 
 // A launch as plain data.
 
-/// How a launch is carried out, whatever it measures.
+/// How a launch is executed, whatever it measures.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// When this process began, from which the time limit counts.
+    /// Start time of this process, from which the time limit counts.
     pub begun: Instant,
     /// What executes the calls.
     pub backend: LaunchedBackend,
-    /// Number of ranks that the launch must have; needed for a launch of one rank.
+    /// Required number of ranks; needed for a launch of one rank.
     pub expected_ranks: Option<u32>,
     /// Whether the launch ends after its check.
     pub only_check: bool,
     /// Whether ranks may differ in environment, libraries or drivers.
     pub allow_mixed: bool,
-    /// The record to resume.
     pub resume: Option<ResumedRecord>,
     /// Time after which no work starts.
     pub time_limit: Option<Seconds>,
-    /// Detection of hangs.
     pub watchdog: WatchdogOptions,
 }
 
-/// A backend whose ranks are launched.
 #[derive(Clone, Debug)]
 pub enum LaunchedBackend {
     /// Host memory over MPI.
@@ -217,7 +209,7 @@ pub enum LaunchedBackend {
     Nccl(Box<NcclLaunch>),
 }
 
-/// What a launch over NCCL needs to know.
+/// Settings of a launch over NCCL.
 #[derive(Clone, Debug)]
 pub struct NcclLaunch {
     /// The variables that NCCL reads.
@@ -231,7 +223,6 @@ pub struct NcclLaunch {
 /// A record of an earlier launch that this one resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumedRecord {
-    /// The file.
     pub path: PathBuf,
     /// What may differ.
     pub options: Resume,
@@ -240,9 +231,8 @@ pub struct ResumedRecord {
 /// How hangs are detected.
 #[derive(Clone, Debug)]
 pub struct WatchdogOptions {
-    /// Whether there is a watchdog.
     pub is_enabled: bool,
-    /// How long a rank may stay in one operation, instead of what follows from each case.
+    /// How long a rank may stay in one operation, instead of the deadline computed for each case.
     pub timeout: Option<Duration>,
     /// A rank that misbehaves, for tests.
     pub fault: Option<Fault>,
@@ -250,11 +240,10 @@ pub struct WatchdogOptions {
 
 // The watchdog of a launch: its collectors, its start, and how it learns of panics.
 
-/// Runs this process as a collector of the watchdog if it was started as one, and returns its exit code. To be called
-/// before anything else.
+/// Runs this process as a collector of the watchdog if it was started as one, and returns its exit code. Must be called first.
 pub fn run_collector() -> Option<i32> {
     std::env::var_os(watchdog::COLLECTOR_VARIABLE)?;
-    // A process that is no rank must not hold the launcher's or MPI's files open.
+    // A collector must not hold the launcher's or MPI's files open.
     mpi_call::close_inherited_files();
     Some(watchdog::collector::main())
 }
@@ -299,11 +288,11 @@ pub struct Rank {
     mpi: mpi_call::Session,
     world: MpiWorld,
     nccl_log: Option<Log>,
-    /// The watchdog, once it was started.
+    /// The watchdog, once started.
     watch: Watch,
 }
 
-/// Ranks that were compared, each with its plan and device or what prevents them.
+/// Compared ranks, each with its plan and device or its error.
 pub struct Checked {
     /// The comparison, on process 0.
     pub report: Option<LaunchReport>,
@@ -312,7 +301,6 @@ pub struct Checked {
     opened: Result<OpenedBackend>,
 }
 
-/// Ranks that can measure.
 pub struct Prepared {
     /// The comparison, on process 0.
     pub report: Option<LaunchReport>,
@@ -327,7 +315,7 @@ impl Rank {
     /// Starts MPI. Does not return if that fails.
     ///
     /// # Errors
-    /// An error that every rank finds before MPI starts, so that none knows its number yet.
+    /// An error that every rank finds before MPI starts, when ranks do not know their number yet.
     pub fn start(launch: &Launch) -> Result<Rank> {
         ensure_joined(&|name| std::env::var(name).ok())?;
         let nccl_log = prepare_environment(launch)?;
@@ -342,7 +330,7 @@ impl Rank {
         self.world.process() == 0
     }
 
-    /// A value that process 0 finds, on every rank.
+    /// A value found by process 0, on every rank.
     ///
     /// # Errors
     /// If process 0 does not find it.
@@ -354,15 +342,15 @@ impl Rank {
         serde_json::from_slice(&bytes).map_err(unknown)
     }
 
-    /// Success only if it is one on every rank, else the first error.
+    /// Success only if all ranks succeeded, else the first error.
     ///
     /// # Errors
-    /// That error.
+    /// The first error.
     pub fn agree<T>(&self, mine: Result<T>) -> Result<T> {
         agree(&self.world, mine)
     }
 
-    /// Checks that the launcher has connected the ranks and gave all the same task.
+    /// Checks that the launcher has connected the ranks and gave all of them the same task.
     ///
     /// # Errors
     /// If it did not.
@@ -390,11 +378,10 @@ impl Rank {
         Ok(Checked { report, hosts, request, opened })
     }
 
-    /// Ends the launch with the reason for its refusal (of process 0, empty if it is not refused) or with the error of
-    /// a rank.
+    /// Ends the launch with the reason for its refusal (on process 0; empty if it is accepted) or with the error of a rank.
     ///
     /// # Errors
-    /// That reason or error.
+    /// The reason or error.
     pub fn prepare(&self, launch: &Launch, checked: Checked, refusal: String) -> Result<Prepared> {
         let mut refusal = refusal.into_bytes();
         self.world.broadcast(&mut refusal)?;
@@ -450,7 +437,7 @@ impl Rank {
     }
 }
 
-/// Ends the whole launch after an error that only this rank knows of.
+/// Ends the whole launch after an error that only this rank has.
 fn abort(error: &Error) -> ! {
     let (rank, host, text) = (mpi_call::rank_of_this_process(), header::rank_facts(0).host, error.to_string());
     // An error of a device is reported with rank and host.

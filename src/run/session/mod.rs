@@ -1,9 +1,9 @@
 //! A run from its plan to the end line of its record: the table of contents. Every process calls the same functions
 //! with the same input; process 0 writes the record.
 //!
-//! Ranks that MPI starts are a `launched::Rank` each, which ends in [`run`]. One process that simulates all ranks calls
-//! [`run`] itself. Whatever is measured goes through the work loop (`work_loop`), which asks for signals and for time, counts
-//! and records. Work that a record already holds (`completed`) is left out.
+//! Ranks that MPI starts are a `launched::Rank` each, which ends in [`run`]. One process that simulates all ranks calls [`run`] itself. All
+//! measurements go through the work loop (`work_loop`), which checks signals and time, counts and records. Work that a record already holds
+//! (`completed`) is skipped.
 
 mod calibrate;
 mod case;
@@ -130,14 +130,14 @@ fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) ->
         }
         Ok(tally) if tally.out_of_time => {
             let limit = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
-            let text = format!("the time limit{limit} leaves no time for the next case; what was measured is kept");
+            let text = format!("the time limit{limit} leaves no time for the next case; results so far are kept");
             end(EndStatus::OutOfTime, OUT_OF_TIME, Some(text))
         }
         Ok(tally) if tally.corrupt > 0 => {
             end(EndStatus::Complete, 4, Some(format!("{} case lines carry wrong data", tally.corrupt)))
         }
         Ok(tally) if tally.failed > 0 => {
-            end(EndStatus::Complete, 6, Some(format!("{} case lines could not be run to their end", tally.failed)))
+            end(EndStatus::Complete, 6, Some(format!("{} case lines did not complete", tally.failed)))
         }
         Ok(_) => end(EndStatus::Complete, 0, None),
         Err(error) => end(EndStatus::Failed, error.exit_code(), Some(error.to_string())),
@@ -261,7 +261,7 @@ mod whole_run_tests {
         machine: Machine,
     }
 
-    /// What happens when the line of this number, counted from 1, is written.
+    /// Called when the line of this number, counted from 1, is written.
     #[derive(Clone, Copy, Debug)]
     enum Stop {
         Never,
@@ -358,7 +358,7 @@ mod whole_run_tests {
         lines.iter().map(kind).collect()
     }
 
-    /// Everything that a run measured, without what differs from launch to launch.
+    /// All measurements of a run, without what differs from launch to launch.
     fn essence(record: &Record) -> Vec<String> {
         vec![
             format!("{:#?}", record.chosen),
@@ -410,7 +410,7 @@ mod whole_run_tests {
             let trial = Trial::new();
             let (lines, end) = trial.run(Stop::Signal(at), None);
             let rest: &[&str] = match all[at - 1] {
-                // The first case is cut short, which its line says.
+                // The first case is cut short, as its line says.
                 "header" | "plan" | "growth" => &["case", "calibration", "end"],
                 "clock" if all[at] == "case" => &["case", "calibration", "end"],
                 "case" => &["calibration", "end"],
@@ -541,7 +541,7 @@ mod within_tests {
                     !record.cases.iter().any(|other| (other.case, other.replicate) == (line.case, line.replicate));
                 assert!(
                     !is_replaced || line.stop == Some(commgauge_model::record::line::StopReason::Budget),
-                    "only what was cut short is replaced"
+                    "only truncated replicates are replaced"
                 );
             }
             assert_eq!(record.plan.case_lines, record.plan.cases.len() as u64);

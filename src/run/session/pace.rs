@@ -1,4 +1,4 @@
-//! How long work takes beside what was estimated, learnt from work that was done.
+//! How long work takes compared with its estimate, learnt from completed work.
 
 use crate::world::World;
 use commgauge_base::error::Result;
@@ -7,27 +7,28 @@ use commgauge_model::workload::Estimate;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a piece of work may take beside its estimate without being slow: connections, memory and kernels that are made at a first use. Of a
-/// case of a millisecond that is hundreds of times its estimate, and of a later one of a second no more than of the first.
+/// Extra time that work may take without being slow: connections, memory and kernels are created at first use. For a case of a millisecond
+/// that is hundreds of times its estimate; for a later case of a second it is no more than for the first.
 const ONCE: Duration = Duration::from_millis(500);
 
-/// A ratio of actual to estimated time above it says more about the estimate than about the machine.
+/// A ratio of actual to estimated time above this says more about the estimate than about the machine.
 const MOST_SLOWNESS: f64 = 1000.0;
 
-/// How many times as large a guess may be as one that was tried, to be judged by it: small calls say nothing of the rate of large ones.
+/// How much larger than a tried estimate an estimate may be and still be judged by it: small calls say nothing about the rate of large
+/// ones.
 const REACH: f64 = 16.0;
 
-/// How many times as long as the one that was tried it may take for its guess.
+/// How many times as long as the tried estimate work may take for its own.
 const CAUTION: f64 = 4.0;
 
-/// What the work of this launch has shown.
+/// Results of this launch's work.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Largest ratio of actual to estimated time; at least 1.
     slowness: f64,
-    /// Most seconds beside the estimate, up to [`ONCE`].
-    beside: f64,
-    /// The largest guess that was tried.
+    /// Maximum seconds in addition to the estimate, up to [`ONCE`].
+    extra: f64,
+    /// The largest tried estimate.
     tried: Option<Tried>,
     has_done_work: bool,
 }
@@ -35,17 +36,16 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     guess: f64,
-    /// What it took of it.
+    /// Its ratio of actual to estimated time.
     ratio: f64,
 }
 
 impl Pace {
-    /// Before any work.
     pub(super) fn new() -> Pace {
-        Pace { slowness: 1.0, beside: 0.0, tried: None, has_done_work: false }
+        Pace { slowness: 1.0, extra: 0.0, tried: None, has_done_work: false }
     }
 
-    /// How long work is expected to take. The first work of a launch is not held back by a guess: where that is far too long, a run would
+    /// How long work is expected to take. An estimate does not prevent the first work of a launch: if it is far too long, a run would
     /// measure nothing, however often it is resumed.
     pub(super) fn expected(&self, estimate: Estimate) -> Seconds {
         let usual = estimate.seconds().0.max(0.0) * self.slowness;
@@ -56,15 +56,15 @@ impl Pace {
             }
             _ => usual,
         };
-        Seconds(seconds + self.beside)
+        Seconds(seconds + self.extra)
     }
 
-    /// Takes note of how long work took.
+    /// Learns how long work took.
     pub(super) fn learn(&mut self, estimate: Estimate, elapsed: Duration) {
         let (seconds, elapsed) = (estimate.seconds().0, elapsed.as_secs_f64());
-        let beside = (elapsed - seconds).clamp(0.0, ONCE.as_secs_f64());
-        self.beside = self.beside.max(beside);
-        let ratio = (elapsed - beside) / seconds.max(1e-3);
+        let extra = (elapsed - seconds).clamp(0.0, ONCE.as_secs_f64());
+        self.extra = self.extra.max(extra);
+        let ratio = (elapsed - extra) / seconds.max(1e-3);
         self.slowness = self.slowness.max(ratio.clamp(1.0, MOST_SLOWNESS));
         self.has_done_work = true;
         let is_largest = self.tried.is_none_or(|tried| seconds >= tried.guess);
@@ -76,11 +76,11 @@ impl Pace {
     /// Expects any work to take forever.
     #[cfg(test)]
     pub(super) fn stall(&mut self) {
-        self.beside = f64::INFINITY;
+        self.extra = f64::INFINITY;
     }
 }
 
-// The time limit of a run: no work is started that would not finish in time.
+// The time limit of a run: no work starts that would not finish in time.
 //
 // Process 0 decides by its own clock and broadcasts the decision.
 
@@ -95,23 +95,21 @@ pub struct TimeLimit {
     pace: Arc<Mutex<Pace>>,
 }
 
-/// Work in progress.
 pub(super) struct Begun {
     estimate: Estimate,
     at: Instant,
 }
 
 impl TimeLimit {
-    /// A limit that counts from an earlier moment.
+    /// A limit that counts from an earlier time.
     pub fn of(limit: Seconds, begun: Instant) -> TimeLimit {
         let usable = (limit.0 - (limit.0 * RESERVE.0).min(RESERVE.1.as_secs_f64())).max(0.0);
-        // A limit of centuries counts as none.
+        // A limit of centuries is no limit.
         let deadline = Duration::try_from_secs_f64(usable).ok().and_then(|usable| begun.checked_add(usable));
         let deadline = deadline.unwrap_or_else(|| begun + Duration::from_secs(1 << 32));
         TimeLimit { limit, deadline, pace: Arc::new(Mutex::new(Pace::new())) }
     }
 
-    /// The limit as requested.
     pub fn limit(&self) -> Seconds {
         self.limit
     }
@@ -128,7 +126,7 @@ impl TimeLimit {
         self.pace().learn(work.estimate, work.at.elapsed());
     }
 
-    /// Leaves no time for any work that is expected to take time.
+    /// Leaves no time for any work with an expected duration.
     #[cfg(test)]
     pub(super) fn expire(&self) {
         self.pace().stall();
@@ -167,14 +165,14 @@ mod tests {
         for (what, work, asked, expected) in [
             ("a budget before any work", &[][..], budget(40.0), 40.0),
             ("quick work shortens no budget", &[(budget(1.0), 10)], budget(40.0), 40.0),
-            ("slow work stretches all, but for what a first use takes", &[(budget(0.1), 800)], budget(40.0), 120.5),
-            ("a first use multiplies nothing", &[(budget(0.001), 400)], budget(94.0), 94.399),
-            ("the first guess holds nothing back", &[], guess(172.0), 0.0),
-            ("after other work a guess is a guess", &[(budget(1.0), 10)], guess(172.0), 172.0),
-            ("a guess that was far too long", &[(guess(20.0), 100)], guess(172.0), 172.0 * 0.005 * 4.0),
-            ("small calls say nothing of large ones", &[(guess(0.06), 10)], guess(172.0), 172.0),
-            ("the largest one that was tried counts", &[(guess(20.0), 100), (guess(0.06), 60)], guess(20.0), 0.4),
-            ("a guess that was too short", &[(guess(1.0), 4500)], guess(10.0), 40.5),
+            ("slow work stretches all, except for first use", &[(budget(0.1), 800)], budget(40.0), 120.5),
+            ("first use multiplies nothing", &[(budget(0.001), 400)], budget(94.0), 94.399),
+            ("the first estimate prevents nothing", &[], guess(172.0), 0.0),
+            ("after other work an estimate counts", &[(budget(1.0), 10)], guess(172.0), 172.0),
+            ("an estimate that was far too long", &[(guess(20.0), 100)], guess(172.0), 172.0 * 0.005 * 4.0),
+            ("small calls say nothing about large ones", &[(guess(0.06), 10)], guess(172.0), 172.0),
+            ("the largest tried one counts", &[(guess(20.0), 100), (guess(0.06), 60)], guess(20.0), 0.4),
+            ("an estimate that was too short", &[(guess(1.0), 4500)], guess(10.0), 40.5),
         ] {
             let found = after(work).expected(asked).0;
             assert!((found - expected).abs() < 1e-6, "{what}: {found}, not {expected}");

@@ -1,5 +1,5 @@
-//! Prepares a run before anything is timed: collects the ranks, and checks that every case fits into memory. That the
-//! ranks belong together was checked by `launch_check` before.
+//! Prepares a run before anything is timed: collects the ranks, and checks that every case fits into memory. `launch_check` has already
+//! checked that the ranks belong together.
 
 use super::request::Request;
 use crate::backend::simulated::SimulatedBackend;
@@ -87,7 +87,7 @@ fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFa
 
 fn read_facts<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
-        .map_err(|cause| Error::environment(format!("a rank's description does not read: {cause}")))
+        .map_err(|cause| Error::environment(format!("a rank's description cannot be parsed: {cause}")))
 }
 
 /// The element counts of every case.
@@ -95,7 +95,7 @@ pub(super) fn plan<'a>(ranks: &'a Ranks, request: &'a Request) -> Vec<Planned<'a
     request.plan.cases.iter().map(|case| planned(request, case, &ranks.host_of_rank)).collect()
 }
 
-/// The element counts of one case, which need not be in the plan, except for its groups.
+/// The element counts of one case, which need not be in the plan, only its groups.
 pub(super) fn planned<'a>(request: &Request, case: &'a Case, host_of_rank: &'a [u32]) -> Planned<'a> {
     let groups = request.plan.groups_of(case);
     Planned { case, geometry: case.op.geometry(groups.group_size()), host_of_rank }
@@ -117,7 +117,7 @@ pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request
             let host = header::rank_facts(0).host;
             let needed = Bytes(bytes);
             Err(Error::usage(format!(
-                "case {name} needs {needed} of buffers on each rank; host {host} has {available} for each; choose smaller sizes"
+                "case {name} needs {needed} of buffers on each rank; host {host} has {available} per rank; choose smaller sizes"
             )))
         }
         _ => Ok(()),
@@ -125,13 +125,12 @@ pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request
     agree(world, verdict)
 }
 
-/// The length in which calls are to walk through their buffers, where they are measured as nccl-tests does: that of its largest size.
+/// The length through which calls rotate their buffers when measured as in nccl-tests: the length of its largest size.
 fn rotation_within(request: &Request) -> Option<Bytes> {
     let is_whole = request.settings.timing == Timing::Whole;
     is_whole.then(|| request.plan.cases.iter().map(|case| case.op.bytes_total).max()).flatten()
 }
 
-/// The binding of a case.
 pub(super) fn binding<'a>(request: &'a Request, case: &'a Case, geometry: &'a Geometry) -> Binding<'a> {
     Binding {
         op: &case.op,

@@ -19,7 +19,6 @@ use commgauge_model::workload::{Estimate, Op, estimated_replay_seconds};
 
 /// A replay that is ready to run.
 pub(super) struct Replay {
-    /// The index of its step in the plan.
     step_index: u32,
     options: ReplayOptions,
     plan: ReplayPlan,
@@ -63,7 +62,7 @@ fn plan_step(
     Ok(Replay { step_index, options: *options, plan })
 }
 
-/// Refuses what cannot be replayed here, before anything is measured.
+/// Refuses replays that cannot run here, before anything is measured.
 fn ensure_replayable(backend: &dyn Backend, request: &Request, plan: &ReplayPlan, what: &str) -> Result<()> {
     backend.ensure_replayable(&binding(plan, request))?;
     let needed = backend.replay_bytes_needed(&binding(plan, request))?;
@@ -71,8 +70,7 @@ fn ensure_replayable(backend: &dyn Backend, request: &Request, plan: &ReplayPlan
     if needed > available {
         let host = header::rank_facts(0).host;
         return Err(Error::usage(format!(
-            "replaying {what} needs {needed} of buffers on each rank; host {host} has {available} for each; \
-             choose a shorter sequence, fewer layers or smaller buckets"
+            "replaying {what} needs {needed} of buffers on each rank; host {host} has {available} per rank; choose a shorter sequence, fewer layers or smaller buckets"
         )));
     }
     Ok(())
@@ -155,7 +153,6 @@ mod tests {
     use crate::session::{AfterPlan, ReplayRequest};
     use crate::session::{Signals, run};
     use crate::world::SoloWorld;
-    use commgauge_analysis::trace::TracedReplay;
     use commgauge_base::collective::Collective;
     use commgauge_base::element::ElementType;
     use commgauge_base::units::{Bytes, Seconds};
@@ -163,7 +160,7 @@ mod tests {
     use commgauge_model::layout::{Axis, Groups};
     use commgauge_model::record::Record;
     use commgauge_model::record::line::{Outcome, SuiteFacts};
-    use commgauge_model::workload::replay::{RecordedAction, RecordedCall, RecordedKind, RecordedRank};
+    use commgauge_model::workload::replay::{RecordedAction, RecordedCall, RecordedKind, RecordedRank, TracedReplay};
     use commgauge_model::workload::{StepFacts, WorkPlan};
     use std::path::Path;
     use std::sync::Arc;
@@ -314,7 +311,7 @@ mod tests {
         assert!(error.to_string().contains("forward seconds per layer: found inf"), "{error}");
         let comes_and_goes = "[[faults]]\nkind = 'rank'\nrank = 2\ndelay = '1s'\nprobability = 0.5\n";
         let error = replayed(&suite("micro_batches = 2", "tp = 4"), machine(comes_and_goes), 4, 1e-3).unwrap_err();
-        assert!(error.to_string().contains("faults that come and go") && error.exit_code() == 2, "{error}");
+        assert!(error.to_string().contains("intermittent faults") && error.exit_code() == 2, "{error}");
     }
 
     #[test]

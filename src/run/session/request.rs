@@ -1,18 +1,16 @@
-//! What a run is asked for, checked and as plain data.
+//! The request for a run, checked and as plain data.
 
 use super::journal::Listener;
 use crate::measure::InjectedDelay;
 use crate::watchdog::Watch;
-use commgauge_analysis::trace::TracedReplay;
 use commgauge_model::config::{LayoutTable, Machine, RunSettings};
 use commgauge_model::record::line::SuiteFacts;
-use commgauge_model::workload::replay::ReplayOptions;
+use commgauge_model::workload::replay::{ReplayOptions, TracedReplay};
 use commgauge_model::workload::{Interference, WorkPlan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Inputs of a run.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Name of the measuring program.
@@ -23,7 +21,6 @@ pub struct Request {
     pub suite: SuiteFacts,
     /// The cases and matrix products to run.
     pub plan: WorkPlan,
-    /// How samples are taken.
     pub settings: RunSettings,
     /// Machine from which bounds are derived; when simulated, also the times.
     pub machine: Option<Machine>,
@@ -37,11 +34,11 @@ pub struct Request {
     pub launch: LaunchFacts,
     /// The launch command, where `commgauge run` built it.
     pub launch_command: Option<Vec<String>>,
-    /// Faults that were asked for.
+    /// Requested faults.
     pub injected: InjectedFaults,
     /// Labels that distinguish all cases of this run from the same cases of others, such as a forced algorithm.
     pub labels: BTreeMap<String, String>,
-    /// What is measured when the plan is through.
+    /// What is measured after the plan.
     pub after_plan: AfterPlan,
     /// The watchdog of this rank; disabled by default.
     pub watch: Watch,
@@ -58,17 +55,17 @@ pub struct InjectedFaults {
     pub panicking_rank: Option<u32>,
 }
 
-/// What is measured after the cases, products and copies of a plan, in this order.
+/// Measured after the cases, products and copies of a plan, in this order.
 #[derive(Clone, Debug, Default)]
 pub struct AfterPlan {
-    /// Two calls to be measured concurrently.
+    /// Two calls to measure concurrently.
     pub interference: Option<Interference>,
-    /// Steps to be replayed as a whole.
+    /// Steps to replay as a whole.
     pub replay: Option<ReplayRequest>,
 }
 
 impl Request {
-    /// Notes for the record: those of the launch, and what a replayed trace leaves out.
+    /// Notes for the record: those of the launch, and the parts that a replayed trace omits.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.launch.notes.clone();
         if let Some(ReplaySource::Trace(trace)) = self.after_plan.replay.as_ref().map(|replay| &replay.source) {
@@ -77,7 +74,7 @@ impl Request {
         notes
     }
 
-    /// A run of all ranks in this process on a simulated machine, without a record and nothing beside the plan.
+    /// A run of all ranks in this process on a simulated machine, without a record and without work in addition to the plan.
     pub fn simulated(
         run_id: String,
         suite: SuiteFacts,
@@ -114,21 +111,17 @@ pub struct Resume {
     pub allow_changed: bool,
 }
 
-/// What is replayed as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayRequest {
-    /// What it is.
     pub source: ReplaySource,
-    /// How it is replayed.
     pub options: ReplayOptions,
 }
 
-/// Where a replay comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplaySource {
-    /// The steps of a layout of as many ranks as the run has; they have the indices of those of the plan.
+    /// The steps of a layout with as many ranks as the run; they have the indices of those of the plan.
     Steps(Box<LayoutTable>),
-    /// The trace of a job of as many ranks as the run has.
+    /// The trace of a job with as many ranks as the run.
     Trace(Arc<TracedReplay>),
 }
 

@@ -1,5 +1,5 @@
-//! The work loop: whatever a run measures is a [`WorkItem`], and this is the one place where a run asks whether to begin
-//! it, counts how it came out and records it.
+//! The work loop: every measurement of a run is a [`WorkItem`], and only this loop decides whether to begin it, counts its outcome and
+//! records it.
 
 use super::completed::CompletedWork;
 use super::journal::{BegunWork, SharedJournal, Signals, Tally};
@@ -26,7 +26,7 @@ use std::ops::Range;
 /// Default number of repetitions of work that has no stop rule.
 const REPETITIONS: u32 = 50;
 
-/// A piece of work: a case, calls at once, a matrix product, a copy, a replay.
+/// A piece of work: a case, concurrent calls, a matrix product, a copy, a replay.
 pub(super) trait WorkItem {
     /// Whether earlier launches have completed it.
     fn is_completed(&self, completed: &CompletedWork) -> bool;
@@ -34,32 +34,27 @@ pub(super) trait WorkItem {
     /// How long it is expected to take at most; the time limit must allow it.
     fn estimate(&self, run: &Run) -> Estimate;
 
-    /// Carries it out and records it. Called on all processes.
+    /// Executes and records it. Called on all processes.
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()>;
 }
 
-/// A run that has a record, and how far it has come.
+/// A run that has a record, and its progress.
 pub(super) struct Run<'a> {
-    /// The processes.
     pub world: &'a dyn World,
-    /// What was asked for.
     pub request: &'a Request,
-    /// The ranks and their hosts.
     pub ranks: &'a Ranks,
     /// Reasons to stop early.
     pub signals: &'a Signals,
-    /// Work of earlier launches.
     pub completed: CompletedWork,
-    /// The record.
     pub journal: SharedJournal<'a>,
-    /// How the work came out so far.
+    /// Outcomes so far.
     pub tally: Tally,
-    /// The hosts of which the record says that their watchdog was lost; the same on every process.
+    /// The hosts that lost their watchdog according to the record; the same on every process.
     pub unwatched_hosts: BTreeSet<String>,
 }
 
 impl Run<'_> {
-    /// Carries out items in their order, as [`Run::carry_out`] does.
+    /// Executes items in their order, as [`Run::carry_out`] does.
     pub(super) fn carry_out_all<Item: WorkItem>(
         &mut self,
         backend: &mut dyn Backend,
@@ -68,12 +63,11 @@ impl Run<'_> {
         items.into_iter().try_for_each(|mut item| self.carry_out(backend, &mut item).map(drop))
     }
 
-    /// Carries out an item, and returns whether it did: not if the run is stopped, if an earlier launch has completed
-    /// the item, or if the time limit leaves no time for it, which stops the run.
+    /// Executes an item, and returns whether it did: not if the run is stopped, if an earlier launch has completed the item, or if the time
+    /// limit leaves no time for it, which stops the run.
     ///
     /// # Errors
-    /// Those of the item. An error that is not shared is known to this process only: the caller must then abort the
-    /// launch.
+    /// Errors of the item. An error that is not shared is known to this process only: the caller must then abort the launch.
     pub(super) fn carry_out(&mut self, backend: &mut dyn Backend, item: &mut dyn WorkItem) -> Result<bool> {
         if self.tally.is_stopped() || item.is_completed(&self.completed) {
             return Ok(false);
@@ -91,7 +85,7 @@ impl Run<'_> {
         Ok(begun)
     }
 
-    /// Counts and records how work came out.
+    /// Counts and records the outcome of work.
     pub(super) fn record(&mut self, line: Line) -> Result<()> {
         if let Some(outcome) = outcome(&line) {
             self.tally.count(outcome);
@@ -99,14 +93,14 @@ impl Run<'_> {
         self.journal.write(|| line)
     }
 
-    /// The same for work whose line cannot say that a signal cut it short: after one, the run is stopped and the line
-    /// is dropped, so that a resumed run measures it again.
+    /// For work whose line cannot say that a signal cut it short: after a signal, the run is stopped and the line is dropped, so that a
+    /// resumed run measures it again.
     pub(super) fn record_if_whole(&mut self, line: Line) -> Result<()> {
         self.ask_for_signal()?;
         if self.tally.signal == 0 { self.record(line) } else { Ok(()) }
     }
 
-    /// Stops the run if any process has received a signal, and records whose host is watched no more.
+    /// Stops the run if any process has received a signal, and records hosts that are no longer watched.
     pub(super) fn ask_for_signal(&mut self) -> Result<()> {
         let is_newly_lost =
             self.request.watch.is_lost() && !self.unwatched_hosts.contains(&self.host_of(self.world.process()));
@@ -125,7 +119,7 @@ impl Run<'_> {
         self.request.launch.hosts.get(rank as usize).cloned().unwrap_or_default()
     }
 
-    /// The signal that stops the run, as the person or the scheduler sent it, where `commgauge run` noted that; the same everywhere.
+    /// The signal that stops the run, as sent by the person or the scheduler, if `commgauge run` noted it; the same everywhere.
     fn named_signal(&self, received: i32) -> Result<i32> {
         if received != SIGTERM {
             return Ok(received);
@@ -160,7 +154,7 @@ impl Run<'_> {
         }
     }
 
-    /// What measuring a product, a replay or calls at once needs to know of the run.
+    /// The run's data for measuring a product, a replay or concurrent calls.
     pub(super) fn replay_context(&self, backend: &dyn Backend) -> ReplayContext<'_> {
         ReplayContext {
             world: self.world,
@@ -170,7 +164,7 @@ impl Run<'_> {
         }
     }
 
-    /// How often products and calls at once are repeated.
+    /// Number of repetitions of products and concurrent calls.
     pub(super) fn repetitions(&self) -> Repetitions {
         let settings = &self.request.settings;
         Repetitions { most: settings.fixed_iterations.unwrap_or(REPETITIONS), budget: settings.case_budget }
@@ -200,17 +194,14 @@ pub(super) struct CaseSet<'a> {
     pub round: u32,
 }
 
-/// A case of a replicate, and its position.
 #[derive(Clone, Copy)]
 pub(super) struct CaseSlot {
-    /// Index in the set.
     pub case: usize,
     pub replicate: u32,
     pub position: u32,
 }
 
 impl CaseSet<'_> {
-    /// Index in the plan.
     pub(super) fn index_in_plan(&self, case: usize) -> usize {
         self.first_case + case
     }
@@ -220,7 +211,7 @@ impl CaseSet<'_> {
         self.first_case..self.first_case + self.planned.len()
     }
 
-    /// Creates fresh communicators for all groups in use.
+    /// Creates new communicators for all groups in use.
     pub(super) fn connect(&self, request: &Request, backend: &mut dyn Backend) -> Result<()> {
         let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
         used.iter().try_for_each(|number| backend.connect(*number, &request.plan.groups[*number]))
@@ -300,7 +291,7 @@ impl<'a> Timekeeping<'a> {
     }
 }
 
-/// How isolated calls start: as requested, but after a barrier where the clocks allow no other start. Collective.
+/// How isolated calls start: as requested, but after a barrier if the clocks allow no other start. Collective.
 fn method(run: &Run, clock: &CommonClock) -> Result<ClockMethod> {
     match run.request.settings.start {
         ClockMethod::Synchronised => clock.method(run.world),

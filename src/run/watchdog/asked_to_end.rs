@@ -1,16 +1,15 @@
 //! Whether a rank was asked to end before it was killed: a launcher that ends the others after a death asks them first.
 //!
-//! What the rank itself could say of it comes too late where it finds no processor, so it is kept where the system shows it of a
-//! process that is dying as well: until it is handled the signal is pending, in its handler it is blocked, and after that it is
-//! ignored.
+//! The rank's own report comes too late if it gets no processor, so the mark is kept where the system shows it even for a dying process:
+//! until it is handled the signal is pending, in its handler it is blocked, and after that it is ignored.
 
 use signal_hook::consts::SIGTERM;
 
-/// Bit of SIGTERM in a mask of signals, where the lowest is signal 1.
+/// Bit of SIGTERM in a signal mask, whose lowest bit is signal 1.
 const TERM: u64 = 1 << (SIGTERM - 1);
 
-/// From the first SIGTERM on this process ignores further ones. To be called after other handlers of it are installed, which then
-/// see the first.
+/// Makes this process ignore every SIGTERM after the first. Must be called after other handlers of it are installed, which then see the
+/// first.
 ///
 /// # Errors
 /// If the handler cannot be installed.
@@ -19,17 +18,17 @@ pub fn keep_mark_when_asked_to_end() -> std::io::Result<()> {
         // SAFETY: signal(2) may be called in a handler (signal-safety(7)), and a second SIGTERM means nothing that the first did not.
         unsafe { libc::signal(SIGTERM, libc::SIG_IGN) };
     };
-    // SAFETY: the action does nothing but a call that is safe in a handler.
+    // SAFETY: the action only makes a call that is safe in a handler.
     unsafe { signal_hook::low_level::register(SIGTERM, ignore_further_ones) }.map(drop)
 }
 
-/// Whether a process was asked to end, from its `/proc/PID/status` (proc_pid_status(5)), which shows its main thread: the one that
-/// the system prefers for a signal, and which blocks none itself.
+/// Whether a process was asked to end, from its `/proc/PID/status` (proc_pid_status(5)). It shows the main thread, which the system prefers
+/// for a signal and which blocks none itself.
 pub(super) fn was_asked_to_end(status: &str) -> bool {
     ["SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:"].iter().any(|mask| signals(status, mask) & TERM != 0)
 }
 
-/// A mask of signals by its name; no signal where it is missing.
+/// A mask of signals by its name; empty if missing.
 pub(super) fn signals(status: &str, name: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix(name));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 /// Deadline before and after the cases: starting many ranks takes time.
 pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Minimum deadline of the end of MPI, also where the user gave a shorter one for everything.
+/// Minimum deadline of MPI finalisation, also if the user set a shorter one for everything.
 const SHORTEST_END: Duration = Duration::from_secs(10);
 
-/// The same of another host: longer than its ranks need to notice, and to agree, that its collector alone is silent.
+/// Minimum time of silence of another host: longer than its ranks need to notice, and to agree, that only its collector is silent.
 const SHORTEST_OF_HOST: Duration = Duration::from_secs(8);
 
-/// What preparing a case takes whatever its size: as many buffers as fill the caches, connections, code on a device.
+/// Preparation time of a case regardless of its size: as many buffers as fill the caches, connections, code on a device.
 const PREPARATION: Duration = Duration::from_secs(5);
 
 /// Minimum deadline of a call or a wait.
@@ -41,8 +41,8 @@ pub fn deadline_of_case(case: &Case) -> Duration {
     of_seconds(seconds_to_move(case))
 }
 
-/// Deadline of allocating, filling and checking the buffers of a case and of its first call, for which ranks wait for each other. With
-/// a deadline of the user's own for everything there is time for the bytes on top of that.
+/// Deadline of allocating, filling and checking the buffers of a case and of its first call, for which ranks wait for each other. A user's
+/// deadline for everything is extended by the time for the bytes.
 pub fn deadline_of_preparation(case: &Case, timeout: Option<Duration>) -> Duration {
     match timeout {
         None => deadline_of_case(case).max(SETUP_DEADLINE),
@@ -54,7 +54,6 @@ fn seconds_to_move(case: &Case) -> f64 {
     case.op.bytes_total.0 as f64 * f64::from(case.variant.calls_at_once()) / CAUTIOUS_BYTES_PER_SECOND
 }
 
-/// Deadline of a matrix product.
 pub fn deadline_of_product(shape: &ProductShape) -> Duration {
     let operations = 2.0 * shape.m as f64 * shape.n as f64 * shape.k as f64;
     SHORTEST + Duration::from_secs_f64((operations / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6))
@@ -70,12 +69,12 @@ pub fn deadline_of_replay(computing: Seconds) -> Duration {
     of_seconds(computing.0)
 }
 
-/// How long nothing may be heard of another host, whatever its ranks do: its collector does nothing but report.
+/// How long another host may stay silent, whatever its ranks do: its collector only reports.
 pub(super) fn deadline_of_host(timeout: Option<Duration>) -> Duration {
     timeout.map_or(SHORTEST, |timeout| timeout.max(SHORTEST_OF_HOST))
 }
 
-/// Deadline of the end of MPI, given the user's deadline for everything.
+/// Deadline of MPI finalisation, given the user's deadline for everything.
 pub(super) fn deadline_of_end(timeout: Option<Duration>) -> Duration {
     timeout.map_or(SETUP_DEADLINE, |timeout| timeout.max(SHORTEST_END))
 }
@@ -89,7 +88,7 @@ fn of_seconds(expected: f64) -> Duration {
     SHORTEST.max(at_most(FACTOR * expected))
 }
 
-/// So many seconds, and no more than a duration can hold.
+/// This many seconds, capped at what a duration can hold.
 fn at_most(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, 1e6))
 }
@@ -104,27 +103,21 @@ pub struct CaseDeadlines {
     pub call: Duration,
     /// In allocating, filling and checking buffers, and in the first call.
     pub preparation: Duration,
-    /// What the deadline of a call becomes once calls were timed.
+    /// Origin of a call's deadline once calls were timed.
     pub follows: DeadlineFollows,
 }
 
-/// What a deadline follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineFollows {
-    /// The user's own.
     Request,
-    /// What the calls before took.
     MeasuredTimes,
 }
 
-/// A call that reports its progress.
 pub struct WatchedCall<'b> {
     call: Box<dyn Call + 'b>,
     progress: Arc<Progress>,
-    /// Whether `enqueue` returns only after the call is done.
     blocks: bool,
     follows: DeadlineFollows,
-    /// Deadline of a call.
     deadline: Duration,
     /// Deadline of filling and checking whole buffers.
     preparation: Duration,
@@ -135,14 +128,13 @@ pub struct WatchedCall<'b> {
 }
 
 impl<'b> WatchedCall<'b> {
-    /// Wraps a call with its deadlines.
     pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadlines: CaseDeadlines) -> Self {
         let CaseDeadlines { call: deadline, preparation, follows } = deadlines;
         let (blocks, begun) = (call.blocks(), Instant::now());
         WatchedCall { call, progress, blocks, follows, deadline, preparation, relaxed: true, begun, calls: 0 }
     }
 
-    /// Computation may take longer on some ranks, for which the others then wait.
+    /// Ranks may compute for different times, and the others wait for them.
     fn relax(&mut self) {
         self.progress.set_deadline(self.deadline.max(self.preparation));
         self.relaxed = true;
@@ -208,7 +200,7 @@ impl Call for WatchedCall<'_> {
         self.progress.finish();
         if self.follows == DeadlineFollows::MeasuredTimes && self.calls > 0 {
             let elapsed = self.begun.elapsed();
-            // On a stream, completion is visible only for all of the work.
+            // On a stream, only the completion of all work is visible.
             let unit = if self.blocks { elapsed / self.calls } else { elapsed };
             self.deadline = deadline_as_measured(unit);
             self.progress.set_deadline(self.deadline);
@@ -340,7 +332,7 @@ mod tests {
         assert_eq!(deadline_of_replay(Seconds(-1.0)), SHORTEST);
     }
 
-    /// A call that reads the cell while it is running.
+    /// A call that reads the cell while it runs.
     struct ProbingCall {
         progress: Arc<Progress>,
         blocks: bool,
@@ -410,10 +402,7 @@ mod tests {
             let mut marks = Marks::default();
             call.read_marks(&mut marks);
             assert_eq!(marks.nanoseconds, [1, 2, 3]);
-            assert!(
-                call.started_late() && call.clock_error_nanoseconds() == 700,
-                "what the call says of its start is passed on"
-            );
+            assert!(call.started_late() && call.clock_error_nanoseconds() == 700, "the start of the call is passed on");
             assert_eq!((progress.shown().step, progress.shown().calls), (last_step, 3));
             assert_eq!(progress.deadline(), Duration::from_secs(30), "as measured, and never short");
         }

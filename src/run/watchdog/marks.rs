@@ -1,4 +1,4 @@
-//! What tells the processes of a launch and their messages from others: variables, words, and a secret.
+//! Distinguishes the processes of a launch and their messages from others: variables, phrases, and a secret.
 
 use commgauge_base::writing::eprintln;
 
@@ -8,13 +8,12 @@ pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
 /// Marks every process of a launch in its environment, except for the collectors.
 pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
 
-/// Words of a rank whose collector was lost, by which a reader of its output recognises that.
+/// Phrase printed by a rank that lost its collector; a reader of its output recognises it.
 pub const LOST_COLLECTOR: &str = ": the watchdog of this host ";
 
-/// Words of a rank that ends the launch because no other process will.
+/// Phrase printed by a rank that ends the launch because no other process will.
 pub const OWN_DEADLINE: &str = " ends the launch by its own deadline";
 
-/// Bytes of the secret that only processes of this run know.
 pub const TOKEN_BYTES: usize = 32;
 /// The secret that keeps out unknown peers and other runs.
 pub type Token = [u8; TOKEN_BYTES];

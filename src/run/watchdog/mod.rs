@@ -38,12 +38,12 @@ use std::time::Duration;
 pub struct Watch {
     reporter: Option<Arc<Reporter>>,
     timeout: Option<Duration>,
-    /// The number of every rank's host, as the collectors count them.
+    /// The host number of every rank, as the collectors count them.
     node_of_rank: Arc<[u32]>,
 }
 
 impl Watch {
-    /// A disabled watchdog. The user's timeout is then used by operations that can give up by themselves.
+    /// A disabled watchdog. Operations with their own deadline then use the user's timeout.
     pub fn disabled(timeout: Option<Duration>) -> Watch {
         Watch { timeout, ..Watch::default() }
     }
@@ -52,8 +52,8 @@ impl Watch {
         Watch { reporter: Some(reporter), timeout, node_of_rank: node_of_rank.into() }
     }
 
-    /// How long to wait for an operation that gives up at a deadline: if the watchdog is active, long enough that it
-    /// acts first, since it can name the missing rank.
+    /// Timeout of an operation with its own deadline: if the watchdog is active, long enough that it acts first, since it can name the
+    /// missing rank.
     pub fn local_timeout(&self, deadline: Duration) -> Duration {
         if self.reporter.is_some() { deadline * 2 } else { deadline }
     }
@@ -70,7 +70,7 @@ impl Watch {
         WatchedWorld::new(world, self.progress())
     }
 
-    /// The deadlines of a case: the user's own, or what its bytes take at most.
+    /// The deadlines of a case: the user's own, or the maximum for its bytes.
     pub fn deadlines_of(&self, case: &Case) -> CaseDeadlines {
         let (call, follows) = match self.timeout {
             Some(timeout) => (timeout, DeadlineFollows::Request),
@@ -97,7 +97,7 @@ impl Watch {
         self.timeout
     }
 
-    /// Starts the last activity, the end of MPI, for which ranks wait for each other and for their launcher.
+    /// Starts the last activity, MPI finalisation, in which ranks wait for each other and for their launcher.
     pub fn begin_end(&self) {
         self.begin(|| Activity::named("MPI_Finalize", deadline::deadline_of_end(self.timeout)));
     }
@@ -109,26 +109,26 @@ impl Watch {
         }
     }
 
-    /// Hands the right to write the record, which rank 0 has, to the watchdog, which needs it when it ends the run.
+    /// Gives the watchdog access to the record of rank 0, which it needs to end the run.
     pub fn record(&self, journal: &Journal) {
         if let Some(reporter) = &self.reporter {
             reporter.record(journal.access(), journal.path());
         }
     }
 
-    /// Whether this rank's collector was lost, so that nobody would say who holds the others up.
+    /// Whether this rank's collector was lost, so that no process would name the blocking ranks.
     pub fn is_lost(&self) -> bool {
         self.reporter.as_ref().is_some_and(|reporter| reporter.is_unwatched())
     }
 
-    /// Says what all ranks agree on: the collector of this rank's host does not answer.
+    /// Reports what all ranks agree on: the collector of this rank's host does not answer.
     pub fn lost_collector_of(&self, rank: u32) {
         if let (Some(reporter), Some(host)) = (&self.reporter, self.node_of_rank.get(rank as usize)) {
             reporter.lost_collector_of(*host);
         }
     }
 
-    /// Says that somebody removed or renamed the record.
+    /// Reports that the record was removed or renamed.
     pub fn record_moved(&self, moved: &Moved) {
         marks::print_message(&moved.sentence());
         if let Some(reporter) = &self.reporter {

@@ -1,4 +1,4 @@
-//! The record of a run on the rank that writes it, as the watchdog needs it: to give it up, or to end it.
+//! The record of a run on the rank that writes it, as the watchdog needs it: to release it, or to end it.
 
 use commgauge_base::error::Result;
 use commgauge_model::record::launch_lines::{UnwatchedLine, has_unwatched_line};
@@ -7,10 +7,9 @@ use commgauge_model::record::{Line, WriteAccess, Writer, append_missing_end};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a write that is in progress may take before the record is not given up.
+/// How long to wait for a write in progress before the record is not released.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The record that this process writes.
 #[derive(Clone)]
 pub(super) struct OwnRecord {
     access: WriteAccess,
@@ -26,13 +25,13 @@ impl OwnRecord {
         path.clone_into(&mut self.path);
     }
 
-    /// Has this process write no more; false if a write takes too long.
+    /// Stops this process from writing; false if a write takes too long.
     pub(super) fn give_up(&self) -> bool {
         self.access.give_up(PATIENCE)
     }
 
-    /// Ends the record of a run whose watchdog was lost, after which this process writes no more. The loss is recorded too, unless
-    /// the run had time for that before.
+    /// Ends the record of a run whose watchdog was lost, and stops this process from writing. Records the loss too, unless the run already
+    /// had.
     pub(super) fn end(&self, exit_code: i32, why: String, lost: UnwatchedLine, elapsed: Duration) -> Result<bool> {
         if !self.give_up() {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! What a rank and its watchdog thread share: the connection to the collector of the host, and the state of the run as the collectors
-//! see it.
+//! State shared by a rank and its watchdog thread: the connection to the collector of the host, and the state of the run as seen by the
+//! collectors.
 
 use super::marks::print_message;
 use super::own_record::OwnRecord;
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of activities that wait to be sent.
+/// Maximum number of unsent activities.
 const MAX_ACTIVITIES: usize = 64;
 
-/// How long rank 0 waits for the permission to record its run as complete.
+/// How long rank 0 waits for permission to record its run as complete.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of ops of a replay whose names are stored.
@@ -39,11 +39,11 @@ pub(super) struct Reporter {
     pub(super) signal: Arc<AtomicUsize>,
     /// The record, on the rank that writes it.
     pub(super) record: Mutex<Option<OwnRecord>>,
-    /// Set once the collector was gone or silent for long.
+    /// Set once the collector was lost or silent for long.
     pub(super) is_unwatched: AtomicBool,
 }
 
-/// The direction of the connection in which this rank sends.
+/// The sending direction of the rank's connection.
 pub(super) struct Outgoing {
     pub(super) stream: TcpStream,
     pub(super) sealer: Sealer,
@@ -62,11 +62,9 @@ pub(super) enum RunState {
     Watched,
     /// It may be recorded as complete.
     Concluded,
-    /// It is being ended.
     Aborted,
-    /// It is being ended with this exit code, and its record is the collector's.
+    /// It is being ended with this exit code, and the collector writes the record.
     GivenUp(i32),
-    /// The collector is gone.
     Unwatched,
     /// The rank has ended normally.
     Left,
@@ -79,7 +77,7 @@ impl std::fmt::Debug for Reporter {
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every single store leaves a valid state, also if a thread panicked in between.
+    // Every store leaves a valid state, also if a thread panics in between.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -147,13 +145,13 @@ impl Reporter {
 
     pub(super) fn lost_collector_of(&self, host: u32) {
         if !self.is_unwatched() {
-            // A collector that is gone as well has nothing to decide.
+            // If the collector is gone too, there is nothing to decide.
             let _ = self.send(&[Frame::Unwatched(host)]);
         }
     }
 
     pub(super) fn conclude(&self) {
-        // A stopped collector would not answer, and ranks that were asked to stop have little time.
+        // A stopped collector would not answer, and ranks with a stop request have little time.
         if self.is_unwatched() || self.send(&[Frame::Conclude]).is_err() {
             return;
         }
@@ -231,9 +229,9 @@ impl Reporter {
     }
 }
 
-// What the measuring thread of this process does, according to the operating system.
+// The activity of this process's measuring thread, according to the operating system.
 
-/// CPU time of the measuring thread when its progress was first seen to stop.
+/// CPU time of the measuring thread when it was first seen without progress.
 pub(super) struct MainThread {
     ticks: u64,
     at_nanoseconds: u64,
@@ -246,7 +244,7 @@ impl MainThread {
 
     /// Whether it has slept since then, and a description of its activity.
     pub(super) fn since(&self) -> (bool, String) {
-        let Some((state, ticks)) = read_stat() else { return (false, "its thread cannot be seen".to_owned()) };
+        let Some((state, ticks)) = read_stat() else { return (false, "its thread is not visible".to_owned()) };
         let elapsed = host::now_nanoseconds().saturating_sub(self.at_nanoseconds).max(1) as f64;
         // The kernel counts in hundredths of a second.
         let busy = (ticks.saturating_sub(self.ticks) as f64 * 1e7 / elapsed * 100.0).min(100.0);
@@ -267,15 +265,15 @@ fn read_stat() -> Option<(char, u64)> {
     parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)
 }
 
-/// Where the main thread of this process waits in the kernel, as ` in system call 230 (hrtimer_nanosleep)`; nothing where it runs, and
-/// where the system does not tell.
+/// Where the main thread of this process waits in the kernel, as ` in system call 230 (hrtimer_nanosleep)`; empty while it runs, or if the
+/// system does not show it.
 fn place_in_kernel() -> String {
     let pid = std::process::id();
     let read = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{pid}/{file}")).unwrap_or_default();
     describe_place(&read("syscall"), &read("wchan"))
 }
 
-/// From `/proc/PID/syscall`, which begins with the number of the call, and `/proc/PID/wchan`, the function of the kernel or 0.
+/// From `/proc/PID/syscall`, which begins with the number of the call, and `/proc/PID/wchan`, the kernel function or 0.
 fn describe_place(call: &str, function: &str) -> String {
     let number = call.split_ascii_whitespace().next().and_then(|word| word.parse::<u32>().ok());
     let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
@@ -312,7 +310,6 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// An activity that has only a name.
     pub fn named(name: impl Into<String>, deadline: Duration) -> Activity {
         let facts = HungActivity { name: name.into(), ..HungActivity::default() };
         Activity { facts, group: NO_GROUP, deadline, ops: Vec::new() }

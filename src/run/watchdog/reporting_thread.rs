@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Interval of heartbeats. All ranks of a host send theirs at the same time: each interruption delays all ranks, so
-/// they are interrupted together and not one after the other.
+/// Interval of heartbeats. All ranks of a host send theirs at the same time: each interruption delays all ranks, so they are interrupted
+/// together.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
 
-/// A collector that was not heard of for this long does not watch: it beats every second.
+/// A collector that was silent for this long does not watch: it beats every second.
 const COLLECTOR_SILENT_AFTER: Duration = Duration::from_secs(5);
 
-/// How long after its deadline an unwatched rank ends the launch; any but rank 0 twice as long.
+/// How long after its deadline an unwatched rank ends the launch; ranks other than 0 wait twice as long.
 const OWN_MARGIN: Duration = Duration::from_secs(2);
 
 /// How long a launcher may take to end a rank that aborts.
@@ -54,7 +54,6 @@ pub(super) fn start(
     Ok(reporter)
 }
 
-/// State of the watchdog thread.
 struct WatchdogThread {
     reporter: Arc<Reporter>,
     incoming: TcpStream,
@@ -65,9 +64,9 @@ struct WatchdogThread {
     since: Instant,
     beat: Instant,
     begun: Instant,
-    /// When the collector was last heard of.
+    /// When the collector last sent something.
     heard: Instant,
-    /// The measuring thread's CPU time when its progress was first seen to stop; none while it makes progress.
+    /// The measuring thread's CPU time when it was first seen without progress; none while it makes progress.
     main_thread: Option<MainThread>,
 }
 
@@ -106,7 +105,7 @@ impl WatchdogThread {
         }
     }
 
-    /// Holds this rank to its own deadline, after its collector is gone.
+    /// Applies its own deadline to this rank after its collector is gone.
     fn watch_alone(&mut self) {
         self.reporter.is_unwatched.store(true, Ordering::Relaxed);
         while *locked(&self.reporter.run_state) == RunState::Unwatched {
@@ -129,8 +128,8 @@ impl WatchdogThread {
         }
     }
 
-    /// Ends the launch if this rank has stayed where it is beyond its deadline and nobody else will: without the
-    /// collector, which knows all ranks, it cannot be said which of them holds the others up.
+    /// Ends the launch if this rank has exceeded its deadline and no other process will: without the collector, which knows all ranks, the
+    /// blocking rank is unknown.
     fn end_if_late(&self, collector: &str) {
         let reporter = &self.reporter;
         let deadline = reporter.progress.deadline();
@@ -141,8 +140,7 @@ impl WatchdogThread {
         }
         let (rank, shown) = (reporter.rank, Seconds(deadline.as_secs_f64()));
         let why = format!(
-            "no progress within {shown}: rank {rank}{OWN_DEADLINE}, as the watchdog of its host {collector}, which could say who \
-             holds it up"
+            "no progress within {shown}: rank {rank}{OWN_DEADLINE}, because the watchdog of its host {collector}, so the blocking rank is unknown"
         );
         print_message(&why);
         let record = locked(&reporter.record).clone();
@@ -150,16 +148,16 @@ impl WatchdogThread {
         if let Some(Err(cause)) = record.map(|record| record.end(HANG_EXIT_CODE, why, lost, self.begun.elapsed())) {
             print_message(&cause.to_string());
         }
-        // A launcher that is gone or stopped carries nothing out.
+        // A launcher that is gone or stopped cannot do it.
         std::thread::spawn(|| {
             std::thread::sleep(ABORT_TIMEOUT);
-            // There is no later moment at which this could be reported.
+            // This is the last chance to report it.
             let _ = kill_process(getpid(), Signal::KILL);
         });
         (self.end_launch)(HANG_EXIT_CODE);
     }
 
-    /// Notes whether the rank has come further.
+    /// Notes whether the rank has made progress.
     fn observe(&mut self) {
         let (now, shown) = (Instant::now(), self.reporter.progress.shown());
         // A process that was suspended as a whole, for example by a scheduler, did not stop by itself.
@@ -175,7 +173,7 @@ impl WatchdogThread {
         }
     }
 
-    /// Sends a heartbeat, and all activities since the last.
+    /// Sends a heartbeat, and all activities since the last one.
     fn send_heartbeat(&mut self) -> std::io::Result<()> {
         self.observe();
         let mut frames: Vec<Frame> = locked(&self.reporter.activities)
@@ -266,33 +264,32 @@ fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-// What the watchdogs of hosts have found that decided alone, because the first one was gone or out of reach: files beside the record,
-// of which whoever writes the end of the record learns why the ranks of that host were ended. Each is a text for people, and the line
-// that the record would have had.
+// Findings of the watchdogs of hosts that decided alone, because the first one was gone or unreachable: files next to the record. From them
+// the process that writes the end of the record learns why the ranks of that host were ended. Each finding is a text for people, and the
+// line that belongs in the record.
 
-/// How the name of the line ends.
+/// Suffix of the file with the line.
 const DATA: &str = ".json";
 
-/// The reports that earlier launches had left.
+/// The reports that earlier launches left.
 #[derive(Debug, Default)]
 pub struct LoneReports {
     before: BTreeSet<(PathBuf, Option<SystemTime>)>,
 }
 
 impl LoneReports {
-    /// Those beside a record before its launch.
+    /// The reports next to a record before its launch.
     pub fn before(record: &Path) -> LoneReports {
         LoneReports { before: reports_beside(record).collect() }
     }
 
-    /// One that came since.
-    pub fn new_beside(&self, record: &Path) -> Option<HangLine> {
+    /// A report written since.
+    pub fn new_since(&self, record: &Path) -> Option<HangLine> {
         let (path, _) = reports_beside(record).find(|report| !self.before.contains(report))?;
         serde_json::from_slice(&std::fs::read(path).ok()?).ok()
     }
 }
 
-/// Path of the text of a host, by its number.
 pub(super) fn text_path(record: &Path, node: u32) -> PathBuf {
     record.with_extension(format!("hang.host-{node}.txt"))
 }
@@ -330,14 +327,14 @@ mod tests {
         };
         std::fs::write(data_path(&record, 1), line("death").to_string()).unwrap();
         let reports = LoneReports::before(&record);
-        assert_eq!(reports.new_beside(&record), None);
+        assert_eq!(reports.new_since(&record), None);
         std::fs::write(folder.path().join("other.hang.host-2.json"), line("death").to_string()).unwrap();
         std::fs::write(folder.path().join(".run.hang.host-3.json.tmp"), "half").unwrap();
-        // The text of people decides nothing, whatever it begins with.
+        // The text for people decides nothing, whatever its first words.
         std::fs::write(text_path(&record, 2), "no progress within 4.00 s: rank 3\n").unwrap();
-        assert_eq!(reports.new_beside(&record), None);
+        assert_eq!(reports.new_since(&record), None);
         std::fs::write(data_path(&record, 2), line("deadline").to_string()).unwrap();
-        let found = reports.new_beside(&record).expect("the line");
+        let found = reports.new_since(&record).expect("the line");
         assert_eq!((found.reason, found.only_of_host.as_deref()), (HangReason::Deadline, Some("host2")));
     }
 }

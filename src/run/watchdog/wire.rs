@@ -1,8 +1,8 @@
 //! The watchdog's wire protocol over TCP: a greeting, then short frames. Only encoding and decoding, without I/O; who may send
 //! them is in `authentication`.
 //!
-//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever an
-//! unknown peer sends costs at most the longest frame of memory and ends the connection.
+//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. An unknown peer costs at most one
+//! longest frame of memory, and bad data ends the connection.
 
 pub use super::marks::{TOKEN_BYTES, Token};
 
@@ -13,28 +13,24 @@ use std::io::{Error, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Version of the protocol; both ends are of one launch, and mostly of one binary.
+/// Version of the protocol; both ends belong to one launch, and mostly run one binary.
 pub const VERSION: u16 = 8;
 
-/// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
 
 const HASH_BYTES: usize = 32;
 
-/// Maximum length of a frame.
 pub const MAX_FRAME_BYTES: usize = 3 + MAX_TEXT_BYTES + 16;
 
-/// Longer texts are cut.
 pub const MAX_TEXT_BYTES: usize = 1024;
 
 const MAGIC: [u8; 4] = *b"CGWD";
 
-/// Where the answer to the challenge is in a greeting.
+/// Offset of the answer to the challenge in a greeting.
 const HASH_AT: usize = 4 + 2;
 
 const NONE: u32 = u32::MAX;
 
-/// Kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKind {
     /// A rank, to the collector of its host.
@@ -46,24 +42,19 @@ pub enum PeerKind {
 /// The first bytes on every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The sending peer.
     pub peer_kind: PeerKind,
-    /// Its process id.
     pub pid: u32,
     /// Start time of the process in clock ticks, so that a reused process id is not mistaken for it.
     pub process_start: u64,
 }
 
-/// Progress and state of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankState {
-    /// World rank.
     pub rank: u32,
     /// Snapshot of its progress cell.
     pub shown: Shown,
     /// How long the snapshot has not changed.
     pub stuck_milliseconds: u32,
-    /// Deadline of the current operation.
     pub deadline_milliseconds: u32,
     /// Time since its last heartbeat, according to its host's collector.
     pub silent_milliseconds: u32,
@@ -88,27 +79,27 @@ pub enum Frame {
     Detail(u32, bool, String),
     /// Up: the device of a rank.
     Device(u32, String),
-    /// Up: the functions that a rank is in, innermost first, or why they are not known.
+    /// Up: the functions of a rank's stack, innermost first, or why they are unknown.
     Stack(u32, String),
-    /// Up: the collector of the host with this number does not answer, as the ranks agree.
+    /// Up: the collector of the host with this number does not answer; the ranks agree on this.
     Unwatched(u32),
     /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
-    /// Up: rank 0 writes no more to the record, and has unlocked it.
+    /// Up: rank 0 has stopped writing to the record, and has unlocked it.
     RecordGivenUp,
-    /// Up: rank 0 writes the record under this path from now on.
+    /// Up: the record has moved to this path.
     RecordMoved(String),
     /// Down: the sender is alive.
     Beat,
-    /// Down: rank 0 is to give up the record, since the run is being ended with this exit code.
+    /// Down: rank 0 must release the record, since the run is being ended with this exit code.
     GiveUpRecord(i32),
-    /// Down: all ranks are to describe their activity.
+    /// Down: all ranks must describe their activity.
     Query,
-    /// Down: a host is to look at the stack of this rank of its own.
+    /// Down: a host must read the stack of one of its ranks.
     ShowStack(u32),
-    /// Down: all ranks are to end with this exit code.
+    /// Down: all ranks must end with this exit code.
     Abort(i32),
-    /// Down: permission granted; from now on no lateness leads to an abort.
+    /// Down: permission granted; from now on missed deadlines do not abort the run.
     Concluded,
 }
 
@@ -136,7 +127,7 @@ impl Hello {
         bytes
     }
 
-    /// Decodes a greeting; `None` while bytes are missing. What does not begin as one is rejected at its first wrong byte.
+    /// Decodes a greeting; `None` while bytes are missing. Other data is rejected at its first wrong byte.
     pub fn decode(bytes: &[u8], token: &Token, challenge: &Challenge) -> std::result::Result<Option<Hello>, Malformed> {
         let seen = bytes.len().min(MAGIC.len());
         if bytes[..seen] != MAGIC[..seen] {
@@ -281,7 +272,7 @@ fn decode_state(rest: &mut Reader) -> std::result::Result<RankState, Malformed> 
     })
 }
 
-/// The longest beginning of a text that fits into a frame.
+/// The longest prefix of a text that fits into a frame.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }
@@ -310,10 +301,9 @@ impl Reader<'_> {
 
 // The keyed hash of the watchdog's messages: HMAC-SHA-256 (RFC 2104).
 
-/// Bytes of a challenge.
 pub const CHALLENGE_BYTES: usize = 16;
 
-/// What a greeting answers.
+/// The challenge that a greeting answers.
 pub type Challenge = [u8; CHALLENGE_BYTES];
 
 /// The hash of some bytes under the secret of a run.
@@ -335,12 +325,12 @@ fn hash(key: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
     hash
 }
 
-// Keeps foreign messages out of a run's watchdog: every message carries a keyed hash, and the key never travels.
+// Keeps foreign messages out of a run's watchdog: every message carries a keyed hash, and the key is never sent.
 //
-// Whoever accepts a connection sends a random challenge first. The greeting answers it with a hash under the run's secret
-// (HMAC-SHA-256, RFC 2104). Both ends derive a key for each direction from secret, challenge and greeting; every frame is
-// followed by the hash of its number and its bytes, so that none can be forged, repeated, left out or moved. Nothing is
-// encrypted: there is nothing secret in it.
+// The accepting end of a connection first sends a random challenge. The greeting answers it with a hash under the run's secret
+// (HMAC-SHA-256, RFC 2104). Both ends derive a key for each direction from secret, challenge and greeting; every frame is followed by the
+// hash of its number and its bytes, so that none can be forged, repeated, dropped or reordered. Nothing is encrypted: the content is not
+// secret.
 
 /// Bytes of the hash behind each frame.
 pub const TAG_BYTES: usize = 16;
@@ -348,36 +338,34 @@ pub const TAG_BYTES: usize = 16;
 /// How long the other end may take to send its challenge.
 const CHALLENGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Seals what this end of a connection sends.
 #[derive(Clone, Debug)]
 pub struct Sealer {
     key: [u8; 32],
     frames: u64,
 }
 
-/// Opens what this end of a connection receives.
 #[derive(Clone, Debug)]
 pub struct Opener {
     key: [u8; 32],
     frames: u64,
 }
 
-/// Both directions of a connection, seen from one end.
+/// Both directions of a connection, as seen from one end.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// For what this end sends.
+    /// For sent data.
     pub sealer: Sealer,
-    /// For what this end receives.
+    /// For received data.
     pub opener: Opener,
 }
 
-/// The session of whoever sent this greeting.
+/// The session of the sender of this greeting.
 pub fn session_of_peer(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
     let key = |direction: &[u8]| keyed_hash(token, &[direction, challenge, hello]);
     Session { sealer: Sealer { key: key(b"up"), frames: 0 }, opener: Opener { key: key(b"down"), frames: 0 } }
 }
 
-/// The session of whoever accepted this greeting.
+/// The session of the collector that accepted this greeting.
 pub fn session_of_collector(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
     let peer = session_of_peer(token, challenge, hello);
     Session { sealer: Sealer { key: peer.opener.key, frames: 0 }, opener: Opener { key: peer.sealer.key, frames: 0 } }
@@ -398,7 +386,7 @@ impl Opener {
     /// The first frame and how many bytes it takes with its hash; `None` while bytes are missing.
     ///
     /// # Errors
-    /// A frame that is none, or not the next one of the other end.
+    /// If the data is not a frame, or not the next one of the other end.
     pub fn open(&mut self, bytes: &[u8]) -> std::result::Result<Option<(Frame, usize)>, Malformed> {
         let Some((frame, end)) = Frame::decode(bytes)? else { return Ok(None) };
         let Some(tag) = bytes.get(end..end + TAG_BYTES) else { return Ok(None) };
@@ -410,10 +398,10 @@ impl Opener {
     }
 }
 
-/// Answers the challenge of a collector on a connection that blocks.
+/// Answers the challenge of a collector on a blocking connection.
 ///
 /// # Errors
-/// Where no challenge arrives, or the connection fails.
+/// If no challenge arrives, or the connection fails.
 pub fn greet(stream: &mut TcpStream, hello: &Hello, token: &Token) -> Result<Session> {
     let mut challenge = [0; CHALLENGE_BYTES];
     let before = stream.read_timeout()?;
@@ -425,10 +413,10 @@ pub fn greet(stream: &mut TcpStream, hello: &Hello, token: &Token) -> Result<Ses
     Ok(session_of_peer(token, &challenge, &bytes))
 }
 
-/// A challenge that nobody can foresee.
+/// An unpredictable challenge.
 ///
 /// # Errors
-/// Where the system has no random bytes.
+/// If the system has no random bytes.
 pub(super) fn challenge() -> Result<Challenge> {
     let mut challenge = [0; CHALLENGE_BYTES];
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut challenge))?;
@@ -488,7 +476,7 @@ mod tests {
         let mut bytes = Vec::new();
         Frame::Detail(1, false, "é".repeat(3000)).encode(&mut bytes);
         assert!(bytes.len() <= MAX_FRAME_BYTES);
-        let Ok(Some((Frame::Detail(1, false, text), _))) = Frame::decode(&bytes) else { panic!("does not read") };
+        let Ok(Some((Frame::Detail(1, false, text), _))) = Frame::decode(&bytes) else { panic!("cannot be parsed") };
         assert!(text.chars().all(|c| c == 'é') && text.len() == MAX_TEXT_BYTES);
     }
 
@@ -562,11 +550,11 @@ mod tests {
             changed[at] ^= 1;
             assert!(!matches!(from_peer.clone().open(&changed), Ok(Some(_))), "byte {at}");
         }
-        assert_eq!(from_peer.clone().open(&sealed[first..]), Err(Malformed), "the first was left out");
+        assert_eq!(from_peer.clone().open(&sealed[first..]), Err(Malformed), "the first was dropped");
         let mut opened = from_peer.clone();
         opened.open(&sealed).unwrap().unwrap();
         assert_eq!(opened.open(&sealed[..first]), Err(Malformed), "repeated");
-        assert_eq!(from_collector.open(&sealed), Err(Malformed), "sent back to where it came from");
+        assert_eq!(from_collector.open(&sealed), Err(Malformed), "sent back to its sender");
         let mut stranger = sessions(&[8; 32]).0.sealer;
         let mut forged = Vec::new();
         stranger.seal(&Frame::Abort(5), &mut forged);

@@ -10,11 +10,11 @@ pub use mpi::MpiWorld;
 
 use commgauge_base::error::{Error, Result};
 
-/// The MPI that the launched programs are built for, `open-mpi` or `mpich`; none in a build without MPI.
+/// The MPI that the launched programs are built for, `open-mpi` or `mpich`; `None` in a build without MPI.
 pub const MPI_FLAVOR: Option<&str> = option_env!("COMMGAUGE_MPI_FLAVOR");
 
-/// The processes of one launch. Every method except `rank` and `processes` must be called by all of them, in the same
-/// order, except `send` and `receive`, which pair up.
+/// The processes of one launch. All processes must call every method except `rank` and `processes` in the same order, except `send` and
+/// `receive`, which pair up.
 ///
 /// A process runs one rank, or, on the simulated backend, a single process simulates all of them.
 pub trait World {
@@ -26,7 +26,6 @@ pub trait World {
     fn barrier(&self) -> Result<()>;
     /// Copies process 0's bytes to all.
     fn broadcast(&self, bytes: &mut Vec<u8>) -> Result<()>;
-    /// Copies process 0's numbers to all; the fast form for the timed phases (same length everywhere, no allocation).
     fn broadcast_u64(&self, values: &mut [u64]) -> Result<()>;
     /// Collects every process's bytes on process 0, in process order; empty elsewhere.
     fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;

@@ -140,7 +140,7 @@ impl<'a> Progress<'a> {
             bar.finish_and_clear();
         }
         let path = self.follower.path().to_owned();
-        self.record_state.lone_report = self.lone_reports.new_beside(&path);
+        self.record_state.lone_report = self.lone_reports.new_since(&path);
         self.record_state.moved_to = (path != self.asked).then(|| path.clone());
         Followed { record: path, state: self.record_state, live: self.rows.map(|rows| rows.rows) }
     }
@@ -230,7 +230,7 @@ impl Watch for Progress<'_> {
         }
         if self.record_state.end.is_none() && self.over.is_none() && now - self.searched > SEARCH_INTERVAL {
             self.searched = now;
-            if self.lone_reports.new_beside(self.follower.path()).is_some() {
+            if self.lone_reports.new_since(self.follower.path()).is_some() {
                 self.over = Some(now);
             }
         }

@@ -50,7 +50,7 @@ pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Opti
         return Err(Error::usage(format!("--resume {path}: {problem}, so no run can continue it; start a new one")));
     }
     let Some(end) = record.end.as_ref().filter(|_| record.is_finished()) else { return Ok(None) };
-    eprintln!("commgauge: {path} is complete: nothing is left to measure");
+    eprintln!("commgauge: {path} is complete: nothing left to measure");
     Ok(Some(if (0..=255).contains(&end.exit_code) { end.exit_code } else { 6 }))
 }
 

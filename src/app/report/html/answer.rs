@@ -10,12 +10,12 @@ use crate::report::row::Status;
 use crate::report::screen::ending;
 use crate::report::verdict::{coverage, rows_on_page, thresholds, tone, troubles, value};
 use crate::report::view::View;
-use commgauge_analysis::verdict::locate::Suspects;
-use commgauge_analysis::verdict::{
+use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_judge::verdict::locate::Suspects;
+use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, Decision, Metric, NextRun, Question, Row as VerdictRow, Verdict, is_cleared,
     judged_suite, located_code, most_severe, next_run,
 };
-use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_model::config::Shipped;
 use commgauge_model::record::line::{EndStatus, Header};
 
@@ -549,8 +549,8 @@ fn measured(name: &str, view: &View, several: bool) -> Badge {
 mod tests {
 
     use super::*;
-    use commgauge_analysis::verdict::testing::{lines, loaded};
-    use commgauge_analysis::verdict::{CompareRule, compare};
+    use commgauge_judge::verdict::testing::{lines, loaded};
+    use commgauge_judge::verdict::{CompareRule, compare};
 
     #[test]
     fn replicates_are_not_promised_to_decide_what_no_number_of_them_would() {

@@ -6,10 +6,10 @@ use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, Table, Tone, optional};
 use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};
 use crate::report::{fit, view};
-use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor};
-use commgauge_analysis::verdict::{Decision, Row as VerdictRow, Verdict};
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Bytes, Seconds, counted};
+use commgauge_cost::cost::{CurveFit, FamilyFit, Predictor};
+use commgauge_judge::verdict::{Decision, Row as VerdictRow, Verdict};
 use std::collections::BTreeMap;
 
 /// Curves with charts; further ones are in the table only.
@@ -294,13 +294,13 @@ pub(super) fn consistency_blocks(input: &HtmlInput) -> Vec<Block> {
 mod tests {
 
     use super::*;
-    use commgauge_analysis::cost::{self, FitOptions, Measurements};
-    use commgauge_analysis::interop::{Origin, Row, record_lines};
     use commgauge_base::collective::{Collective, Placement};
     use commgauge_base::element::ElementType;
+    use commgauge_cost::cost::{self, FitOptions, Measurements};
     use commgauge_model::layout::Locality;
     use commgauge_model::record::Record;
     use commgauge_model::record::line::ForeignTool;
+    use commgauge_readers::interop::{Origin, Row, record_lines};
 
     #[test]
     fn the_line_of_each_chart_is_the_curve_of_its_own_points_in_place_and_out_of_place() {
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    fn cost_known(placement: Placement) -> commgauge_analysis::interop::Known {
-        commgauge_analysis::interop::Known { placement: Some(placement), ..Default::default() }
+    fn cost_known(placement: Placement) -> commgauge_readers::interop::Known {
+        commgauge_readers::interop::Known { placement: Some(placement), ..Default::default() }
     }
 }

@@ -13,8 +13,8 @@ pub use page::{HtmlInput, HtmlRun};
 
 use super::view::View;
 use answer::Answer;
-use commgauge_analysis::planner::plan_document::PlanDocument;
 use commgauge_base::error::Result;
+use commgauge_plan::planner::plan_document::PlanDocument;
 use page::{Page, Section};
 
 /// A plan as the text of a file.
@@ -84,8 +84,8 @@ pub fn html(input: &HtmlInput) -> Result<String> {
 mod tests {
     // Properties of any page: no hostile text, no external resources, headings in order, deterministic output.
     use super::*;
-    use commgauge_analysis::cost::{FitOptions, Measurements, fit};
-    use commgauge_analysis::verdict::{
+    use commgauge_cost::cost::{FitOptions, Measurements, fit};
+    use commgauge_judge::verdict::{
         AgainstLimit, ConsistencyRule, Decision, GateRule, LoadedRecord, Metric, Verdict, consistency, gate,
     };
     use commgauge_model::record::Record;
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
-        use commgauge_analysis::verdict::{CompareRule, CurveChange, CurvePart, compare};
+        use commgauge_judge::verdict::{CompareRule, CurveChange, CurvePart, compare};
         let (base, mut new) = (record(&sample_lines()), record(&sample_lines()));
         new.header.run_id = "another".into();
         let loaded = |record: &Record, path: &str| vec![LoadedRecord { path: path.into(), record: record.clone() }];

@@ -13,12 +13,12 @@ use super::view::View;
 use crate::report::row::{RankMeans, Status};
 use crate::report::text::visible;
 use block::{Block, divided};
-use commgauge_analysis::interop::{IMB, OSU, PeerProgram, PrintedSize};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant;
 use commgauge_model::record::line::{CaseFacts, Header};
+use commgauge_readers::interop::{IMB, OSU, PeerProgram, PrintedSize};
 use std::collections::BTreeSet;
 
 /// A tool whose columns are written.

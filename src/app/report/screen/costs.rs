@@ -4,13 +4,13 @@
 use crate::report::row::Row;
 use crate::report::step::{StepView, parts};
 use crate::report::view::View;
-use commgauge_analysis::planner::communication::OpCost;
-use commgauge_analysis::planner::rank::{Order, PlacedCall, RankOptions, Rule, orders_of};
-use commgauge_analysis::planner::rates::{Observed, ObservedCall, RatedCall};
 use commgauge_base::stats::Span;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::workload::{Family, Measure, RankedCall, RankedStep, StepFacts};
+use commgauge_plan::planner::communication::OpCost;
+use commgauge_plan::planner::rank::{Order, PlacedCall, RankOptions, Rule, orders_of};
+use commgauge_plan::planner::rates::{Observed, ObservedCall, RatedCall};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -452,7 +452,7 @@ pub(super) mod tests {
     fn wrong_data_comes_first_then_what_else_makes_numbers_meaningless() {
         let mut broken = whole();
         broken.header.warnings =
-            vec!["host a has 8 ranks on 2 processors: ranks take turns, and times mean little".to_owned()];
+            vec!["host a has 8 ranks on 2 processors: ranks take turns, and times are unreliable".to_owned()];
         assert!(shown(&broken, 80).starts_with("! host a has 8 ranks on 2 processors"), "{}", shown(&broken, 80));
         broken.cases[0].outcome = Outcome::Corrupt {
             when: "after".to_owned(),
@@ -554,7 +554,7 @@ pub(super) mod tests {
     #[test]
     fn copies_are_counted_beside_the_cases_and_alone_where_there_are_no_cases() {
         let mut record = ended(&USUAL);
-        for line in commgauge_analysis::verdict::testing::copy_lines(&[20.0; 3]) {
+        for line in commgauge_judge::verdict::testing::copy_lines(&[20.0; 3]) {
             let Line::Copy(copy) = line else { panic!("a copy") };
             record.copies.push(*copy);
         }

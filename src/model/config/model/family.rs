@@ -2,7 +2,6 @@
 
 /// Architectures whose config.json is understood, by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum Family {
     Llama,
     Llama4,

@@ -16,26 +16,26 @@ pub(super) struct Expansion<'a> {
     pub step: &'a TrainingStep<'a>,
     pub stage: u32,
     pub events: &'a [TimetableEvent],
-    /// The stage's own ops, and behind them those that it receives.
+    /// The stage's own ops, followed by those that it receives.
     pub ops: &'a [Op],
     pub own_ops: usize,
-    /// By where they come from, the messages as indices into `ops`.
+    /// The messages by source, as indices into `ops`.
     pub received: &'a HashMap<MessageSource, usize>,
     pub forward_nanoseconds: u64,
     emit: Emitter,
-    /// Of calls in the pass for inputs that gradients of weights hide where these are not computed separately.
+    /// Calls in the pass for inputs that gradients of weights hide if these are not computed separately.
     beside_weights: Exposure,
     layer_calls: HashMap<(Pass, LayerParts), LayerCalls>,
     /// Started with the layers of the first forward passes and the last backward passes.
     first_forward: InStep,
     last_backward: InStep,
-    /// Posted ahead, by event.
+    /// Receives posted ahead, by event.
     posted: HashMap<usize, Option<u32>>,
-    /// By op, messages that are still to be sent.
+    /// By op, messages still to send.
     to_send: Vec<u64>,
 }
 
-/// Where the messages of a stage come from.
+/// The source of a stage's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct MessageSource {
     /// The stage that sends them.
@@ -55,7 +55,7 @@ struct Computed {
 struct InStep {
     events: Vec<usize>,
     spreads: Vec<Spread>,
-    /// Layers of these events that are done.
+    /// Finished layers of these events.
     units_done: usize,
     under_way: Vec<u32>,
 }
@@ -165,7 +165,7 @@ impl<'a> Expansion<'a> {
         self.send(&event);
     }
 
-    /// Computing a layer again.
+    /// Recomputing of a layer.
     fn again(&self) -> Computed {
         let nanoseconds = match self.step.training.tensor.recompute {
             Recompute::Full => self.forward_nanoseconds,
@@ -174,7 +174,7 @@ impl<'a> Expansion<'a> {
         Computed { pass: Pass::Recompute, nanoseconds }
     }
 
-    /// The layers of an event in their order, each with its passes, and what is spread over them.
+    /// The layers of an event in their order, each with its passes, and the calls spread over them.
     fn layers(&mut self, index: usize, passes: &[Computed]) {
         let event = self.events[index];
         let mut layers = self.step.stages.layers_of_chunk(self.stage, event.chunk).to_vec();
@@ -267,7 +267,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The calls once for a micro-batch that passed all chunks of the stage, if this event is its last.
+    /// The calls once per micro-batch that has passed all chunks of the stage, if this event is its last.
     fn whole(&self, index: usize, units: usize) -> Whole {
         let event = self.events[index];
         let direction = event.pass.direction();
@@ -345,8 +345,8 @@ impl<'a> Expansion<'a> {
         Some(self.emit.start(op, Movement::Receive { from: from.stage, stream: stream(from, direction) }))
     }
 
-    /// Sends the message of an event, counted as in the list: those that fill the pipeline are the first of the
-    /// forward ones, those that drain it the last of the others.
+    /// Sends the message of an event, counted as in the list: messages that fill the pipeline are the first forward ones, messages that
+    /// drain it the last backward ones.
     fn send(&mut self, event: &TimetableEvent) {
         let Some(to) = event.sends else { return };
         let direction = event.pass.direction();
@@ -354,7 +354,7 @@ impl<'a> Expansion<'a> {
         let mut messages = messages_of(&self.ops[..self.own_ops], direction);
         messages.sort_by_key(|op| self.ops[*op].overlap.is_exposed() != exposed_first);
         let next = messages.iter().copied().find(|op| self.to_send[*op] > 0);
-        // An excess message is sent all the same, and detected when the program is compared with the list.
+        // An excess message is still sent, and detected when the program is compared with the list.
         let Some(op) = next.or_else(|| messages.last().copied()) else { return };
         self.to_send[op] = self.to_send[op].saturating_sub(1);
         self.emit.send(op, to.stage, stream(to, direction));
@@ -430,23 +430,23 @@ fn stream(end: Transfer, direction: PassDirection) -> u32 {
     2 * end.receiving_chunk + u32::from(direction == PassDirection::Forward)
 }
 
-// Writes the actions of a program: which slots are free, and what is waited for after the next stretch of computing.
+// Writes the actions of a program: tracks free slots, and what to wait for after the next stretch of computing.
 
 /// A program being written.
 #[derive(Debug, Default)]
 pub(super) struct Emitter {
     pub slots: Vec<Slot>,
     pub actions: Vec<Action>,
-    /// Slots that are not under way.
+    /// Slots that are not in flight.
     free: HashMap<Slot, Vec<u32>>,
-    /// Under way, hidden by the next stretch of computing.
+    /// Calls in flight, hidden by the next stretch of computing.
     hidden: Vec<u32>,
-    /// Messages that were sent.
+    /// Sent messages.
     sent: Vec<u32>,
 }
 
 impl Emitter {
-    /// Starts a call in a slot that is free and returns it.
+    /// Starts a call in a free slot and returns the slot.
     pub(super) fn start(&mut self, op: usize, movement: Movement) -> u32 {
         let slot = Slot { op: op as u32, movement };
         let index = self.free.get_mut(&slot).and_then(Vec::pop).unwrap_or_else(|| {
@@ -457,7 +457,6 @@ impl Emitter {
         index
     }
 
-    /// Waits for a call.
     pub(super) fn wait(&mut self, slot: u32) {
         self.actions.push(Action::Wait { slot });
         self.free.entry(self.slots[slot as usize]).or_default().push(slot);
@@ -475,7 +474,7 @@ impl Emitter {
         self.hidden.push(slot);
     }
 
-    /// Leaves calls under way to be hidden by the next stretch of computing.
+    /// Leaves calls in flight to be hidden by the next stretch of computing.
     pub(super) fn hide(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.hidden.extend(slots);
     }
@@ -486,7 +485,7 @@ impl Emitter {
         self.sent.push(slot);
     }
 
-    /// Computes, then waits for what that was to hide.
+    /// Computes, then waits for the calls hidden by that.
     pub(super) fn compute(&mut self, pass: Pass, nanoseconds: u64) {
         if nanoseconds > 0 {
             self.actions.push(Action::Compute { pass, nanoseconds });
@@ -494,7 +493,7 @@ impl Emitter {
         self.wait_for_hidden();
     }
 
-    /// Waits for what nothing hides any more.
+    /// Waits for calls that nothing hides any longer.
     pub(super) fn wait_for_hidden(&mut self) {
         for slot in std::mem::take(&mut self.hidden) {
             self.wait(slot);
@@ -514,11 +513,11 @@ impl Emitter {
 /// The calls of a layer in a pass: indices of ops.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LayerCalls {
-    /// Fetched while the layer before is at work.
+    /// Fetched during the previous layer.
     pub ahead: Vec<usize>,
-    /// Within the layer, with stretches of computing between them, of which the next one may hide the call.
+    /// Within the layer, with stretches of computing between them, which may hide the call before.
     pub within: Vec<CallWithin>,
-    /// Started when the layer is done, waited for when the next one is.
+    /// Started after the layer, waited for after the next one.
     pub behind: Vec<usize>,
 }
 
@@ -530,7 +529,7 @@ pub(super) struct CallWithin {
     pub exposure: Exposure,
 }
 
-/// A call within a layer, and which part of the layer's computing comes before it: `numerator` of `denominator`.
+/// A call within a layer, and the part of the layer's computing before it: `numerator` of `denominator`.
 #[derive(Clone, Copy)]
 struct Placed {
     numerator: u64,
@@ -543,7 +542,7 @@ impl LayerCalls {
     /// which they cannot where they are computed separately.
     pub(super) fn of(ops: &[Op], pass: Pass, layer: LayerParts, beside_weights: Exposure) -> LayerCalls {
         let mut calls = LayerCalls::default();
-        // Calls of one op are evenly spread over the layer: call i of n at (2i + 1) / 2n of it, ops in the order of the list.
+        // Calls of one op are evenly spread over the layer: call i of n at (2i + 1) / 2n of it, ops in list order.
         let mut within: Vec<Placed> = Vec::new();
         for (index, op) in ops.iter().enumerate() {
             let When::Layer { pass: when, kind, calls_per_layer, .. } = op.when else { continue };
@@ -615,12 +614,12 @@ impl Spread {
         axes.into_iter().map(|(_, calls)| Spread { calls, units: units.max(1), started: 0 }).collect()
     }
 
-    /// The calls whose data is made by the layers up to this one, and that were not given out yet.
+    /// The calls whose data the layers up to this one produce, and that were not returned yet.
     pub(super) fn ready_after(&mut self, unit: usize) -> Vec<usize> {
         self.up_to(self.calls.len() * (unit + 1).min(self.units) / self.units)
     }
 
-    /// The calls whose data the layers up to this one need, and that were not given out yet.
+    /// The calls whose data the layers up to this one need, and that were not returned yet.
     pub(super) fn needed_before(&mut self, unit: usize) -> Vec<usize> {
         self.up_to((self.calls.len() * (unit + 1).min(self.units)).div_ceil(self.units))
     }

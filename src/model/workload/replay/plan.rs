@@ -1,4 +1,4 @@
-//! The programs of all stages that a process plays, and the groups that they need, made from a step and its timetable.
+//! The programs of all stages of a process, and the groups that they need, from a step and its timetable.
 
 use super::expand::{Expansion, MessageSource, messages_of};
 use super::{Action, Movement, ReplayProgram, Timetable};
@@ -15,18 +15,16 @@ use std::collections::HashMap;
 /// The longest forward pass of a layer: an hour.
 const LONGEST_LAYER_SECONDS: f64 = 3600.0;
 
-/// The most actions of a program; more would take gigabytes.
+/// Maximum number of actions in a program; more would take gigabytes.
 const MOST_ACTIONS: u128 = 1 << 28;
 
-/// Options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayOptions {
     /// Number of timed replays of the step.
     pub repetitions: u32,
     /// Number of replays before that.
     pub warm_up: u32,
-    /// Simulated computing time of the forward pass of a micro-batch through one layer. Each gradient takes as long
-    /// again.
+    /// Simulated computing time of the forward pass of a micro-batch through one layer. Each gradient takes equally long.
     pub forward_seconds_per_layer: Seconds,
 }
 
@@ -37,13 +35,12 @@ pub struct ReplayPlan {
     pub schedule: String,
     /// The groups of every axis that any stage uses, in the same order on all ranks.
     pub groups: Vec<Groups>,
-    /// The stage of every rank.
     pub stage_of_rank: Vec<u32>,
     /// By stage; only the requested ones.
     pub programs: Vec<Option<ReplayProgram>>,
     /// By stage: the bytes that a rank moves on each axis, according to the list of ops.
     pub listed: Vec<Vec<AxisTotals>>,
-    /// Of a trace: what the job itself took, from a rank's first call to the end of its last, on the rank that took longest.
+    /// For a trace: the time that the job itself took, from a rank's first call to the end of its last, on the slowest rank.
     pub job_nanoseconds: Option<u64>,
 }
 
@@ -51,7 +48,7 @@ impl ReplayPlan {
     /// The plan of a step, with the programs of the ranks of this process, selected by `plays`.
     ///
     /// # Errors
-    /// A step that is no training step, invalid options, and a step whose list of ops and schedule disagree.
+    /// A step that is not a training step, invalid options, or a step whose list of ops and schedule disagree.
     pub fn new(
         step: &Step,
         timetable: &Timetable,
@@ -87,7 +84,7 @@ impl ReplayPlan {
         Ok(ReplayPlan { schedule, groups, stage_of_rank, programs, listed, job_nanoseconds: None })
     }
 
-    /// The program of a rank that this process plays.
+    /// The program of a rank of this process.
     pub fn program_of_rank(&self, rank: u32) -> Option<&ReplayProgram> {
         self.programs.get(*self.stage_of_rank.get(rank as usize)? as usize)?.as_ref()
     }
@@ -126,7 +123,7 @@ fn program_of(
 ) -> Result<ReplayProgram> {
     let Some(events) = timetable.events.get(stage as usize) else {
         let found = timetable.events.len();
-        return Err(Error::usage(format!("schedule {} is of {found} stages, the layout of more", timetable.name)));
+        return Err(Error::usage(format!("schedule {} has {found} stages, the layout has more", timetable.name)));
     };
     let own = &ops[stage as usize];
     refuse_too_long(step, own)?;
@@ -191,7 +188,7 @@ fn refuse_too_long(step: &TrainingStep, ops: &[Op]) -> Result<()> {
     let actions = 4 * ops.iter().map(calls).fold(0u128, u128::saturating_add);
     if actions > MOST_ACTIONS {
         return Err(Error::usage(format!(
-            "a step of {} calls on each rank is too long to be replayed; accepted: up to {}; take fewer micro-batches or layers",
+            "a step of {} calls on each rank is too long to replay; accepted: up to {}; use fewer micro-batches or layers",
             actions / 4,
             MOST_ACTIONS / 4
         )));
@@ -206,8 +203,7 @@ fn as_listed(step: &TrainingStep, program: &ReplayProgram) -> Result<()> {
         let listed = op.when.count_per_step(step.micro_batches).unwrap_or(0);
         if starts != listed {
             return Err(Error::usage(format!(
-                "stage {}: the schedule {} performs {} {} of {} ({:?}) {starts} times in a step, the list of ops says \
-                 {listed}; a schedule in which micro-batches pass different layers of a stage cannot be replayed",
+                "stage {}: the schedule {} performs {} {} of {} ({:?}) {starts} times in a step, the list of ops has {listed}; a schedule in which micro-batches pass different layers of a stage cannot be replayed",
                 program.stage, step.training.pipeline.schedule, op.axis, op.collective, op.bytes_total, op.when,
             )));
         }
@@ -239,16 +235,16 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// The buffers of every slot of a program, as one rank has them.
+/// The buffers of every slot of a program on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// Read by the call; shared by all calls of the same length, as reads do not conflict.
     pub send: Vec<Region>,
     /// Written by the call.
     pub receive: Vec<Region>,
-    /// Length of the memory that is read.
+    /// Length of the memory for reads.
     pub send_bytes: u64,
-    /// Length of the memory that is written.
+    /// Length of the memory for writes.
     pub receive_bytes: u64,
 }
 
@@ -272,7 +268,7 @@ impl Regions {
     /// As [`Regions::of`], for backends that place collectives differently.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Regions::of`].
     pub fn placed<'a>(
         program: &ReplayProgram,
         place: impl Fn(usize) -> Option<(&'a [u32], u32)>,
@@ -335,8 +331,8 @@ fn lengths<'a>(
     }
 }
 
-/// For each slot the number of its buffer among those of the same length: the lowest that no concurrently active slot
-/// has. A slot uses its buffer for the whole program.
+/// For each slot the number of its buffer among those of the same length: the lowest that no concurrently active slot uses. A slot keeps
+/// its buffer for the whole program.
 fn shares(program: &ReplayProgram, lengths: &[Lengths]) -> Vec<usize> {
     let slots = program.slots.len();
     let mut beside: Vec<Vec<u32>> = vec![Vec::new(); slots];

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 /// The other end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transfer {
-    /// The stage there.
     pub stage: u32,
     /// The chunk of the receiving stage whose event waits for it.
     pub receiving_chunk: u32,
@@ -18,13 +17,13 @@ pub struct Transfer {
 /// One pass of one micro-batch through one of the stage's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimetableEvent {
-    /// What is computed.
+    /// The pass.
     pub pass: Pass,
     /// Which micro-batch, from 0.
     pub micro_batch: u32,
-    /// Which of the stage's own chunks, from 0.
+    /// The chunk among the stage's own, from 0.
     pub chunk: u32,
-    /// The message that must be there before it.
+    /// The message that must arrive before it.
     pub receives: Option<Transfer>,
     /// The message that leaves after it.
     pub sends: Option<Transfer>,
@@ -40,27 +39,27 @@ pub struct Timetable {
 }
 
 impl TimetableEvent {
-    /// Whether the gradients of the weights are there when it ends.
+    /// Whether the gradients of the weights are complete at its end.
     pub(super) fn makes_weight_gradients(&self) -> bool {
         matches!(self.pass, Pass::Backward | Pass::WeightGradient)
     }
 }
 
 impl Timetable {
-    /// The timetable of a step: its own schedule; 1F1B if there is a single stage and nothing to order.
+    /// The timetable of a step: its own schedule; 1F1B for a single stage.
     ///
     /// # Errors
-    /// The violated rule of the schedule, with the nearest valid numbers.
+    /// If a rule of the schedule is violated, with the nearest valid numbers.
     pub fn of(step: &TrainingStep) -> Result<Timetable> {
         let (choices, stages, m) = (&step.training.pipeline, step.stages.count(), step.micro_batches);
-        let too_many = || Error::usage(format!("{m} micro-batches are more than a schedule can have"));
+        let too_many = || Error::usage(format!("{m} micro-batches exceed the maximum of a schedule"));
         let micro_batches = u32::try_from(m).map_err(|_| too_many())?;
         let (kind, virtual_stages) = match stages {
             1 => (ScheduleKind::OneForwardOneBackward, 1),
             _ => (choices.schedule, choices.virtual_stages),
         };
         let schedule = Schedule::new(kind, stages, virtual_stages, micro_batches);
-        Timetable::of_schedule(&schedule.map_err(|problem| choices.place.wrong(problem))?)
+        Timetable::of_schedule(&schedule.map_err(|problem| step.training.schedule_place().wrong(problem))?)
     }
 
     fn of_schedule(schedule: &Schedule) -> Result<Timetable> {
@@ -89,7 +88,7 @@ impl Timetable {
     /// Takes a schedule after checking that the sends of every stage match the receives of the other end, in order.
     ///
     /// # Errors
-    /// The stage with an unmatched send.
+    /// If a stage has an unmatched send.
     pub fn checked(name: String, events: Vec<Vec<TimetableEvent>>) -> Result<Timetable> {
         type Stream = (u32, u32, u32, bool);
         let mut streams: HashMap<Stream, [Vec<u32>; 2]> = HashMap::new();

@@ -4,7 +4,7 @@ pub use crate::config::step::ScheduleKind;
 
 use commgauge_base::units::Seconds;
 
-/// Above this many events a schedule is refused rather than built: they would take gigabytes.
+/// Above this many events a schedule is rejected: they would take gigabytes.
 const MOST_EVENTS: u128 = 1 << 26;
 
 impl ScheduleKind {
@@ -13,7 +13,7 @@ impl ScheduleKind {
         matches!(self, ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin | ScheduleKind::DualPipeV)
     }
 
-    /// Whether a rank has chunks that micro-batches come to in rounds, so that the last rank sends to the first.
+    /// Whether micro-batches come to a rank's chunks in rounds, so that the last rank sends to the first.
     pub fn goes_round(self) -> bool {
         matches!(self, ScheduleKind::Interleaved | ScheduleKind::InterleavedZb)
     }
@@ -23,7 +23,7 @@ impl ScheduleKind {
         if self == ScheduleKind::DualPipe { 2 } else { 1 }
     }
 
-    /// Which of the model's chunks, counted from the embedding, a rank's local chunk is.
+    /// The index of a rank's local chunk among the model's chunks, counted from the embedding.
     ///
     /// Interleaved: chunk x p + rank. V: rank going down, 2p - 1 - rank coming back. DualPipe: rank for the direction
     /// that starts at rank 0, p - 1 - rank for the other; both directions cover all chunks of the model.
@@ -35,10 +35,10 @@ impl ScheduleKind {
         }
     }
 
-    /// The chunks per rank, or the rule that is broken.
+    /// The chunks per rank, or the violated rule.
     ///
     /// # Errors
-    /// The rule, with the nearest accepted values.
+    /// If a rule is violated, with the nearest accepted values.
     pub fn check_rules(self, stages: u32, virtual_stages: u32, micro_batches: u32) -> Result<u32, String> {
         let name = self.name();
         for (what, count) in
@@ -63,7 +63,7 @@ impl ScheduleKind {
         Ok(chunks)
     }
 
-    /// The chunks per rank, or the rule that is broken: one of the schedule's own, or that its events fit memory.
+    /// The chunks per rank, or the violated rule: one of the schedule's own, or that its events fit into memory.
     pub(super) fn check(self, stages: u32, virtual_stages: u32, micro_batches: u32) -> Result<u32, String> {
         let (name, chunks) = (self.name(), self.check_rules(stages, virtual_stages, micro_batches)?);
         let events = 3 * u128::from(stages) * u128::from(chunks) * u128::from(micro_batches);
@@ -98,7 +98,7 @@ impl ScheduleKind {
             }
             (ScheduleKind::DualPipe, 1) => Ok(2),
             (_, 1) => Ok(1),
-            (_, v) => Err(format!("{name}: {v} virtual stages, must be 1; interleaved and interleaved-zb take more")),
+            (_, v) => Err(format!("{name}: {v} virtual stages, must be 1; interleaved and interleaved-zb allow more")),
         }
     }
 }
@@ -130,11 +130,7 @@ fn check_two_directions(stages: u32, micro_batches: u32) -> Result<(), String> {
 /// The multiples of `step` next to `count`, none below `fewest`.
 fn nearest(count: u64, step: u64, fewest: u64) -> String {
     let below = count / step * step;
-    if below < fewest {
-        format!("{fewest} is the nearest")
-    } else {
-        format!("{below} or {} are the nearest", below + step)
-    }
+    if below < fewest { format!("nearest: {fewest}") } else { format!("nearest: {below} or {}", below + step) }
 }
 
 // DualPipe and DualPipeV: micro-batches that enter from both ends, over two copies of the model or over the two arms of a V.
@@ -207,8 +203,8 @@ fn arms(half: u32, depth: u32, micro_batches: u32) -> Vec<Event> {
     list.events
 }
 
-/// A forward that a whole backward follows overlaps with it; only the first such pair in the middle does not, which
-/// shortens the bubble (same source).
+/// A forward followed by a whole backward overlaps with it, except the first such pair in the middle, which shortens the bubble (same
+/// source).
 pub(super) fn overlaps_next(half: u32, depth: u32, events: &[Event], place: usize) -> bool {
     let first_in_the_middle = depth + 1 == half && place == 2 * half as usize;
     match events.get(place..place + 2) {
@@ -254,7 +250,7 @@ fn next(pass: Pass, arm: u32, counts: &mut [u32; 2]) -> Event {
     Event { pass, micro_batch: *count - 1, chunk: arm }
 }
 
-// Interleaved 1F1B: v chunks per rank, visited in groups of p micro-batches; with whole backwards, or with weight gradients apart.
+// Interleaved 1F1B: v chunks per rank, visited in groups of p micro-batches; with whole backwards, or with separate weight gradients.
 
 /// The passes of a rank, counted in the order in which micro-batches come round: group g of p micro-batches passes chunk 0, then
 /// chunk 1, ...; backwards the chunks are in reverse order.
@@ -276,8 +272,8 @@ impl Rounds {
     }
 }
 
-/// Warm-up of 2(p - rank - 1) + (v - 1)p chunk forwards, then one forward and one backward in turn (arXiv 2104.04473
-/// section 2.2.2; Megatron-LM megatron/core/pipeline_parallel/schedules.py, `get_pp_rank_microbatches`).
+/// Warm-up of 2(p - rank - 1) + (v - 1)p chunk forwards, then alternating one forward and one backward (arXiv 2104.04473 section 2.2.2;
+/// Megatron-LM megatron/core/pipeline_parallel/schedules.py, `get_pp_rank_microbatches`).
 pub(super) fn events(stages: u32, chunks: u32, micro_batches: u32) -> Vec<Vec<Event>> {
     let rounds = Rounds { stages, chunks };
     let of_rank = |rank| {
@@ -287,8 +283,8 @@ pub(super) fn events(stages: u32, chunks: u32, micro_batches: u32) -> Vec<Vec<Ev
     (0..stages).map(of_rank).collect()
 }
 
-/// Warm-up of (p - rank - 1) + (v - 1)p chunk forwards, then a forward, an input gradient and the weight gradient of `rank` backward
-/// passes ago in turn (torch/distributed/pipelining/schedules.py, `ScheduleInterleavedZeroBubble`, `_get_1f1b_rank_ops`).
+/// Warm-up of (p - rank - 1) + (v - 1)p chunk forwards, then alternating a forward, an input gradient and the weight gradient of `rank`
+/// backward passes ago (torch/distributed/pipelining/schedules.py, `ScheduleInterleavedZeroBubble`, `_get_1f1b_rank_ops`).
 pub(super) fn zero_bubble(stages: u32, chunks: u32, micro_batches: u32) -> Vec<Vec<Event>> {
     let rounds = Rounds { stages, chunks };
     let count = micro_batches * chunks;
@@ -325,14 +321,13 @@ pub(super) fn gpipe(stages: u32, micro_batches: u32) -> Vec<Vec<Event>> {
     vec![list; stages as usize]
 }
 
-/// Warm-up of p - rank - 1 forwards, then one forward and one backward in turn, then the backwards that are left
-/// (Megatron-LM megatron/core/pipeline_parallel/schedules.py,
-/// `forward_backward_pipelining_without_interleaving`).
+/// Warm-up of p - rank - 1 forwards, then alternating one forward and one backward, then the remaining backwards (Megatron-LM
+/// megatron/core/pipeline_parallel/schedules.py, `forward_backward_pipelining_without_interleaving`).
 pub(super) fn one_forward_one_backward(stages: u32, micro_batches: u32) -> Vec<Vec<Event>> {
     (0..stages).map(|rank| in_turn(stages - rank - 1, micro_batches, forward, backward)).collect()
 }
 
-/// `warm_up` of the first, then one of the first and one of the second in turn, then the rest of the second.
+/// `warm_up` of the first, then alternating one of the first and one of the second, then the rest of the second.
 pub(super) fn in_turn(
     warm_up: u32,
     count: u32,
@@ -360,20 +355,20 @@ fn backward(micro_batch: u32) -> Event {
 
 // One pass of one rank, and the messages between ranks.
 
-/// Kind of computing of one event.
+/// The computing of one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pass {
     /// F: the activations of a micro-batch through the layers of a chunk.
     Forward,
     /// The whole backward: the gradients of the input and of the weights as one pass.
     Backward,
-    /// B of the zero-bubble papers: the gradient of the input alone, which the stage before waits for.
+    /// B of the zero-bubble papers: only the gradient of the input, which the previous stage waits for.
     InputGradient,
-    /// W of the zero-bubble papers: the gradient of the weights alone, on which no other pass depends.
+    /// W of the zero-bubble papers: only the gradient of the weights, on which no other pass depends.
     WeightGradient,
 }
 
-/// Which way through the model a message or a pass goes.
+/// The direction of a message or a pass through the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PassDirection {
     /// To the next chunk of the model, with activations.
@@ -383,7 +378,6 @@ pub enum PassDirection {
 }
 
 impl PassDirection {
-    /// The other direction.
     pub(super) fn opposite(self) -> PassDirection {
         match self {
             PassDirection::Forward => PassDirection::Backward,
@@ -393,7 +387,7 @@ impl PassDirection {
 }
 
 impl Pass {
-    /// Which way its result goes: activations forward, gradients backward.
+    /// The direction of its result: activations forward, gradients backward.
     pub fn direction(self) -> PassDirection {
         match self {
             Pass::Forward => PassDirection::Forward,
@@ -401,7 +395,7 @@ impl Pass {
         }
     }
 
-    /// Whether the activations of its forward are freed when it ends.
+    /// Whether the activations of its forward are freed at its end.
     pub(super) fn frees_activations(self) -> bool {
         matches!(self, Pass::Backward | Pass::WeightGradient)
     }
@@ -410,7 +404,7 @@ impl Pass {
 /// One pass of one micro-batch through one of the rank's chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Event {
-    /// What is computed.
+    /// The pass.
     pub pass: Pass,
     /// Which micro-batch, from 0.
     pub micro_batch: u32,
@@ -423,19 +417,19 @@ pub struct Event {
 pub struct Message {
     /// The rank at the other end.
     pub peer: u32,
-    /// Whether it carries activations to the next chunk of the model; gradients to the chunk before otherwise.
+    /// Whether it carries activations to the next chunk of the model; otherwise gradients to the previous one.
     pub forward: bool,
     /// The micro-batch of its activations or gradients.
     pub micro_batch: u32,
-    /// The chunk of the rank at this end whose event makes the message or waits for it.
+    /// The chunk at this end whose event sends the message or waits for it.
     pub chunk: u32,
-    /// The chunk of the rank at the other end.
+    /// The chunk at the other end.
     pub peer_chunk: u32,
-    /// The place of that event in the list of this end: the message leaves after it, or must be there before it.
+    /// The index of that event in the list of this end: the message leaves after it, or must arrive before it.
     pub event: usize,
 }
 
-// The events of each rank of a pp group in order, and what follows from them: messages and peak activations.
+// The events of each rank of a pp group in order, and the derived messages and peak activations.
 
 /// The events of each rank of a pp group in one optimizer step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -448,7 +442,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Which schedule it is.
     pub fn kind(&self) -> ScheduleKind {
         self.kind
     }
@@ -458,7 +451,7 @@ impl Schedule {
         self.stages
     }
 
-    /// Chunks of each rank: v; for dualpipe 2, one copy of a stage for each direction.
+    /// Chunks per rank: v; for dualpipe 2, one copy of a stage for each direction.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
@@ -468,13 +461,13 @@ impl Schedule {
         self.micro_batches
     }
 
-    /// The events of a rank, in the order in which it runs them. A rank outside the group has none.
+    /// The events of a rank in run order. A rank outside the group has none.
     pub fn events(&self, rank: u32) -> &[Event] {
         self.events.get(rank as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a rank runs this event and the next of its list as one, as DualPipe does with a forward and a whole
-    /// backward of the other direction.
+    /// Whether a rank runs this event and the next in its list as one, as DualPipe does with a forward and a whole backward of the other
+    /// direction.
     pub fn overlaps_next(&self, rank: u32, event: usize) -> bool {
         match self.kind {
             ScheduleKind::DualPipe => overlaps_next(self.stages / 2, self.mirrored(rank), self.events(rank), event),
@@ -488,8 +481,8 @@ impl Schedule {
         rank.min((self.stages - 1).saturating_sub(rank))
     }
 
-    /// The messages that a rank sends, in the order of the events that make them. Neighbouring chunks of one rank, as at
-    /// the turning point of a V, exchange none.
+    /// The messages that a rank sends, in the order of the events that produce them. Neighbouring chunks of one rank, as at the turning
+    /// point of a V, exchange none.
     pub fn sends(&self, rank: u32) -> impl Iterator<Item = Message> + '_ {
         self.messages(rank, Schedule::consumer_place)
     }
@@ -511,12 +504,12 @@ impl Schedule {
         })
     }
 
-    /// How many activations a rank sends in one step.
+    /// Number of activations that a rank sends per step.
     pub fn forward_sends(&self, rank: u32) -> u64 {
         self.sends(rank).filter(|message| message.forward).count() as u64
     }
 
-    /// How many gradients of activations a rank sends in one step.
+    /// Number of activation gradients that a rank sends per step.
     pub fn backward_sends(&self, rank: u32) -> u64 {
         self.sends(rank).filter(|message| !message.forward).count() as u64
     }
@@ -531,9 +524,8 @@ impl Schedule {
         (0..self.stages).map(|rank| self.backward_sends(rank)).max().unwrap_or(0)
     }
 
-    /// The most forwards of a chunk whose activations a rank stores at once. They count until the whole backward or
-    /// the weight gradient has ended; [`Schedule::peak_activations_with`] considers that the weight gradient needs
-    /// fewer of them.
+    /// The maximum number of chunk forwards whose activations a rank stores at once. They count until the whole backward or the weight
+    /// gradient has ended; [`Schedule::peak_activations_with`] considers that the weight gradient needs fewer of them.
     pub fn peak_activation_chunks(&self, rank: u32) -> u32 {
         let mut stored = 0u32;
         let mut peak = 0;

@@ -1,7 +1,7 @@
 //! Pipeline schedules as data: for each rank of a pp group the ordered list of passes that it runs in one step.
 //!
-//! Sends, peak activations and, through [`simulate`], the bubble are derived from the lists. Bytes of a message,
-//! seconds of a pass and the traffic of the other axes are not known here.
+//! Sends, peak activations and, through [`simulate`], the bubble are derived from the lists. Bytes of a message, seconds of a pass and the
+//! traffic of the other axes are outside this module.
 
 mod kinds;
 mod simulate;
@@ -20,10 +20,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 impl Schedule {
-    /// The schedule, its order searched for passes of equal length and messages that cost nothing, as the papers draw
-    /// it. `virtual_stages` 1 means "not set" for the kinds with two chunks in a V.
+    /// The schedule; searched orders assume passes of equal length and free messages, as drawn in the papers. `virtual_stages` 1 means "not
+    /// set" for the kinds with two chunks in a V.
     ///
-    /// The error names the rule that is broken and the nearest accepted values.
+    /// The error names the violated rule and the nearest accepted values.
     pub fn new(kind: ScheduleKind, stages: u32, virtual_stages: u32, micro_batches: u32) -> Result<Schedule, String> {
         Schedule::fitted(kind, stages, virtual_stages, micro_batches, &Fitting::EQUAL)
     }
@@ -61,7 +61,7 @@ impl Schedule {
 // The part of the model in each chunk of a rank, and the dependencies between events.
 
 impl Schedule {
-    /// Which of the model's chunks, counted from the embedding, a rank's local chunk is.
+    /// The index of a rank's local chunk among the model's chunks, counted from the embedding.
     pub fn model_chunk_of(&self, rank: u32, chunk: u32) -> u32 {
         self.kind.model_chunk(self.stages, rank, chunk)
     }
@@ -76,13 +76,12 @@ impl Schedule {
         self.chunks / self.kind.parameter_copies()
     }
 
-    /// The chunks of a rank that a micro-batch passes: all, but only its direction's in dualpipe.
+    /// The chunks of a rank that a micro-batch passes: all, but in dualpipe only those of its direction.
     pub fn passes_chunk(&self, micro_batch: u32, chunk: u32) -> bool {
         self.kind != ScheduleKind::DualPipe || (chunk == 1) == (micro_batch >= self.micro_batches / 2)
     }
 
-    /// Rank and local chunk that wait for what this event makes; none at the ends of the model and after a weight
-    /// gradient.
+    /// Rank and local chunk that wait for the result of this event; none at the ends of the model and after a weight gradient.
     fn consumer_place(&self, rank: u32, event: &Event) -> Option<(u32, u32)> {
         match event.pass {
             Pass::WeightGradient => None,
@@ -90,7 +89,7 @@ impl Schedule {
         }
     }
 
-    /// Source of an event's input: rank and local chunk of the stage before (forward) or after (backward).
+    /// Source of an event's input: rank and local chunk of the previous (forward) or next (backward) stage.
     fn producer_place(&self, rank: u32, event: &Event) -> Option<(u32, u32)> {
         match event.pass {
             Pass::WeightGradient => None,
@@ -126,12 +125,12 @@ impl Schedule {
     }
 }
 
-// Schedules that many steps have in common: a search over layouts asks for few of them, thousands of times.
+// Schedules shared by many steps: a search over layouts requests few of them, thousands of times.
 
-/// Passes of all kept schedules together, of 12 bytes each; beyond that they are forgotten, and built again where they are asked for.
+/// Maximum passes of all cached schedules together, 12 bytes each; beyond that the cache is cleared, and schedules are built again.
 const MOST_PASSES: usize = 4_000_000;
 
-/// Kind, stages, virtual stages and micro-batches: what a schedule depends on.
+/// Kind, stages, virtual stages and micro-batches: the inputs of a schedule.
 type Key = (ScheduleKind, u32, u32, u32);
 
 #[derive(Default)]
@@ -146,7 +145,7 @@ impl Schedule {
     /// As [`Schedule::new`], built once in a process.
     ///
     /// # Errors
-    /// The rule that is broken.
+    /// If a rule is violated.
     pub fn shared(
         kind: ScheduleKind,
         stages: u32,
@@ -197,12 +196,11 @@ fn handcrafted(stages: u32, micro_batches: u32, memory: u32) -> Vec<Vec<Event>> 
         .collect()
 }
 
-/// The best order found within `memory` times the activations of 1F1B (arXiv 2401.10241 section 3.1): as many forwards
-/// as fit before the first backward arrives, then one forward and one backward in turn, weight gradients in the gaps
-/// and where the memory is full.
+/// The best order found within `memory` times the activations of 1F1B (arXiv 2401.10241 section 3.1): as many forwards as fit before the
+/// first backward arrives, then alternating one forward and one backward, weight gradients in the gaps and where the memory is full.
 fn searched(schedule: &Schedule, fitting: &Fitting, memory: u32) -> Result<Vec<Vec<Event>>, String> {
     let limit = memory * schedule.stages;
-    // A forward more may delay the first backward by less than one forward, or leave that much idle.
+    // One more forward may delay the first backward by less than one forward, or leave that much idle.
     let mut warm_ups: Vec<Vec<u32>> = [f64::floor, f64::ceil]
         .map(|round: fn(f64) -> f64| forwards_before_first_backward(schedule, &fitting.costs, limit, round))
         .into();
@@ -217,8 +215,8 @@ fn searched(schedule: &Schedule, fitting: &Fitting, memory: u32) -> Result<Vec<V
     simulate::best(schedule, fitting, &warm_ups.iter().map(search).collect::<Vec<_>>())
 }
 
-/// For each rank how many forwards fit between its first and the arrival of its first backward. Each rank has at least
-/// one more than the next, without which 1F1B would deadlock.
+/// For each rank, the number of forwards that fit between its first and the arrival of its first backward. Each rank has at least one more
+/// than the next, without which 1F1B would deadlock.
 fn forwards_before_first_backward(
     schedule: &Schedule,
     costs: &StageCosts,
@@ -236,7 +234,7 @@ fn forwards_before_first_backward(
         // With forwards of zero length: as many as the memory allows. The cast saturates at the range of u32.
         let fitting = if fitting.is_nan() { limit } else { fitting as u32 };
         let fewest = forwards[rank as usize + 1] + 1;
-        // The ranks before need memory for one more each.
+        // Each earlier rank needs memory for one more.
         let most = limit.saturating_sub(rank).max(fewest);
         let count = fitting.clamp(fewest, most);
         forwards[rank as usize] = count;

@@ -1,7 +1,7 @@
-//! When each event of a schedule starts and ends, given how long passes and messages take.
+//! The start and end of each event of a schedule, given the durations of passes and messages.
 //!
-//! Each rank runs its list in order. An event starts when its rank is free and its input has arrived; a message costs its
-//! receiver time, not its sender, and messages do not disturb each other.
+//! Each rank runs its list in order. An event starts when its rank is free and its input has arrived; a message costs time for its
+//! receiver, not its sender, and messages do not disturb each other.
 
 use super::kinds::{Event, Pass, Schedule, ScheduleKind};
 use commgauge_base::units::Seconds;
@@ -13,32 +13,30 @@ pub trait PassCosts {
     /// The seconds of one event on one rank, for its chunk and its micro-batch.
     fn pass(&self, schedule: &Schedule, rank: u32, event: &Event) -> Seconds;
 
-    /// The seconds of a forward and a whole backward that a rank runs as one, F&B of arXiv 2412.19437: as long as one
-    /// after the other unless overridden, as only their communication hides.
+    /// The seconds of a forward and a whole backward that a rank runs as one, F&B of arXiv 2412.19437: the sum of both unless overridden,
+    /// as only their communication is hidden.
     fn overlapped(&self, schedule: &Schedule, rank: u32, forward: &Event, backward: &Event) -> Seconds {
         Seconds(self.pass(schedule, rank, forward).0 + self.pass(schedule, rank, backward).0)
     }
 
-    /// The seconds from the end of an event to the arrival of what it sends to another rank.
+    /// The seconds from the end of an event to the arrival of its message at another rank.
     fn message(&self, schedule: &Schedule, from_rank: u32, to_rank: u32, event: &Event) -> Seconds;
 }
 
-/// The same costs on every rank, for one micro-batch through one whole stage. The costs of a chunk are its share of
-/// them.
+/// Equal costs on every rank, for one micro-batch through one whole stage. A chunk costs its share of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageCosts {
-    /// F.
     pub forward: Seconds,
     /// B of the zero-bubble papers.
     pub input_gradient: Seconds,
     /// W of the zero-bubble papers. The whole backward takes B + W.
     pub weight_gradient: Seconds,
-    /// One message between two ranks; the same for a chunk as for a whole stage, as its bytes are the same.
+    /// One message between two ranks; the same for a chunk as for a whole stage, as the bytes are the same.
     pub communication: Seconds,
 }
 
 impl StageCosts {
-    /// F = B = W = 1 and messages that cost nothing: the setting in which the papers draw their schedules.
+    /// F = B = W = 1 and free messages: the setting of the drawings in the papers.
     pub const EQUAL: StageCosts = StageCosts {
         forward: Seconds(1.0),
         input_gradient: Seconds(1.0),
@@ -46,7 +44,7 @@ impl StageCosts {
         communication: Seconds(0.0),
     };
 
-    /// Refuses what is no length of time.
+    /// Rejects invalid durations.
     pub(super) fn check(&self) -> Result<(), String> {
         let named = [
             ("forward", self.forward),
@@ -76,10 +74,9 @@ impl PassCosts for StageCosts {
     }
 }
 
-/// An event and when it ran.
+/// An event and its times.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimedEvent {
-    /// The event.
     pub event: Event,
     /// From the start of the step.
     pub start: Seconds,
@@ -87,7 +84,7 @@ pub struct TimedEvent {
     pub finish: Seconds,
 }
 
-/// When everything ran.
+/// The times of all events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
     /// For each rank its events, in order.
@@ -152,7 +149,7 @@ pub fn simulate(schedule: &Schedule, costs: &impl PassCosts) -> Result<Timeline,
     let mut runnable: Vec<u32> = (0..ranks).rev().collect();
     while let Some(rank) = runnable.pop() {
         while let Some(done) = state.run_next(schedule, costs, rank) {
-            // A rank that already runs on finds the input by itself; one that stopped is woken by it.
+            // A rank that still runs finds the input by itself; an idle one is woken by it.
             for event in done {
                 if let Some((to_rank, chunk)) = schedule.consumer_place(rank, event)
                     && to_rank != rank
@@ -170,7 +167,7 @@ pub fn simulate(schedule: &Schedule, costs: &impl PassCosts) -> Result<Timeline,
         let done = state.timeline[rank as usize].len();
         if let Some(event) = schedule.events(rank).get(done) {
             return Err(format!(
-                "{} is stuck: rank {rank} waits for ever for the input of its event {done}, {:?} of micro-batch {} \
+                "{} is stuck: rank {rank} blocks forever on the input of its event {done}, {:?} of micro-batch {} \
                  through chunk {}",
                 schedule.kind, event.pass, event.micro_batch, event.chunk
             ));
@@ -195,8 +192,8 @@ impl State {
         &events[from..events.len().min(from + count)]
     }
 
-    /// Runs what a rank runs next, or nothing where the rank is at its end or an input has not been made yet. Overlapping
-    /// events wait for the inputs of both, and what they make leaves when both have ended.
+    /// Runs the next events of a rank, or nothing if the rank is at its end or an input does not exist yet. Overlapping events wait for the
+    /// inputs of both, and their results leave when both have ended.
     fn run_next<'a>(&mut self, schedule: &'a Schedule, costs: &impl PassCosts, rank: u32) -> Option<&'a [Event]> {
         let next = self.next(schedule, rank);
         let mut start = self.timeline[rank as usize].last().map_or(0.0, |last| last.finish.0);
@@ -224,7 +221,7 @@ impl State {
         Some(next)
     }
 
-    /// When all that the event needs is there, or none where something of it has not run yet.
+    /// The time at which all inputs of the event have arrived, or `None` if one does not exist yet.
     fn arrival(&self, schedule: &Schedule, costs: &impl PassCosts, rank: u32, event: &Event) -> Option<f64> {
         let known = |finish: f64| (!finish.is_nan()).then_some(finish);
         let own = schedule.slot(rank, event.chunk, event.micro_batch);
@@ -264,8 +261,7 @@ pub fn timeline_text(timeline: &Timeline, columns: usize) -> String {
     text
 }
 
-/// The number of columns in which the shortest event of a timeline has `columns_of_shortest`, so that all labels fit;
-/// 10,000 at most.
+/// The number of columns in which the shortest event of a timeline has `columns_of_shortest`, so that all labels fit; at most 10,000.
 pub fn timeline_text_columns(timeline: &Timeline, columns_of_shortest: usize) -> usize {
     let shortest = timeline
         .events
@@ -295,8 +291,8 @@ fn draw(cells: &mut [u8], timed: &TimedEvent, makespan: f64) {
 
 // Inserts weight gradients into a given order of forwards and input gradients, within a memory limit.
 //
-// The papers solve this by an integer program and heuristics; this is a heuristic: a simulation in which each rank
-// decides, whenever it is free, from what has arrived. The same input gives the same order.
+// The papers solve this by an integer program and heuristics; this is a heuristic: a simulation in which each rank decides, whenever it is
+// free, from its arrived inputs. The same input gives the same order.
 
 /// Costs and memory to which a searched order is fitted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -309,10 +305,10 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// Passes of equal length, messages without cost, all activations stored until the weight gradient.
+    /// Passes of equal length, free messages, all activations stored until the weight gradient.
     pub const EQUAL: Fitting = Fitting { costs: StageCosts::EQUAL, weight_gradient_activations: 1.0 };
 
-    /// Refuses what is no length of time and no part of the activations.
+    /// Rejects invalid durations and shares of the activations.
     pub(super) fn check(&self) -> Result<(), String> {
         self.costs.check()?;
         let part = self.weight_gradient_activations;
@@ -331,12 +327,12 @@ pub(super) struct Search {
     pub limits: Vec<u32>,
 }
 
-/// Decisions of a rank while its next event has not arrived.
+/// A rank's decisions while its next event has not arrived.
 #[derive(Clone, Copy)]
 struct Policy {
     /// Whether a later event that has arrived may run first, if the memory allows it.
     overtakes: bool,
-    /// A weight gradient is run where the gap is at least this part of it; longer gaps wait otherwise.
+    /// Minimum gap for a weight gradient, as a part of its length; longer gaps wait otherwise.
     least_gap: f64,
 }
 
@@ -364,7 +360,7 @@ pub(super) fn best(schedule: &Schedule, fitting: &Fitting, searches: &[Search]) 
 /// The longest span and the makespan, and the lists that take them.
 type Candidate = ((f64, f64), Vec<Vec<Event>>);
 
-/// A moment at which a rank may have something to do.
+/// A time at which a rank may have work.
 #[derive(PartialEq)]
 struct Wake {
     time: f64,
@@ -456,7 +452,7 @@ impl<'a> Ranks<'a> {
             || if own.deferred.is_empty() { Decision::WaitForEvent } else { Decision::WeightGradient };
         let Some(head) = own.skeleton.get(own.head) else { return weight_gradient() };
         let stored = f64::from(own.in_flight) + self.fitting.weight_gradient_activations * own.deferred.len() as f64;
-        // The sum of parts may be off by a rounding.
+        // The sum of parts may be off by rounding.
         let full = stored + 1.0 > f64::from(own.limit) + 1e-9;
         if full && head.pass == Pass::Forward && !own.deferred.is_empty() {
             return Decision::WeightGradient;
@@ -498,7 +494,7 @@ impl<'a> Ranks<'a> {
         None
     }
 
-    /// Arrival time of an event's input, or none if it is not known yet.
+    /// Arrival time of an event's input, if known.
     fn arrival(&self, rank: u32, event: &Event) -> Option<f64> {
         let slot = self.schedule.slot(rank, event.chunk, event.micro_batch);
         let arrivals = if event.pass == Pass::Forward { &self.forward_arrival } else { &self.backward_arrival };
@@ -563,7 +559,7 @@ enum Decision {
     Run(usize),
     WeightGradient,
     WaitUntil(f64),
-    /// Until something is announced.
+    /// Until the next announcement.
     WaitForEvent,
 }
 
@@ -584,13 +580,13 @@ pub(super) fn events(schedule: &Schedule, fitting: &Fitting) -> Result<Vec<Vec<E
     best(schedule, fitting, &[Search { skeleton, limits: vec![limit; stages as usize] }])
 }
 
-/// The order of forwards and input gradients of ZB-V (arXiv 2401.10241 section 6 and figure 8): 2p - 1 forwards, then
-/// groups of a forward and a backward of the second chunk, then groups of both chunks in turn.
+/// The order of forwards and input gradients of ZB-V (arXiv 2401.10241 section 6 and figure 8): 2p - 1 forwards, then groups of a forward
+/// and a backward of the second chunk, then groups of both chunks alternating.
 fn zero_bubble(schedule: &Schedule, rank: u32) -> Vec<Event> {
     let (stages, micro_batches) = (schedule.stages, schedule.micro_batches);
     let mut list = Vec::with_capacity(4 * micro_batches as usize);
     let mut next = [[0u32; 2]; 2];
-    // Passes beyond the last micro-batch fall out; what is left stays in a possible order.
+    // Passes beyond the last micro-batch are dropped; the remaining order stays possible.
     let mut push = |pass: Pass, chunk: u32| {
         let count = &mut next[usize::from(pass == Pass::InputGradient)][chunk as usize];
         if *count < micro_batches {

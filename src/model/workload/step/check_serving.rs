@@ -1,4 +1,4 @@
-//! Whether a layout and its choices fit a model that serves: each violated rule is reported with what satisfies it.
+//! Whether a layout and its choices fit a model that serves: each violated rule is reported with valid values.
 
 use super::divisibility::must_divide;
 use super::messages::Messages;
@@ -7,7 +7,7 @@ use super::stages::Stages;
 use super::training::TrainingStep;
 use super::{ServingStep, serving, training};
 use crate::config::step::{
-    Batch, Drafter, PipelineChoices, SampledTokens, ScheduleKind, Serving, ServingDispatcher, TokenExchange, Training,
+    Drafter, PipelineChoices, SampledTokens, ScheduleKind, Serving, ServingDispatcher, TokenExchange, Training,
     ranks_of_ep_on_a_node,
 };
 use crate::config::{Model, Place};
@@ -19,7 +19,7 @@ pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     division_of_serving(step).map_err(|problem| place.wrong(problem))?;
     widest(step.model, u128::from(step.serving.batch) * u128::from(step.serving.prompt_tokens))
-        .map_err(|problem| step.serving.place.wrong(problem))
+        .map_err(|problem| step.serving.places.table().wrong(problem))
 }
 
 /// Checks of the division of a model that serves.
@@ -41,7 +41,7 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     }
     if let Some(bits) = step.serving.reduction_bits.filter(|_| d.tp == 1 || step.joins_replicas()) {
         return Err(format!(
-            "reduction_bits = {bits} changes nothing without sums over the ranks of a replica; accepted: with tp above 1, and \
+            "reduction_bits = {bits} has no effect without sums over the ranks of a replica; accepted: with tp above 1, and \
              feed_forward_ranks = replica"
         ));
     }
@@ -52,26 +52,24 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     let etp = if d.ep == 1 { d.tp } else { 1 };
     if step.model.mixture.is_some() && d.etp != etp {
         return Err(format!(
-            "etp = {} with tp = {} and ep = {}: a model that serves has its experts divided by tp where ep = 1, and whole on \
-             the ranks of ep otherwise; accepted: etp = {etp}",
+            "etp = {} with tp = {} and ep = {}: serving divides experts by tp if ep = 1, and keeps them whole on the ranks of ep otherwise; accepted: etp = {etp}",
             d.etp, d.tp, d.ep
         ));
     }
     Ok(())
 }
 
-/// Checks of prompts that the ranks of cp share out.
+/// Checks of prompts sharded over the ranks of cp.
 fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
     let (serving, cp) = (step.serving, step.layout.degrees.cp);
     if serving.phases.decode {
         return Err(format!(
-            "cp = {cp} with a decode, in which a model that serves keeps the keys and values of a request on the ranks of its heads; \
-             accepted: cp = 1, or phases = prefill; decode_context shares out the context of a decode"
+            "cp = {cp} with a decode, which keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1, or phases = prefill; decode_context shards the context of a decode"
         ));
     }
-    if step.joins_replicas() || serving.kv.transfer.is_some() || serving.drafts.drafter.is_some() {
+    if step.joins_replicas() || serving.kv.transfer || serving.drafts.drafter.is_some() {
         return Err(format!(
-            "cp = {cp} beside feed_forward_ranks = stage, kv_transfer or a drafter, whose calls then are not listed; accepted: cp = 1, \
+            "cp = {cp} with feed_forward_ranks = stage, kv_transfer or a drafter is not modelled; accepted: cp = 1, \
              or without them"
         ));
     }
@@ -79,7 +77,7 @@ fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
     if !serving.prompt_tokens.is_multiple_of(pieces) {
         let up = serving.prompt_tokens.next_multiple_of(pieces);
         return Err(format!(
-            "cp = {cp} with prompts of {} tokens, of which each rank takes a piece from the front and one from the back; accepted: a \
+            "cp = {cp} with prompts of {} tokens, of which each rank processes a piece from the front and one from the back; accepted: a \
              multiple of 2 x cp = {pieces}, such as {up}",
             serving.prompt_tokens
         ));
@@ -87,21 +85,21 @@ fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Checks of contexts that ranks of tp share out: only ranks with the same keys and values can.
+/// Checks of contexts sharded over ranks of tp: only ranks with the same keys and values can.
 fn shared_contexts(step: &ServingStep) -> std::result::Result<(), String> {
     let (model, serving, tp) = (step.model, step.serving, u64::from(step.layout.degrees.tp));
     let ranks = u64::from(serving.decode_context.ranks);
-    if step.joins_replicas() || serving.kv.transfer.is_some() || model.attention.indexer.is_some() {
+    if step.joins_replicas() || serving.kv.transfer || model.attention.indexer.is_some() {
         return Err(format!(
-            "decode_context = {ranks} beside feed_forward_ranks = stage, kv_transfer or an indexer, whose calls then are not listed; \
+            "decode_context = {ranks} with feed_forward_ranks = stage, kv_transfer or an indexer is not modelled; \
              accepted: decode_context = 1, or without them"
         ));
     }
-    // Latent attention keeps the same on every rank; heads are the same where they are fewer than the ranks.
+    // Latent attention stores the same on every rank; heads are replicated if they are fewer than the ranks.
     let same = if model.attention.latent.is_some() { tp } else { tp / model.attention.kv_heads.min(tp) };
     if !same.is_multiple_of(ranks) {
         return Err(format!(
-            "decode_context = {ranks} with tp = {tp}, where the same keys and values of {} are on {same} of them; accepted: a divisor of {same}",
+            "decode_context = {ranks} with tp = {tp}, which hold the same keys and values of {} on {same} of them; accepted: a divisor of {same}",
             model.name
         ));
     }
@@ -121,7 +119,7 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
         drafter.filter(|_| step.layout.degrees.pp > 1 && step.serving.boundary.sampled == SampledTokens::Ring)
     {
         return Err(format!(
-            "drafter = {drafter} with sampled_tokens = ring and pp = {}: what stages pass on of drafts is not listed; accepted: no drafter, \
+            "drafter = {drafter} with sampled_tokens = ring and pp = {}: messages of drafts between stages are not modelled; accepted: no drafter, \
              pp = 1, or sampled_tokens = broadcast",
             step.layout.degrees.pp
         ));
@@ -129,13 +127,15 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Checks of replicas of which one half prefills for the other: whatever else replicas do together stays within a half.
+/// Checks of replicas of which one half prefills for the other: everything else that replicas do together stays within a half.
 fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
     let (serving, d) = (step.serving, &step.layout.degrees);
-    let Some(transfer) = serving.kv.transfer else { return Ok(()) };
+    if !serving.kv.transfer {
+        return Ok(());
+    }
     if !d.dp.is_multiple_of(2) {
         return Err(format!(
-            "kv_transfer = {transfer} with dp = {}: one half of the replicas prefills for the other; accepted: an even dp",
+            "kv_transfer with dp = {}: one half of the replicas prefills for the other; accepted: an even dp",
             d.dp
         ));
     }
@@ -155,7 +155,7 @@ fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
             false => ("batch_agreement", "true", "false"),
         };
         return Err(format!(
-            "{key} = {value} ties replicas together of which one half prefills for the other; accepted: {other} with kv_transfer"
+            "{key} = {value} joins replicas of which one half prefills for the other; accepted: {other} with kv_transfer"
         ));
     }
     Ok(())
@@ -196,7 +196,7 @@ fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
     if !step.joins_replicas() {
         let unused = serving.expert.token_exchange != TokenExchange::AllGather;
         let problem = format!(
-            "token_exchange = {} changes nothing where replicas do not join; accepted: with feed_forward_ranks = stage and dp above 1",
+            "token_exchange = {} has no effect unless replicas join; accepted: with feed_forward_ranks = stage and dp above 1",
             serving.expert.token_exchange
         );
         return if unused { Err(problem) } else { Ok(()) };
@@ -225,41 +225,30 @@ fn whole_tokens(step: &ServingStep) -> std::result::Result<(), String> {
             || expert.dispatcher != ServingDispatcher::AllGather)
     {
         return Err(format!(
-            "expert_tokens = {tokens} changes nothing where ranks of tp gather no tokens of other replicas; accepted: with experts, tp and \
+            "expert_tokens = {tokens} has no effect if ranks of tp gather no tokens of other replicas; accepted: with experts, tp and \
              dp above 1, ep above 1, and dispatcher all_gather"
         ));
     }
     if step.model.mixture.is_some() && step.experts_take_whole_tokens() && d.ep != d.tp * d.dp {
         return Err(format!(
-            "ep = {} with tp = {} and dp = {}, where ranks of tp give all of their tokens to experts ({}); accepted: ep = tp x dp = {}, or \
+            "ep = {} with tp = {} and dp = {}, with all tokens of ranks of tp given to experts ({}); accepted: ep = tp x dp = {}, or \
              expert_tokens = parts",
             d.ep,
             d.tp,
             d.dp,
-            if expert.tokens.is_some() { "expert_tokens = whole" } else { "vLLM has it so for this model" },
+            if expert.tokens.is_some() { "expert_tokens = whole" } else { "vLLM's choice for this model" },
             d.tp * d.dp
         ));
     }
     Ok(())
 }
 
-/// Checks of the choices of DeepEP, which nothing else takes.
+/// Checks of the nodes of DeepEP.
 fn deep_ep(step: &ServingStep) -> std::result::Result<(), String> {
-    let serving = step.serving;
-    let dispatcher = serving.expert.dispatcher;
-    if serving.expert.inner.is_some() && dispatcher != ServingDispatcher::DeepEp {
-        return Err(format!(
-            "expert_inner changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep"
-        ));
-    }
-    if serving.expert.dispatch_element_type != serving.activation_element_type && !dispatcher.is_deep_ep() {
-        return Err(format!(
-            "dispatch_element_type = {} with dispatcher {dispatcher}; accepted: with dispatcher deepep or deepep_low_latency",
-            serving.expert.dispatch_element_type
-        ));
-    }
     match &step.model.mixture {
-        Some(mixture) if dispatcher == ServingDispatcher::DeepEp => training::nodes_of_experts(&step.layout, mixture),
+        Some(mixture) if step.serving.expert.dispatcher == ServingDispatcher::DeepEp => {
+            training::nodes_of_experts(&step.layout, mixture)
+        }
         _ => Ok(()),
     }
 }
@@ -270,20 +259,19 @@ impl<'a> TrainingStep<'a> {
     /// `place` is the place of the layout.
     ///
     /// # Errors
-    /// The violated rule, with the numbers and what would satisfy it, at the place of the layout, the batch or the
-    /// choice.
+    /// If a rule is violated, with the numbers and valid ones, at the place of the layout, the batch or the choice.
     pub fn new(model: &'a Model, training: &'a Training, layout: Layout, place: &Place) -> Result<TrainingStep<'a>> {
         let mut step = TrainingStep::without_messages(model, training, layout, place)?;
         step.messages = Messages::of_stages(&training.pipeline, &step.stages, step.micro_batches)
-            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+            .map_err(|problem| training.schedule_place().wrong(problem))?;
         Ok(step)
     }
 
-    /// As [`TrainingStep::new`], for callers that run the schedule anyway: the rules of the schedule are checked, but
-    /// its messages are counted as those of 1F1B.
+    /// As [`TrainingStep::new`], for callers that run the schedule anyway: the rules of the schedule are checked, but messages are counted
+    /// as in 1F1B.
     ///
     /// # Errors
-    /// As there.
+    /// As [`TrainingStep::new`].
     pub fn without_messages(
         model: &'a Model,
         training: &'a Training,
@@ -291,29 +279,33 @@ impl<'a> TrainingStep<'a> {
         place: &Place,
     ) -> Result<TrainingStep<'a>> {
         let data = &training.data;
-        let layout = data
+        let groups = data
             .shards
             .groups(layout.group_size(Axis::DpCp))
-            .and_then(|groups| layout.divided(Division::ReplicasOfShards, groups))
-            .and_then(|layout| layout.divided(Division::InnerShards, data.shards.gather_inner.unwrap_or(1)))
-            .map_err(|problem| data.shards.place.wrong(problem))?;
+            .map_err(|(key, problem)| training.at(key).wrong(problem))?;
+        let layout = layout
+            .divided(Division::ReplicasOfShards, groups)
+            .map_err(|problem| training.at("replicas_of_shards").wrong(problem))?;
         let context = &training.context;
-        let layout =
-            layout.divided(Division::InnerContext, context.inner).map_err(|problem| context.place.wrong(problem))?;
+        let layout = layout
+            .divided(Division::InnerContext, context.inner)
+            .map_err(|problem| training.at("context_inner").wrong(problem))?;
         let expert = &training.expert;
         let layout = match expert.dispatcher.goes_by_node() {
             true => {
                 let inner = ranks_of_ep_on_a_node(expert.inner, layout.degrees.ep);
-                layout.divided(Division::InnerExperts, inner).map_err(|problem| expert.place.wrong(problem))?
+                layout
+                    .divided(Division::InnerExperts, inner)
+                    .map_err(|problem| training.at("expert_inner").wrong(problem))?
             }
             false => layout,
         };
-        let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
+        let stages = Stages::divide(model.layers, layout.degrees.pp, &training.pipeline)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?
             .with_prediction_layers(training.prediction_layers);
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
         Messages::check(&training.pipeline, &stages, micro_batches)
-            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+            .map_err(|problem| training.schedule_place().wrong(problem))?;
         let messages = Messages::of_each_micro_batch(&stages, micro_batches);
         let step = TrainingStep { model, training, layout, stages, micro_batches, messages };
         serving::check_training(&step, place)?;
@@ -325,7 +317,7 @@ impl<'a> ServingStep<'a> {
     /// `place` is the place of the layout.
     ///
     /// # Errors
-    /// The violated rule, with the numbers and what would satisfy it.
+    /// If a rule is violated, with the numbers and valid ones.
     pub fn new(
         model: &'a Model,
         serving: &'a Serving,
@@ -336,21 +328,22 @@ impl<'a> ServingStep<'a> {
         let choices = PipelineChoices {
             schedule: ScheduleKind::GPipe,
             virtual_stages: 1,
-            place: place.clone(),
             stage_layers: None,
             scatter_gather: false,
         };
         let layout = match serving.expert.dispatcher {
             ServingDispatcher::DeepEp => {
                 let inner = ranks_of_ep_on_a_node(serving.expert.inner, layout.degrees.ep);
-                layout.divided(Division::InnerExperts, inner).map_err(|problem| serving.place.wrong(problem))?
+                layout
+                    .divided(Division::InnerExperts, inner)
+                    .map_err(|problem| serving.places.table().wrong(problem))?
             }
             _ => layout,
         };
         let layout = layout
             .divided(Division::DecodeContext, serving.decode_context.ranks)
-            .map_err(|problem| serving.place.wrong(problem))?;
-        let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
+            .map_err(|problem| serving.places.table().wrong(problem))?;
+        let stages = Stages::divide(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let tokens = PassTokens::of_phase(serving, phase, layout.degrees.cp);
         let step = ServingStep { model, serving, phase, layout, stages, tokens };
@@ -361,20 +354,16 @@ impl<'a> ServingStep<'a> {
 
 /// m = global batch / (micro-batch x replicas).
 fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
-    match &training.batch {
-        Batch::MicroBatches(count) => Ok(*count),
-        Batch::Global(global, place) => {
-            let (b, d) = (training.micro_batch, u64::from(replicas));
-            let together = b * d;
-            if global.is_multiple_of(together) {
-                return Ok(global / together);
-            }
-            let up = global.next_multiple_of(together);
-            let down = up.saturating_sub(together);
-            let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
-            Err(place.wrong(format!(
-                "{global} samples are no multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
-            )))
-        }
+    let Some(global) = training.global_batch else { return Ok(training.micro_batches.unwrap_or(1)) };
+    let (b, d) = (training.micro_batch, u64::from(replicas));
+    let together = b * d;
+    if global.is_multiple_of(together) {
+        return Ok(global / together);
     }
+    let up = global.next_multiple_of(together);
+    let down = up.saturating_sub(together);
+    let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
+    Err(training.at("global_batch").wrong(format!(
+        "{global} samples are not a multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
+    )))
 }

@@ -1,4 +1,4 @@
-//! How many messages a stage sends to its neighbours in a step, and how many of them are exposed.
+//! The number of messages that a stage sends to its neighbours per step, and of exposed ones among them.
 //!
 //! In the steady state one message overlaps with the work of other micro-batches. While the pipeline fills and while
 //! it drains, a rank waits for every message (Megatron-Bridge, performance guide, pipeline parallelism).
@@ -7,25 +7,25 @@ use super::stages::Stages;
 use crate::config::step::{PipelineChoices, ScheduleKind};
 use crate::workload::schedule::{Pass, Schedule};
 
-/// Micro-batches, as a multiple of the stages, after which filling and draining no longer change with more of them.
+/// Micro-batches, as a multiple of the stages, above which filling and draining are constant.
 const ENOUGH_PER_STAGE: u32 = 4;
 
-/// Messages that one rank of a stage sends in a step.
+/// Messages that one rank of a stage sends per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
-    /// Activations to the stage that works on them next.
+    /// Activations to the next stage.
     pub forward: u64,
-    /// Those of them during the filling of the pipeline.
+    /// Activations sent while the pipeline fills.
     pub forward_exposed: u64,
-    /// Gradients to the stage that made the activations.
+    /// Gradients to the previous stage.
     pub backward: u64,
-    /// Those of them during the draining of the pipeline.
+    /// Gradients sent while the pipeline drains.
     pub backward_exposed: u64,
 }
 
 impl Messages {
-    /// As many of every stage as 1F1B and its interleaved form send, all hidden: enough to derive the size of a message, and
-    /// how many a stage receives of each micro-batch.
+    /// As many messages of every stage as in 1F1B and its interleaved form, all hidden: enough to derive the size of a message, and how
+    /// many a stage receives per micro-batch.
     pub(super) fn of_each_micro_batch(stages: &Stages, micro_batches: u64) -> Vec<Messages> {
         let (last, chunks) = (stages.count().saturating_sub(1), u64::from(stages.chunks()));
         let sends = |is_end: bool| micro_batches * (chunks - u64::from(is_end));
@@ -36,7 +36,7 @@ impl Messages {
     /// Whether the numbers satisfy the schedule's rules.
     ///
     /// # Errors
-    /// The violated rule, with the nearest valid numbers.
+    /// If a rule is violated, with the nearest valid numbers.
     pub(super) fn check(choices: &PipelineChoices, stages: &Stages, micro_batches: u64) -> Result<(), String> {
         if stages.count() == 1 {
             return Ok(());
@@ -48,7 +48,7 @@ impl Messages {
     /// The messages of every stage.
     ///
     /// # Errors
-    /// The violated rule of the schedule, with the nearest valid numbers.
+    /// If a rule of the schedule is violated, with the nearest valid numbers.
     pub(super) fn of_stages(
         choices: &PipelineChoices,
         stages: &Stages,
@@ -58,8 +58,7 @@ impl Messages {
         if p == 1 {
             return Ok(vec![Messages::default()]);
         }
-        // The rules of the schedule are checked for all micro-batches, the messages are counted for as many as
-        // suffice.
+        // The rules of the schedule are checked for all micro-batches; messages are counted for as many as suffice.
         let requested = u32::try_from(micro_batches).unwrap_or(u32::MAX);
         kind.check_rules(p, choices.virtual_stages, requested)?;
         let few = requested.min(p.saturating_mul(ENOUGH_PER_STAGE));
@@ -112,19 +111,17 @@ fn filling_and_draining(schedule: &Schedule, stage: u32) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Place;
 
     fn messages(schedule: ScheduleKind, virtual_stages: u32, p: u32, m: u64) -> Result<Vec<Messages>, String> {
-        let place = Place::flag("--schedule");
-        let choices = PipelineChoices { schedule, virtual_stages, place, stage_layers: None, scatter_gather: false };
-        let stages = Stages::share_out(p * virtual_stages * 2, p, &choices)?;
+        let choices = PipelineChoices { schedule, virtual_stages, stage_layers: None, scatter_gather: false };
+        let stages = Stages::divide(p * virtual_stages * 2, p, &choices)?;
         Messages::of_stages(&choices, &stages, m)
     }
 
     #[test]
     fn every_schedule_sends_what_the_papers_count() {
         use ScheduleKind::*;
-        // Forward and backward messages of the second of four stages, and those that nothing hides.
+        // Forward and backward messages of the second of four stages, and the exposed ones.
         for (schedule, v, m, expected) in [
             (Naive, 1, 8, (8, 8, 8, 8)),
             (GPipe, 1, 8, (8, 7, 8, 7)),
@@ -162,7 +159,7 @@ mod tests {
                 ScheduleKind::OneForwardOneBackward,
                 2,
                 8,
-                "2 virtual stages, must be 1; interleaved and interleaved-zb take more",
+                "2 virtual stages, must be 1; interleaved and interleaved-zb allow more",
             ),
         ] {
             let problem = messages(schedule, v, 4, m).unwrap_err();

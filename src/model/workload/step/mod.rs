@@ -1,4 +1,4 @@
-//! One step of a model in a layout: training or serving, checked, with the ops that each of its stages performs.
+//! One step of a model in a layout: training or serving, checked, with the ops of each of its stages.
 
 mod check_data;
 mod check_serving;
@@ -21,12 +21,12 @@ use crate::config::LayoutTable;
 use crate::layout::{Axis, Degrees, Division, Layout, MOST_RANKS, either, nearest_divisors};
 use commgauge_base::error::Result;
 
-// A layout as written and a number of ranks -> the layout, or what would fit.
+// A layout as written and a number of ranks -> the layout, or the nearest valid ones.
 
-/// The layout of a table on this many ranks; dp is derived if it was left out.
+/// The layout of a table on this many ranks; a missing dp is derived.
 ///
 /// # Errors
-/// Degrees that do not multiply to the ranks, with the nearest that do; orders and rank lists that do not fit.
+/// If the product of the degrees is not the number of ranks, with the nearest valid ones; orders and rank lists that do not fit.
 pub fn layout_on(table: &LayoutTable, ranks: u32) -> Result<Layout> {
     let degrees = degrees_on(table, ranks)?;
     let order: Vec<Axis> = table.order.iter().filter_map(|name| Axis::named(name)).collect();
@@ -39,16 +39,16 @@ pub fn layout_on(table: &LayoutTable, ranks: u32) -> Result<Layout> {
     layout.divided(Division::ReplicasOfShards, copies).map_err(|problem| table.place.wrong(problem))
 }
 
-/// The ranks that a table's degrees multiply to, or `None` where dp is left to follow from the ranks.
+/// The product of a table's degrees, or `None` if dp follows from the ranks.
 ///
 /// # Errors
-/// More ranks than there may be.
+/// If the maximum number of ranks is exceeded.
 pub fn ranks_of(table: &LayoutTable) -> Result<Option<u32>> {
     let Some(dp) = table.dp else { return Ok(None) };
     let needed = product_without_dp(table) * u128::from(dp);
     if needed > u128::from(MOST_RANKS) {
         let degrees = written(table, &dp.to_string());
-        return Err(table.place.wrong(format!("{degrees} = {needed} ranks; the most are {MOST_RANKS} (2^20)")));
+        return Err(table.place.wrong(format!("{degrees} = {needed} ranks; the maximum is {MOST_RANKS} (2^20)")));
     }
     Ok(Some(needed as u32))
 }
@@ -67,7 +67,7 @@ fn degrees_on(table: &LayoutTable, ranks: u32) -> Result<Degrees> {
         None if !world.is_multiple_of(others) => {
             let below = world / others * others;
             let nearest = if below == 0 { others.to_string() } else { format!("{below} or {}", below + others) };
-            let degrees = written(table, "(what is left)");
+            let degrees = written(table, "(the rest)");
             let instead = instead(table, ranks);
             return Err(table.place.wrong(format!(
                 "{degrees} needs a multiple of {others} ranks, but there are {ranks}; nearest: {nearest}{instead}"
@@ -86,8 +86,8 @@ fn written(table: &LayoutTable, dp: &str) -> String {
     format!("tp {} x cp {} x dp {dp} x pp {}", table.tp, table.cp, table.pp)
 }
 
-/// For each degree, its required value on these ranks with the others unchanged; or if dp is derived anyway, the
-/// nearest values that give an integer dp.
+/// For each degree, its required value on these ranks with the others unchanged; or, with a derived dp, the nearest values for an integer
+/// dp.
 fn instead(table: &LayoutTable, ranks: u32) -> String {
     let world = u128::from(ranks);
     let all = product_without_dp(table) * table.dp.map_or(1, u128::from);
@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(ranks_of(&table("tp=2 pp=4 dp=2")).unwrap(), Some(16));
         assert_eq!(ranks_of(&table("tp=2 pp=4")).unwrap(), None);
         let message = ranks_of(&table("tp=1048576 cp=1048576 pp=1048576 dp=1048576")).unwrap_err().to_string();
-        assert!(message.ends_with("= 1208925819614629174706176 ranks; the most are 1048576 (2^20)"), "{message}");
+        assert!(message.ends_with("= 1208925819614629174706176 ranks; the maximum is 1048576 (2^20)"), "{message}");
     }
 }

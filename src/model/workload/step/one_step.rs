@@ -1,4 +1,4 @@
-//! One step, of either kind: the ops that each of its stages performs, and their totals.
+//! One step, of either kind: the ops of each of its stages, and their totals.
 
 use super::layout_on;
 use super::serving::{Phase, ServingStep};
@@ -26,7 +26,7 @@ impl<'a> Step<'a> {
     /// model.
     ///
     /// # Errors
-    /// Inconsistent settings, at the place where they were written.
+    /// If settings are inconsistent, at their place.
     pub fn all_of(table: &'a LayoutTable, ranks: u32) -> Result<Vec<Step<'a>>> {
         let layout = layout_on(table, ranks)?;
         let Some(work) = &table.work else { return Ok(Vec::new()) };
@@ -46,7 +46,6 @@ impl<'a> Step<'a> {
         Ok(steps)
     }
 
-    /// The model.
     pub fn model(&self) -> &'a Model {
         match self {
             Step::Training(step) => step.model,
@@ -54,7 +53,6 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The layout.
     pub fn layout(&self) -> &Layout {
         match self {
             Step::Training(step) => &step.layout,
@@ -78,11 +76,11 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The framework whose defaults hold, and what it decided.
+    /// The framework whose defaults apply, and its decisions.
     pub fn framework(&self) -> Option<&'a FrameworkChoices> {
         match self {
-            Step::Training(step) => step.training.framework.as_ref(),
-            Step::Serving(step) => step.serving.framework.as_ref(),
+            Step::Training(step) => step.training.framework_choices.as_ref(),
+            Step::Serving(step) => step.serving.framework_choices.as_ref(),
         }
     }
 
@@ -94,7 +92,6 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Tokens of a replica in a step.
     pub fn tokens_per_replica(&self) -> u64 {
         match self {
             Step::Training(step) => step.tokens_per_replica(),
@@ -102,10 +99,10 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The calls of one rank of a stage in a step, style by style. Calls on groups of one rank are none.
+    /// The calls of one rank of a stage in a step, style by style. Calls on groups of one rank do not exist.
     ///
     /// # Errors
-    /// What cannot be generated, such as counts that pass 64 bits.
+    /// If ops cannot be generated, for example because counts exceed 64 bits.
     pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
         let mut ops = match self {
             Step::Training(step) => return step.ops_of_stage(stage),
@@ -122,16 +119,15 @@ impl<'a> Step<'a> {
 }
 
 impl TrainingStep<'_> {
-    /// The calls of one rank of a stage, style by style. Calls on groups of one rank, and calls with a count of 0, are
-    /// left out.
+    /// The calls of one rank of a stage, style by style. Calls on groups of one rank, and calls with a count of 0, are skipped.
     ///
     /// # Errors
-    /// Calls that cannot be generated, such as counts that pass 64 bits.
+    /// If calls cannot be generated, for example because counts exceed 64 bits.
     pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
         Ok(self.performed(style::training_ops(self, stage)?))
     }
 
-    /// Those of them that carry activations: of tensor, sequence, context and expert parallelism, and of the vocabulary.
+    /// The calls that carry activations: of tensor, sequence, context and expert parallelism, and of the vocabulary.
     ///
     /// # Errors
     /// As [`TrainingStep::ops_of_stage`].
@@ -150,23 +146,22 @@ impl TrainingStep<'_> {
     }
 }
 
-// Payload and wire bytes of a step, axis by axis, on the rank that each axis loads most.
+// Payload and wire bytes of a step, axis by axis, on the busiest rank of each axis.
 
 /// The ops of a step and their totals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepOps {
-    /// Every op, those of one axis as a rank of that axis's busiest stage performs them.
+    /// Every op; the ops of one axis are those of a rank of its busiest stage.
     pub ops: Vec<Op>,
     /// The totals of every axis that has ops, in the order of the ops.
     pub axes: Vec<AxisTotals>,
 }
 
-/// Traffic of the groups of one axis in a step, on the rank that the axis loads most.
+/// Traffic of the groups of one axis per step, on the busiest rank of the axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisTotals {
-    /// The axis.
     pub axis: Axis,
-    /// The stage of that rank; of stages that are loaded equally the first.
+    /// The stage of that rank; the first among equally loaded stages.
     pub stage: u32,
     /// Sum of the size arguments of all calls.
     pub payload_bytes_per_step: Bytes,
@@ -192,7 +187,7 @@ impl StepOps {
         Ok(StepOps::of(best))
     }
 
-    /// The ops of the wanted styles on a rank of one stage.
+    /// The ops of the selected styles on a rank of one stage.
     ///
     /// # Errors
     /// A stage that does not exist, and as [`Step::ops`].
@@ -232,7 +227,7 @@ impl AxisTotals {
     /// The totals of ops of one axis.
     ///
     /// # Errors
-    /// Where a total passes 64 bits.
+    /// If a total exceeds 64 bits.
     pub fn of(step: &Step, stage: u32, axis: Axis, ops: &[Op]) -> Result<AxisTotals> {
         let sum = |of: &dyn Fn(&Op, u64) -> Option<u64>| -> Result<Bytes> {
             let mut total = 0u64;
@@ -240,7 +235,7 @@ impl AxisTotals {
                 let bytes = op.when.count_per_step(step.micro_batches()).and_then(|count| of(op, count));
                 total = bytes.and_then(|bytes| total.checked_add(bytes)).ok_or_else(|| {
                     Error::usage(format!(
-                        "the bytes that {axis} moves in a step of {} do not fit 64 bits; take a smaller batch",
+                        "the bytes that {axis} moves in a step of {} do not fit 64 bits; use a smaller batch",
                         step.model().shown_name()
                     ))
                 })?;
@@ -261,19 +256,19 @@ impl AxisTotals {
 }
 
 impl Step<'_> {
-    /// The ops of the wanted styles, each axis seen from the rank that it loads most, with their totals.
+    /// The ops of the selected styles, each axis seen from its busiest rank, with their totals.
     ///
     /// # Errors
-    /// As [`Step::ops_of_stage`], and totals that pass 64 bits.
+    /// As [`Step::ops_of_stage`], and totals that exceed 64 bits.
     pub fn ops(&self, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
         StepOps::busiest(self, wanted)
     }
 }
 
-// Traffic as papers count it: the transformer layers alone, on average over the stages.
+// Traffic as counted in papers: only the transformer layers, averaged over the stages.
 //
-// Embedding, output projection, loss and the small calls are left out, and a pipeline stage is counted with
-// neighbours on both sides. Lists of ops contain everything; this is for comparison with published figures.
+// Embedding, output projection, loss and the small calls are excluded, and a pipeline stage is counted with neighbours on both sides. Lists
+// of ops contain everything; this is for comparison with published figures.
 
 /// Bytes of an axis, or a share of them.
 struct AxisSum {
@@ -281,10 +276,10 @@ struct AxisSum {
     bytes: f64,
 }
 
-/// Wire bytes of a step by axis: means over the stages, for pp those of the stage that sends most.
+/// Wire bytes of a step by axis: means over the stages; for pp the stage that sends most.
 ///
 /// # Errors
-/// As [`Step::ops_of_stage`], and totals that pass 64 bits.
+/// As [`Step::ops_of_stage`], and totals that exceed 64 bits.
 pub fn wire_bytes_of_layers(step: &Step) -> Result<Vec<(Axis, Bytes)>> {
     let stages = step.stages().count();
     let mut sums: Vec<AxisSum> = Vec::new();
@@ -319,7 +314,7 @@ fn wire_bytes(step: &Step, op: &Op) -> Result<f64> {
     bytes.map(|bytes| bytes as f64).ok_or_else(too_many)
 }
 
-/// The part of an op that is the layers': of gradients and parameters that of the layers' parameters.
+/// The layers' part of an op: for gradients and parameters the share of the layers' parameters.
 fn share_of_layers(step: &Step, stage: u32, op: &Op) -> f64 {
     match (op.style, step) {
         (Style::Vocabulary | Style::Control, _) => 0.0,

@@ -1,4 +1,4 @@
-//! One forward pass of a model that serves requests: the prompt of a batch, or one further token of every request.
+//! One forward pass of a model that serves requests: the prompts of a batch, or one further token of every request.
 //!
 //! `context_tokens` is part of the step for computing memory and attention; no message of a pass depends on it.
 
@@ -6,8 +6,8 @@ use super::divisibility::must_divide;
 use super::stages::Stages;
 use super::{TrainingStep, training};
 use crate::config::step::{
-    ContextStyle, DataStyle, ExpertTokens, FeedForwardRanks, Framework, GatherRecipe, Linears, ProductOverlap, Serving,
-    ServingDispatcher, TensorStyle, VocabularyStyle,
+    ContextStyle, DataStyle, ExpertTokens, FeedForwardRanks, Framework, GatherRecipe, Linears, Needs, ProductOverlap,
+    Serving, ServingDispatcher, TensorStyle, VocabularyStyle,
 };
 use crate::config::{Blocks, Model, Place, QueryKeyNorm};
 use crate::layout::{Axis, Degrees, Layout};
@@ -23,7 +23,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Prefill => "prefill",
@@ -39,31 +38,28 @@ pub struct ServingStep<'a> {
     pub model: &'a Model,
     /// The requests.
     pub serving: &'a Serving,
-    /// Which phase.
     pub phase: Phase,
-    /// The layout.
     pub layout: Layout,
     /// The layers of every stage.
     pub stages: Stages,
-    /// What a pass works on.
+    /// The tokens of a pass.
     pub tokens: PassTokens,
 }
 
 /// Tokens of one request in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassTokens {
-    /// Tokens that go through the layers.
+    /// Tokens that pass through the layers.
     pub worked_on: u64,
-    /// Tokens of which the next one is predicted.
+    /// Tokens whose successor is predicted.
     pub predicted_from: u64,
 }
 
 impl PassTokens {
-    /// One token, and its successor.
     pub const ONE: PassTokens = PassTokens { worked_on: 1, predicted_from: 1 };
 
-    /// Those of the model itself. What was drafted is verified in the pass of the token before it; only the last token of a prompt is
-    /// predicted from. The ranks of cp share out a prompt.
+    /// Tokens of the model itself. Drafts are verified in the pass of the previous token; only the last token of a prompt is predicted
+    /// from. The ranks of cp shard a prompt.
     pub fn of_phase(serving: &Serving, phase: Phase, cp: u32) -> PassTokens {
         match phase {
             Phase::Prefill => PassTokens { worked_on: serving.prompt_tokens / u64::from(cp), predicted_from: 1 },
@@ -83,9 +79,8 @@ impl ServingStep<'_> {
         self.serving.vocabulary_padding.padded(self.model.embedding.vocabulary, u64::from(ranks))
     }
 
-    /// Whether ranks compute the experts that they have on tokens that all of them have, so that the sum over tp is all that is
-    /// sent: where tp divides the experts, and where no other replica has tokens (vLLM fused_moe/config.py
-    /// `use_all2all_kernels`).
+    /// Whether ranks compute their experts on tokens that all of them have, so that only the sum over tp is sent: if tp divides the
+    /// experts, or no other replica has tokens (vLLM fused_moe/config.py `use_all2all_kernels`).
     pub fn experts_are_reduced_on_tp(&self) -> bool {
         let degrees = &self.layout.degrees;
         let alone = self.replicas_together() == 1
@@ -94,9 +89,9 @@ impl ServingStep<'_> {
         degrees.ep == 1 || alone || self.serving.expert.dispatcher == ServingDispatcher::AllReduce
     }
 
-    /// Whether each rank of tp gives all of its tokens to the experts, and what they give is added up over tp.
+    /// Whether each rank of tp gives all of its tokens to the experts, and the results are summed over tp.
     pub fn experts_take_whole_tokens(&self) -> bool {
-        let by_vllm = self.serving.framework.as_ref().is_some_and(|choices| choices.framework == Framework::Vllm);
+        let by_vllm = self.serving.framework == Some(Framework::Vllm);
         let tokens = self.serving.expert.tokens.unwrap_or(match by_vllm && !self.model.family.parts_tokens_in_vllm() {
             true => ExpertTokens::Whole,
             false => ExpertTokens::Parts,
@@ -112,13 +107,13 @@ impl ServingStep<'_> {
         self.serving.expert.feed_forward_ranks == FeedForwardRanks::Stage && self.layout.degrees.dp > 1
     }
 
-    /// Replicas that do the same at a time: half of them where those of one half prefill for the other.
+    /// Replicas that work at the same time: half of them if one half prefills for the other.
     pub fn replicas_together(&self) -> u32 {
         let dp = self.layout.degrees.dp;
-        if self.serving.kv.transfer.is_some() { dp / self.layout.group_size(Axis::PrefillDecode) } else { dp }
+        if self.serving.kv.transfer { dp / self.layout.group_size(Axis::PrefillDecode) } else { dp }
     }
 
-    /// Tokens of one micro-batch that a rank works on.
+    /// Tokens of one micro-batch that a rank processes.
     pub fn tokens_per_micro_batch(&self) -> u64 {
         self.requests() * self.tokens.worked_on
     }
@@ -131,21 +126,21 @@ impl ServingStep<'_> {
 
 // Whether a layout fits a model: each violated rule is reported with the numbers and the nearest valid ones.
 
-/// A model of more parameters, or a micro-batch of more bytes, could pass 64 bits somewhere.
+/// A model with more parameters, or a micro-batch with more bytes, could exceed 64 bits somewhere.
 const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 
-/// Checks of a training step.
 pub(super) fn check_training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     let training = step.training;
+    training.check_conditions(|needs| has(step, needs))?;
     training::choices(step)?;
     widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
-        .map_err(|problem| training.sequence_place.wrong(problem))?;
+        .map_err(|problem| training.at("sequence").wrong(problem))?;
     let tokens = u128::from(training.micro_batch) * u128::from(training.sequence) * u128::from(step.micro_batches);
     if u64::try_from(tokens).is_err() {
         return Err(training
-            .sequence_place
-            .wrong(format!("{tokens} tokens of a replica in a step do not fit 64 bits; take a smaller batch")));
+            .at("sequence")
+            .wrong(format!("{tokens} tokens of a replica in a step do not fit 64 bits; use a smaller batch")));
     }
     check_context(step)?;
     step.check_data_style()?;
@@ -158,29 +153,42 @@ pub(super) fn check_training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
 
-/// A problem, and where what causes it was written.
+/// Whether the layout and the model have what keys are about.
+fn has(step: &TrainingStep, needs: Needs) -> bool {
+    let degrees = &step.layout.degrees;
+    match needs {
+        Needs::Nothing => true,
+        Needs::TensorParallelism => degrees.tp > 1,
+        Needs::PipelineParallelism => degrees.pp > 1,
+        Needs::ContextParallelism => degrees.cp > 1,
+        Needs::Experts => step.model.mixture.is_some(),
+    }
+}
+
+/// A problem, and the place of its cause.
 type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
 
-/// Checks that a framework has the axes of the layout.
+/// Checks that a framework supports the axes of the layout.
 fn framework<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (training, degrees) = (step.training, &step.layout.degrees);
-    let Some(framework) = training.named_framework() else { return Ok(()) };
+    let Some(framework) = training.framework else { return Ok(()) };
     match undivided_axis(framework, degrees) {
         None => Ok(()),
         Some(axis) => Err((
-            &training.place,
+            training.at("framework"),
             format!(
-                "framework = {framework} divides a model by {} alone, found {axis}; accepted: 1, or another framework, such as megatron",
+                "framework = {framework} divides a model only by {}, found {axis}; accepted: 1, or another framework, such as megatron",
                 framework.axes().join(", ")
             ),
         )),
     }
 }
 
-/// An axis of the layout that the framework does not have, with its degree, such as `pp 2`.
+/// An axis of the layout that the framework lacks, with its degree, such as `pp 2`.
 pub fn undivided_axis(framework: Framework, degrees: &Degrees) -> Option<String> {
     let axes = [("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep), ("pp", degrees.pp), ("dp", degrees.dp)];
-    let undivided = axes.into_iter().find(|(axis, degree)| *degree > 1 && !framework.axes().contains(axis));
+    let undivided =
+        axes.into_iter().find(|(axis, degree)| *degree > 1 && !framework.axes().iter().any(|own| own == axis));
     undivided.map(|(axis, degree)| format!("{axis} {degree}"))
 }
 
@@ -192,53 +200,28 @@ fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
         return Ok(());
     }
     let linears = tensor.linears;
-    if tensor.sequence_parallel {
-        return Err((
-            &training.place,
-            format!(
-                "linears = {linears} cannot be combined with sequence_parallel: linears that stand alone take and give whole \
-                 sequences; accepted: linears = pair, or no sequence_parallel"
-            ),
-        ));
-    }
     if !model.hidden.is_multiple_of(t) {
         let problem = must_divide("tp", t, model.hidden, "hidden width", "hidden_size", &model.name);
-        return Err((&training.place, format!("linears = {linears}: {problem}")));
+        return Err((training.at("linears"), format!("linears = {linears}: {problem}")));
     }
     Ok(())
 }
 
-/// Checks of what Transformer Engine and products in pieces do with the calls of sequence parallelism.
+/// Checks the effect of Transformer Engine and of products in pieces on the calls of sequence parallelism.
 fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let training = step.training;
     let tensor = &training.tensor;
     let (recipe, overlap) = (tensor.gather_recipe, tensor.product_overlap);
-    let plain = recipe == GatherRecipe::Plain;
-    if plain && overlap == ProductOverlap::None {
-        return Ok(());
-    }
-    let key = if plain { format!("product_overlap = {overlap}") } else { format!("gather_recipe = {recipe}") };
-    if !tensor.sequence_parallel {
-        let problem = format!("{key} is of the calls of sequence parallelism; accepted: with sequence_parallel = true");
-        return Err((&training.place, problem));
-    }
-    if !plain && tensor.style != TensorStyle::Megatron {
-        let problem = format!(
-            "{key} with tensor_style = {}; accepted: tensor_style = megatron (Transformer Engine)",
-            tensor.style
-        );
-        return Err((&training.place, problem));
-    }
-    // A tensor that MXFP8 cannot divide into blocks is gathered as it is (MXFP8Quantizer.is_quantizable).
+    // A tensor that MXFP8 cannot divide into blocks is gathered unquantized (MXFP8Quantizer.is_quantizable).
     let of_a_rank = step.tokens_per_micro_batch() / u64::from(step.layout.degrees.tp);
-    // Its user buffers take scales without padding alone (fill_userbuffers_buffer_for_all_gather).
+    // Its user buffers require scales without padding (fill_userbuffers_buffer_for_all_gather).
     let (tokens, with, multiples) = match overlap {
         ProductOverlap::None => (32, "", "of 32"),
         ProductOverlap::Pieces => (128, " with product_overlap = pieces", "of 128 and 32"),
     };
     if recipe == GatherRecipe::Mxfp8 && !(of_a_rank.is_multiple_of(tokens) && step.model.hidden.is_multiple_of(32)) {
         return Err((
-            &training.sequence_place,
+            training.at("sequence"),
             format!(
                 "gather_recipe = mxfp8{with} needs {of_a_rank} tokens of a rank and {} elements of a token in multiples {multiples}; accepted: a longer \
                  sequence, or gather_recipe = fp8_current",
@@ -249,7 +232,7 @@ fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     Ok(())
 }
 
-/// Checks whether the sequence is divided between linears, and where it must be.
+/// Checks whether the sequence is divided between linears, and whether it must be.
 fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (model, training, degrees) = (step.model, step.training, &step.layout.degrees);
     let (s, c, t) = (training.sequence, u64::from(degrees.cp), u64::from(degrees.tp));
@@ -258,18 +241,17 @@ fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
         let (below, above) = (s / even * even, s.next_multiple_of(even));
         let nearest = if below == 0 { above.to_string() } else { format!("{below}, {above}") };
         return Err((
-            &training.sequence_place,
+            training.at("sequence"),
             format!(
-                "sequence parallelism divides {s} / cp {c} = {} tokens by tp = {t}, which does not come out even; nearest \
-                 sequences that do: {nearest}",
+                "sequence parallelism divides {s} / cp {c} = {} tokens by tp = {t}, which leaves a remainder; nearest sequences that do not: {nearest}",
                 s / c
             ),
         ));
     }
-    // Megatron-LM core/transformer/moe/moe_layer.py refuses to train without.
+    // Megatron-LM core/transformer/moe/moe_layer.py refuses to train without it.
     if t > 1 && !training.tensor.sequence_parallel && (0..model.layers).any(|layer| model.has_experts_in(layer)) {
         return Err((
-            &training.place,
+            training.at("sequence_parallel"),
             format!(
                 "tp = {t} with the experts of {} needs sequence parallelism, or every rank of tp would send the same tokens; \
                  accepted: sequence_parallel = true, or tp = 1",
@@ -280,7 +262,7 @@ fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     Ok(())
 }
 
-/// Whether so many tokens of the model fit a buffer.
+/// Whether a buffer can hold this many tokens of the model.
 pub(super) fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {
     match tokens * u128::from(model.hidden) {
         0..MOST_ACTIVATION_BYTES => Ok(()),
@@ -318,19 +300,17 @@ pub(super) fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result
     training::shape(model, degrees)
 }
 
-/// Axes that would need calls which no list here has.
+/// Axes whose calls are not modelled.
 fn undivided_attention(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
     if degrees.tp > 1 && model.attention.query_key_norm == QueryKeyNorm::AllHeads {
         return Err(format!(
-            "the norms of queries and keys of {} span all heads, and with tp = {} their sums cross the ranks, which frameworks do in \
-             different ways and no list here has; accepted: tp = 1",
+            "the norms of queries and keys of {} span all heads, and with tp = {} their sums cross the ranks, which frameworks do in different ways and is not modelled; accepted: tp = 1",
             model.name, degrees.tp
         ));
     }
     if degrees.cp > 1 && model.attention.indexer.is_some() {
         return Err(format!(
-            "the sparse attention of {} looks at tokens that an indexer chooses among all, and what cp = {} sends for that no list here \
-             has; accepted: cp = 1",
+            "the sparse attention of {} reads tokens that an indexer selects among all, whose traffic with cp = {} is not modelled; accepted: cp = 1",
             model.name, degrees.cp
         ));
     }
@@ -339,7 +319,7 @@ fn undivided_attention(model: &Model, degrees: &Degrees) -> std::result::Result<
 
 // Whether context parallelism divides evenly: tokens over ranks, and heads if heads are exchanged.
 
-/// The first violated rule, with the nearest valid numbers.
+/// If a rule is violated, with the nearest valid numbers.
 pub(super) fn check_context(step: &TrainingStep) -> Result<()> {
     let (training, degrees) = (step.training, &step.layout.degrees);
     let (s, c, style) = (training.sequence, u64::from(degrees.cp), training.context.style);
@@ -347,8 +327,8 @@ pub(super) fn check_context(step: &TrainingStep) -> Result<()> {
         return Ok(());
     }
     check_inner(step)?;
-    // Every rank has a chunk of the front half and its mirror image, so that causal attention is the same work everywhere
-    // (TransformerEngine context_parallel.py; arXiv 2407.21783 section 3.3.2).
+    // Every rank has a chunk of the front half and its mirror image, so that causal attention is balanced (TransformerEngine
+    // context_parallel.py; arXiv 2407.21783 section 3.3.2).
     let (chunks, why) = match style {
         ContextStyle::AllToAll => (c, format!("cp = {c}")),
         _ => (2 * c, format!("2*cp = {}: every rank has two chunks, one of each half (zigzag)", 2 * c)),
@@ -357,8 +337,8 @@ pub(super) fn check_context(step: &TrainingStep) -> Result<()> {
         let (down, up) = (s / chunks * chunks, s.next_multiple_of(chunks));
         let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
         return Err(training
-            .sequence_place
-            .wrong(format!("a sequence of {s} is no multiple of {why}; nearest: {nearest}")));
+            .at("sequence")
+            .wrong(format!("a sequence of {s} is not a multiple of {why}; nearest: {nearest}")));
     }
     let exchanging = match style {
         ContextStyle::AllToAll => c,
@@ -376,15 +356,11 @@ fn check_inner(step: &TrainingStep) -> Result<()> {
             let accepted: Vec<_> =
                 (2..c).filter(|inner| c.is_multiple_of(*inner)).map(|inner| inner.to_string()).collect();
             let accepted = if accepted.is_empty() { "none".to_owned() } else { accepted.join(", ") };
-            Err(context.place.wrong(format!(
-                "hybrid with context_inner = {inner} of cp = {c}; accepted: {accepted} (or ring, which is 1, or all_to_all, which is \
-                 all)"
+            Err(step.training.at("context_inner").wrong(format!(
+                "hybrid with context_inner = {inner} of cp = {c}; accepted: {accepted} (or ring, which equals 1, or all_to_all, \
+                 which equals cp)"
             )))
         }
-        ContextStyle::Hybrid => Ok(()),
-        style if inner > 1 => Err(context
-            .place
-            .wrong(format!("context_inner = {inner} with context_style {style}; accepted: with hybrid"))),
         _ => Ok(()),
     }
 }
@@ -392,7 +368,7 @@ fn check_inner(step: &TrainingStep) -> Result<()> {
 /// Each rank needs whole query heads, and whole key and value heads or copies of one.
 fn check_heads(step: &TrainingStep, exchanging: u64) -> Result<()> {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
-    let place = &step.training.context.place;
+    let place = step.training.at("context_style");
     let heads = model.attention.heads / t;
     let axis = if step.training.context.style == ContextStyle::Hybrid { "context_inner" } else { "cp" };
     if !heads.is_multiple_of(exchanging) {
@@ -411,7 +387,7 @@ fn check_heads(step: &TrainingStep, exchanging: u64) -> Result<()> {
     Ok(())
 }
 
-// Whether a layout fits the layers of hybrid models: heads of linear attention, and the calls that no list here has.
+// Whether a layout fits the layers of hybrid models: heads of linear attention, and calls that are not modelled.
 
 /// Checks of the axes. Heads of keys and of values are both divided (Megatron-LM core/transformer/transformer_config.py,
 /// `linear_num_key_heads` and `linear_num_value_heads`; core/ssm/mamba_mixer.py, `nheads` and `ngroups`).
@@ -428,8 +404,7 @@ pub(super) fn axes(model: &Model, degrees: &Degrees) -> std::result::Result<(), 
     }
     if degrees.cp > 1 {
         return Err(format!(
-            "layers of {} have linear attention ({}), whose state follows the sequence from token to token; with cp = {} it crosses the \
-             ranks, which frameworks do in different ways and no list here has; accepted: cp = 1",
+            "layers of {} have linear attention ({}), whose state passes from token to token; with cp = {} it crosses the ranks, which frameworks do in different ways and is not modelled; accepted: cp = 1",
             model.name,
             linear.rule.name(),
             degrees.cp
@@ -438,39 +413,38 @@ pub(super) fn axes(model: &Model, degrees: &Degrees) -> std::result::Result<(), 
     Ok(())
 }
 
-/// Checks of how the linears of a model with linear attention are divided in training.
+/// Checks of the division of the linears of a model with linear attention in training.
 pub(super) fn check_hybrid_training<'a>(step: &TrainingStep<'a>) -> std::result::Result<(), (&'a Place, String)> {
     let (training, t) = (step.training, step.layout.degrees.tp);
     let Some(linear) = step.model.linear_attention_in_use().filter(|_| t > 1) else { return Ok(()) };
     let (written, accepted) = match (training.tensor.style, training.tensor.linears) {
         (TensorStyle::Megatron, Linears::Pair) => return Ok(()),
-        // transformers/models/qwen3_next/configuration_qwen3_next.py base_model_tp_plan gathers what the projections give.
+        // transformers/models/qwen3_next/configuration_qwen3_next.py base_model_tp_plan gathers the outputs of the projections.
         (style @ TensorStyle::DTensor, _) => (format!("tensor_style = {style}"), "tensor_style = megatron"),
         (_, linears) => (format!("linears = {linears}"), "linears = pair"),
     };
     let problem = format!(
-        "{written} with tp = {t}: how that divides the linear attention ({}) of {} no list here has; accepted: {accepted}, or tp = 1",
+        "{written} with tp = {t}: its division of the linear attention ({}) of {} is not modelled; accepted: {accepted}, or tp = 1",
         linear.rule.name(),
         step.model.name
     );
-    Err((&training.place, problem))
+    Err((training.at("tensor_style"), problem))
 }
 
 /// Checks of data-parallel attention, whose replicas join between the two blocks of a layer.
 pub(super) fn joined(step: &ServingStep) -> std::result::Result<(), String> {
     match step.model.blocks {
         Blocks::Single { .. } if step.joins_replicas() => Err(format!(
-            "feed_forward_ranks = stage joins the replicas between the mixer of a layer and its feed-forward, and each layer of {} has one of \
-             the two; accepted: feed_forward_ranks = replica",
+            "feed_forward_ranks = stage joins the replicas between the mixer and the feed-forward of a layer, but each layer of {} has only one of them; accepted: feed_forward_ranks = replica",
             step.model.name
         )),
         _ => Ok(()),
     }
 }
 
-// Whether layers that predict further tokens can be listed with the other choices.
+// Whether layers that predict further tokens are compatible with the other choices.
 
-/// The first choice that goes with none.
+/// The first incompatible choice.
 pub(super) fn check_prediction(step: &TrainingStep) -> Result<()> {
     let training = step.training;
     let layers = training.prediction_layers;
@@ -480,25 +454,24 @@ pub(super) fn check_prediction(step: &TrainingStep) -> Result<()> {
     let data = training.data.style;
     let problem = if matches!(step.model.blocks, Blocks::Single { .. }) {
         format!(
-            "layers that are a mixer or a feed-forward alone, as those of {}, whose prediction layers no list here has; accepted: models whose \
+            "layers that are only a mixer or a feed-forward, as in {}, whose prediction layers are not modelled; accepted: models whose \
              layers have both",
             step.model.name
         )
     } else if step.layout.degrees.cp > 1 {
-        format!(
-            "cp = {}, whose ranks exchange single tokens that no list here has; accepted: cp = 1",
-            step.layout.degrees.cp
-        )
+        format!("cp = {}, whose exchange of single tokens is not modelled; accepted: cp = 1", step.layout.degrees.cp)
     } else if step.stages.mirrored() {
         format!("schedule {}, which has two last stages; accepted: dualpipe-v", training.pipeline.schedule)
     } else if matches!(data, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp) {
-        format!("data_style {data}, whose units of such a layer no list here has; accepted: ddp, zero1, zero2")
+        format!("data_style {data}, whose units of such a layer are not modelled; accepted: ddp, zero1, zero2")
     } else if training.tensor.style != TensorStyle::Megatron || training.tensor.linears != Linears::Pair {
-        "linears that are not divided as Megatron-LM does; accepted: tensor_style megatron and linears pair".to_owned()
+        "linears that are not divided as in Megatron-LM; accepted: tensor_style megatron and linears pair".to_owned()
     } else if training.vocabulary.style != VocabularyStyle::Parallel {
         "gathered logits; accepted: vocabulary_style parallel".to_owned()
     } else {
         return Ok(());
     };
-    Err(training.place.wrong(format!("prediction_layers = {layers} with {problem}, or prediction_layers = 0")))
+    Err(training
+        .at("prediction_layers")
+        .wrong(format!("prediction_layers = {layers} with {problem}, or prediction_layers = 0")))
 }

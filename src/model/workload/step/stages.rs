@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The layers of every stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Layers by stage and by the stage's own chunk, in the order of the model. Shared, as thousands of steps have the same.
+    /// Layers by stage and by the stage's own chunk, in model order. Shared, as thousands of steps have the same.
     layers: Arc<Vec<Vec<Vec<u32>>>>,
     /// Chunks of the whole model.
     model_chunks: u32,
@@ -21,15 +21,14 @@ pub struct Stages {
 impl Stages {
     /// Distributes the layers of a model over `stages` stages.
     ///
-    /// Evenly if possible. If not, but if it would be with the embedding and the output projection counted as a layer
-    /// each, the first and the last chunk have one layer less, as Llama 3 was trained (arXiv 2407.21783 section
-    /// 3.3.2).
+    /// Evenly if possible. Otherwise, if the layers divide evenly with the embedding and the output projection counted as a layer each, the
+    /// first and the last chunk have one layer less, as in Llama 3 (arXiv 2407.21783 section 3.3.2).
     ///
     /// # Errors
-    /// The violated rule, with the nearest valid degrees (a sentence without full stop).
-    pub fn share_out(layers: u32, stages: u32, choices: &PipelineChoices) -> Result<Stages, String> {
+    /// If a rule is violated, with the nearest valid degrees (a sentence without full stop).
+    pub fn divide(layers: u32, stages: u32, choices: &PipelineChoices) -> Result<Stages, String> {
         let kind = choices.schedule;
-        // One stage is no pipeline: its layers are one chunk in any schedule.
+        // One stage is not a pipeline: its layers are one chunk in any schedule.
         let (chunks_per_rank, copies) = match stages {
             1 => (1, 1),
             _ => (kind.chunks_of(choices.virtual_stages)?, kind.parameter_copies()),
@@ -42,7 +41,7 @@ impl Stages {
             ));
         };
         let (counts, rule) = match &choices.stage_layers {
-            Some(given) => (given_counts(given, layers, model_chunks)?, "as given by stage_layers".to_owned()),
+            Some(given) => (given_counts(given, layers, model_chunks)?, "from stage_layers".to_owned()),
             None => even_counts(layers, stages, chunks)?,
         };
         let starts: Vec<u32> =
@@ -65,11 +64,11 @@ impl Stages {
         Stages { layers, model_chunks: 1, last: Some(0), mirrored: false, rule: String::new() }
     }
 
-    /// The layers of each chunk of the model where they cannot be shared out evenly, as even as can be: with the embedding and the
-    /// output projection counted as a layer each where every chunk keeps one, and the larger chunks at the end, where the fewest
-    /// micro-batches are in flight. `None` where `share_out` finds an even way, and for more chunks than layers.
+    /// The layers of each chunk of the model if they do not divide evenly, as even as possible: with the embedding and the output
+    /// projection counted as a layer each if every chunk keeps one, and the larger chunks at the end, where the fewest micro-batches are in
+    /// flight. `None` if `divide` succeeds, and for more chunks than layers.
     pub fn uneven(layers: u32, stages: u32, choices: &PipelineChoices) -> Option<Vec<u32>> {
-        if choices.stage_layers.is_some() || stages < 2 || Stages::share_out(layers, stages, choices).is_ok() {
+        if choices.stage_layers.is_some() || stages < 2 || Stages::divide(layers, stages, choices).is_ok() {
             return None;
         }
         let kind = choices.schedule;
@@ -86,7 +85,7 @@ impl Stages {
         Some((0..chunks).map(of_chunk).collect())
     }
 
-    /// With further layers behind the last one, on its stage: those that predict further tokens (Megatron-LM
+    /// With further layers after the last one, on its stage: those that predict further tokens (Megatron-LM
     /// core/transformer/multi_token_prediction.py get_mtp_num_layers_to_build).
     pub fn with_prediction_layers(mut self, layers: u32) -> Stages {
         let Some(last) = self.last else { return self };
@@ -124,8 +123,7 @@ impl Stages {
         self.layers[stage as usize].iter().flatten().copied()
     }
 
-    /// The layers of a stage that a micro-batch passes: with mirrored stages those of one direction, the larger where the two
-    /// differ.
+    /// The layers of a stage that a micro-batch passes: with mirrored stages those of one direction, the larger if the two differ.
     pub fn layers_passed(&self, stage: u32) -> impl Iterator<Item = u32> {
         let chunks = &self.layers[stage as usize];
         let passed = match (self.mirrored, chunks.as_slice()) {
@@ -183,10 +181,10 @@ fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, Strin
 fn given_counts(given: &[u32], layers: u32, model_chunks: u32) -> Result<Vec<u32>, String> {
     let total: u64 = given.iter().copied().map(u64::from).sum();
     if given.len() as u64 != u64::from(model_chunks) {
-        return Err(format!("stage_layers names {} chunks; there are {model_chunks}", given.len()));
+        return Err(format!("stage_layers names {} chunks, but there are {model_chunks}", given.len()));
     }
     if total != u64::from(layers) {
-        return Err(format!("stage_layers come to {total}; the model has {layers} layers (num_hidden_layers)"));
+        return Err(format!("stage_layers add up to {total}; the model has {layers} layers (num_hidden_layers)"));
     }
     Ok(given.to_vec())
 }
@@ -194,17 +192,10 @@ fn given_counts(given: &[u32], layers: u32, model_chunks: u32) -> Result<Vec<u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Place;
     use crate::config::step::ScheduleKind;
 
     fn choices(schedule: ScheduleKind, virtual_stages: u32, stage_layers: Option<Vec<u32>>) -> PipelineChoices {
-        PipelineChoices {
-            schedule,
-            virtual_stages,
-            place: Place::flag("--schedule"),
-            stage_layers,
-            scatter_gather: false,
-        }
+        PipelineChoices { schedule, virtual_stages, stage_layers, scatter_gather: false }
     }
 
     #[test]
@@ -221,17 +212,17 @@ mod tests {
                 "pp = 16 stages of 1 chunks are more than the 8 layers (num_hidden_layers); accepted: up to 8",
             ),
             (80, 16, &interleaved, "pp = 16 with 4 chunks each does not divide the 80 layers"),
-            (8, 2, &given(&[3, 4]), "stage_layers come to 7; the model has 8 layers"),
-            (8, 2, &given(&[8]), "stage_layers names 1 chunks; there are 2"),
+            (8, 2, &given(&[3, 4]), "stage_layers add up to 7; the model has 8 layers"),
+            (8, 2, &given(&[8]), "stage_layers names 1 chunks, but there are 2"),
         ] {
-            let problem = Stages::share_out(layers, stages, choices).unwrap_err();
+            let problem = Stages::divide(layers, stages, choices).unwrap_err();
             assert!(problem.contains(expected), "{problem}");
         }
     }
 
     #[test]
     fn llama_3_405b_has_one_layer_less_on_the_first_and_the_last_stage() {
-        let stages = Stages::share_out(126, 16, &choices(ScheduleKind::OneForwardOneBackward, 1, None)).unwrap();
+        let stages = Stages::divide(126, 16, &choices(ScheduleKind::OneForwardOneBackward, 1, None)).unwrap();
         let counts: Vec<_> = (0..16).map(|stage| stages.layers_stored(stage).count()).collect();
         assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
         assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
@@ -244,21 +235,18 @@ mod tests {
         // DeepSeek-V3 on 16 stages: 61 layers and two ends are 63, 15 of 16 stages with 4 of them.
         let found = Stages::uneven(61, 16, &plain).unwrap();
         assert_eq!((found[0], &found[1..15], found[15]), (2, &[4; 14][..], 3));
-        // Llama 3 405B on 32 stages has an even way with its ends, on 20 it has not.
+        // Llama 3 405B divides evenly with its ends on 32 stages, but not on 20.
         assert_eq!(Stages::uneven(126, 32, &plain), None);
         assert_eq!(Stages::uneven(126, 20, &plain).unwrap().iter().sum::<u32>(), 126);
         assert_eq!(Stages::uneven(61, 61, &plain), None);
-        // Where every chunk would be but a layer, the ends cannot have one less.
+        // If every chunk had only one layer, the ends could not have one less.
         assert_eq!(Stages::uneven(61, 60, &plain).unwrap(), [vec![1; 59], vec![2]].concat());
         assert_eq!(Stages::uneven(61, 64, &plain), None);
         let interleaved = choices(ScheduleKind::Interleaved, 2, None);
         for stages in 2..=30 {
             let Some(counts) = Stages::uneven(61, stages, &interleaved) else { continue };
             let given = choices(ScheduleKind::Interleaved, 2, Some(counts.clone()));
-            assert!(
-                Stages::share_out(61, stages, &given).is_ok() && counts.iter().all(|layers| *layers > 0),
-                "{stages}"
-            );
+            assert!(Stages::divide(61, stages, &given).is_ok() && counts.iter().all(|layers| *layers > 0), "{stages}");
         }
     }
 
@@ -269,7 +257,7 @@ mod tests {
             (ScheduleKind::ZbV, 1, [vec![0, 1, 6, 7], vec![2, 3, 4, 5]]),
             (ScheduleKind::DualPipe, 1, [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![4, 5, 6, 7, 0, 1, 2, 3]]),
         ] {
-            let stages = Stages::share_out(8, 2, &choices(schedule, chunks, None)).unwrap();
+            let stages = Stages::divide(8, 2, &choices(schedule, chunks, None)).unwrap();
             let stored = [0, 1].map(|stage| stages.layers_stored(stage).collect::<Vec<_>>());
             assert_eq!(stored, expected, "{schedule}");
             assert_eq!(stages.layers_passed(0).count(), 4, "{schedule}");

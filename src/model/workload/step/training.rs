@@ -3,7 +3,7 @@
 use super::divisibility::must_divide;
 use super::messages::Messages;
 use super::stages::Stages;
-use crate::config::step::{Dispatcher, GradientAccumulation, Routing, Training};
+use crate::config::step::{GradientAccumulation, Training};
 use crate::config::{Mixture, Model};
 use crate::layout::{Axis, Degrees, Layout};
 use crate::workload::op::{LayerKind, Pass, When};
@@ -16,9 +16,7 @@ use commgauge_base::geometry::Routed;
 pub struct TrainingStep<'a> {
     /// The model.
     pub model: &'a Model,
-    /// The training.
     pub training: &'a Training,
-    /// The layout.
     pub layout: Layout,
     /// The layers of every stage.
     pub stages: Stages,
@@ -29,8 +27,7 @@ pub struct TrainingStep<'a> {
 }
 
 impl<'a> TrainingStep<'a> {
-    /// A step of parts that the caller checked before, for creating thousands of them: see
-    /// [`TrainingStep::without_messages`].
+    /// A step of already checked parts, for creating thousands of them: see [`TrainingStep::without_messages`].
     pub fn of_checked_parts(
         model: &'a Model,
         training: &'a Training,
@@ -53,7 +50,7 @@ impl<'a> TrainingStep<'a> {
         self.micro_batches * self.training.micro_batch * self.training.sequence
     }
 
-    /// Tokens of a micro-batch that one rank of cp works on: b s / c.
+    /// Tokens of a micro-batch that one rank of cp processes: b s / c.
     pub fn tokens_per_micro_batch(&self) -> u64 {
         self.training.micro_batch * (self.training.sequence / u64::from(self.layout.degrees.cp))
     }
@@ -68,12 +65,12 @@ impl<'a> TrainingStep<'a> {
         self.training.data.units.reshard_after_forward && !self.keeps_stages_whole()
     }
 
-    /// Whether parameters that stayed are released after the backward pass of each micro-batch.
+    /// Whether retained parameters are released after the backward pass of each micro-batch.
     pub fn reshards_after_backward(&self) -> bool {
         self.training.data.units.reshard_after_backward && !self.keeps_stages_whole()
     }
 
-    /// Whether gradients of micro-batches are added up whole, and reduced once.
+    /// Whether gradients of micro-batches are accumulated whole, and reduced once.
     pub fn adds_up_whole_gradients(&self) -> bool {
         self.training.data.gradient_accumulation == GradientAccumulation::Unsharded || self.keeps_stages_whole()
     }
@@ -118,7 +115,6 @@ impl<'a> TrainingStep<'a> {
 //
 // The splits are those of `config::Model`; `stages` assigns layers to stages.
 
-/// Parameters on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankParameters {
     /// Parameters that tensor parallelism divides or copies: attention, dense feed-forward, norms, routers, shared
@@ -129,7 +125,6 @@ pub struct RankParameters {
 }
 
 impl RankParameters {
-    /// Both together.
     pub fn total(self) -> u64 {
         self.dense + self.experts
     }
@@ -152,7 +147,6 @@ impl TrainingStep<'_> {
             .fold(RankParameters::default(), |sum, layer| sum.and(self.parameters_of_layer(layer)))
     }
 
-    /// Parameters of one layer on a rank.
     pub fn parameters_of_layer(&self, layer: u32) -> RankParameters {
         let (model, t) = (self.model, u64::from(self.layout.degrees.tp));
         let predicts_further = layer >= model.layers;
@@ -170,19 +164,19 @@ impl TrainingStep<'_> {
         RankParameters { dense, experts: self.experts_per_rank() * one }
     }
 
-    /// Parameters before the first layer and behind the last one, on the stages that have them.
+    /// Parameters before the first layer and after the last one, on the stages that have them.
     pub fn rank_end_parameters(&self, stage: u32) -> RankParameters {
         let output = self.stages.has_output(stage).then(|| self.head_parameters(stage) + self.model.norm_parameters());
         RankParameters { dense: self.input_parameters(stage).dense + output.unwrap_or(0), experts: 0 }
     }
 
-    /// The projection of a layer that predicts a further token: hidden state and embedding side by side, to the hidden width
-    /// (arXiv 2412.19437 section 2.2).
+    /// The projection of a layer that predicts a further token: concatenated hidden state and embedding, to the hidden width (arXiv
+    /// 2412.19437 section 2.2).
     pub fn prediction_projection_parameters(&self) -> u64 {
         2 * self.model.hidden * self.model.hidden / u64::from(self.layout.degrees.tp)
     }
 
-    /// Those before the first layer. Layers that predict further tokens embed them too, on the last stage.
+    /// Parameters before the first layer. Layers that predict further tokens embed them too, on the last stage.
     pub fn input_parameters(&self, stage: u32) -> RankParameters {
         let again = self.training.prediction_layers > 0 && self.stages.has_output(stage) && !self.model.embedding.tied;
         let dense = match (self.stages.has_input(stage), again) {
@@ -209,8 +203,8 @@ impl TrainingStep<'_> {
         self.model.embedding_parameters() - self.model.embedding.vocabulary * self.model.hidden
     }
 
-    /// The rank's share of the output projection. If it is tied to the word embedding, it is a separate copy when the
-    /// embedding is on another stage.
+    /// The rank's share of the output projection. If it is tied to the word embedding, it is a separate copy if the embedding is on another
+    /// stage.
     pub fn head_parameters(&self, stage: u32) -> u64 {
         if self.model.embedding.tied && self.stages.has_input(stage) { 0 } else { self.word_embedding_parameters() }
     }
@@ -235,7 +229,7 @@ impl TrainingStep<'_> {
     }
 }
 
-// Whether experts fit the layout and the choices of their style; the other rules are in `check`.
+// Whether experts fit the layout and the choices of their style.
 
 /// Checks of the experts of a model, training or serving: ep divides them, etp divides each, and a token has no more
 /// choices than there are experts.
@@ -256,7 +250,7 @@ pub(super) fn shape(model: &Model, degrees: &Degrees) -> std::result::Result<(),
     }
     if k == 0 || k > experts {
         return Err(format!(
-            "{}: each token goes to {k} experts (num_experts_per_tok), of which there are {experts} (num_experts); accepted: 1 to {experts}",
+            "{}: each token goes to {k} experts (num_experts_per_tok), but there are {experts} (num_experts); accepted: 1 to {experts}",
             model.name
         ));
     }
@@ -267,53 +261,17 @@ pub(super) fn shape(model: &Model, degrees: &Degrees) -> std::result::Result<(),
 pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     let Some(mixture) = &step.model.mixture else { return Ok(()) };
     let choices = &step.training.expert;
-    let place = &choices.place;
-    if let Some(inner) = choices.inner.filter(|_| !choices.dispatcher.goes_by_node()) {
-        let dispatcher = choices.dispatcher;
-        return Err(place.wrong(format!(
-            "expert_inner = {inner} changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep or hybrid_ep"
-        )));
-    }
-    if choices.dispatcher == Dispatcher::AllGather {
-        let useless = if choices.capacity_factor.is_some() {
-            Some("capacity_factor")
-        } else if choices.routing != Routing::Uniform {
-            Some("routing")
-        } else if choices.dispatch_element_type != step.activation() {
-            Some("dispatch_element_type")
-        } else {
-            None
-        };
-        return match useless {
-            Some(key) => Err(place.wrong(format!(
-                "{key} changes nothing with dispatcher all_gather, where every rank gathers all tokens as they are; leave it out, or \
-                 choose dispatcher all_to_all"
-            ))),
-            None => Ok(()),
-        };
-    }
     if choices.dispatcher.goes_by_node() {
-        return by_node(step, mixture).map_err(|problem| place.wrong(problem));
+        return by_node(step, mixture).map_err(|problem| step.training.at("dispatcher").wrong(problem));
     }
     let routed = routed(step.training, mixture, 1);
-    routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))
+    routed.check(step.layout.degrees.ep).map_err(|problem| step.training.at("routing").wrong(problem))
 }
 
-/// Checks of exchanges that send each token once to a node: their bytes are known for choices that are all alike.
+/// Checks of exchanges that send each token once to a node: their bytes are only known for uniform choices.
 fn by_node(step: &TrainingStep, mixture: &Mixture) -> std::result::Result<(), String> {
     let choices = &step.training.expert;
     let dispatcher = choices.dispatcher;
-    if choices.routing != Routing::Uniform {
-        return Err(format!(
-            "routing {} with dispatcher {dispatcher}, whose bytes follow from which experts share a node; accepted: uniform",
-            choices.routing
-        ));
-    }
-    if choices.capacity_factor.is_some() {
-        return Err(format!(
-            "capacity_factor changes nothing with dispatcher {dispatcher} and routing uniform; leave it out"
-        ));
-    }
     if step.layout.degrees.etp > 1 {
         return Err(format!(
             "etp = {} with dispatcher {dispatcher}: each rank has whole experts here; accepted: etp = 1",
@@ -323,7 +281,7 @@ fn by_node(step: &TrainingStep, mixture: &Mixture) -> std::result::Result<(), St
     nodes_of_experts(&step.layout, mixture)
 }
 
-/// Checks that the bytes of tokens by way of nodes are known.
+/// Checks that the bytes of tokens through nodes are known.
 pub(super) fn nodes_of_experts(layout: &Layout, mixture: &Mixture) -> std::result::Result<(), String> {
     let (nodes, ranks) = (layout.group_size(Axis::EpOuter), layout.group_size(Axis::EpInner));
     match trouble(mixture, u64::from(nodes), u64::from(ranks)) {
@@ -346,19 +304,19 @@ pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64) -
     }
 }
 
-// How many tokens have an expert on a rank or a node, where every token takes experts that are all alike.
+// Tokens that have an expert on a rank or a node, if every token selects experts uniformly.
 
-/// Why the expected bytes on such nodes are not known; none where they are.
+/// Why the expected bytes on such nodes are unknown; `None` if they are known.
 pub(super) fn trouble(mixture: &Mixture, nodes: u64, ranks: u64) -> Option<String> {
     let per_node = mixture.experts / nodes;
     [per_node, per_node / ranks].into_iter().find_map(|block| share_of_tokens(mixture, block).err())
 }
 
-/// The share of tokens that have at least one of `block` experts among their K, where each takes K different ones of those that its
-/// groups hold, all alike: one less the chance to miss, which is hypergeometric.
+/// The share of tokens with at least one of `block` experts among their K, if each selects K different ones of its groups uniformly: one
+/// minus the probability to miss, which is hypergeometric.
 ///
 /// # Errors
-/// Where groups of experts lie across such blocks.
+/// Position of the groups of experts across such blocks.
 pub fn share_of_tokens(mixture: &Mixture, block: u64) -> std::result::Result<f64, String> {
     let (experts, k) = (mixture.experts, mixture.experts_per_token);
     let Some((groups, chosen)) = mixture.router_groups.filter(|(groups, chosen)| chosen < groups) else {
@@ -366,13 +324,13 @@ pub fn share_of_tokens(mixture: &Mixture, block: u64) -> std::result::Result<f64
     };
     let in_group = experts / groups;
     if in_group.is_multiple_of(block) {
-        // A part of one group: reached only where that group is kept.
+        // A part of one group: reached only if that group is kept.
         let kept = chosen as f64 / groups as f64;
         return Ok(kept * (1.0 - miss(chosen * in_group, block, k)));
     }
     if !block.is_multiple_of(in_group) {
         return Err(format!(
-            "{block} experts of a rank or node are no whole number of the router's {groups} groups of {in_group} experts, nor a part of one"
+            "{block} experts of a rank or node are neither a whole number of the router's {groups} groups of {in_group} experts nor a part of one"
         ));
     }
     // Whole groups, of which `here` are kept.
@@ -385,7 +343,7 @@ pub fn share_of_tokens(mixture: &Mixture, block: u64) -> std::result::Result<f64
     Ok(1.0 - missed.sum::<f64>())
 }
 
-/// The chance that K different ones of `all` are none of `block`.
+/// The probability that K different ones of `all` contain none of `block`.
 fn miss(all: u64, block: u64, k: u64) -> f64 {
     (0..k).map(|drawn| all.saturating_sub(block + drawn) as f64 / all.saturating_sub(drawn).max(1) as f64).product()
 }
@@ -464,7 +422,7 @@ mod tests {
     #[test]
     fn a_token_of_deepseek_v3_goes_to_less_than_four_of_eight_nodes() {
         let mixture = mixture("deepseek-v3");
-        // Half of the 8 groups are kept, each of them a node: 1 - 96/128 x 95/127 x ... x 89/121 of the tokens that may take one do.
+        // Half of the 8 groups are kept, each of them a node: 1 - 96/128 x 95/127 x ... x 89/121 of the tokens that may select one do.
         let missed: f64 = (0..8).map(|drawn| f64::from(96 - drawn) / f64::from(128 - drawn)).product();
         let share = share_of_tokens(&mixture, 32).unwrap();
         assert!((share - 0.5 * (1.0 - missed)).abs() < 1e-12, "{share}");
@@ -473,16 +431,16 @@ mod tests {
         let free = Mixture { router_groups: None, ..mixture.clone() };
         let missed: f64 = (0..8).map(|drawn| f64::from(224 - drawn) / f64::from(256 - drawn)).product();
         assert!((share_of_tokens(&free, 32).unwrap() - (1.0 - missed)).abs() < 1e-12);
-        // All experts are on one node, and all tokens come there.
+        // All experts are on one node, and all tokens go there.
         assert!((share_of_tokens(&mixture, 256).unwrap() - 1.0).abs() < 1e-12);
         let error = share_of_tokens(&mixture, 48).unwrap_err();
-        assert!(error.contains("no whole number of the router's 8 groups of 32 experts"), "{error}");
+        assert!(error.contains("neither a whole number of the router's 8 groups of 32 experts"), "{error}");
         assert!(trouble(&mixture, 8, 8).is_none() && trouble(&Mixture { experts: 240, ..mixture }, 5, 8).is_some());
     }
 
     #[test]
     fn shares_are_those_of_all_choices_counted_one_by_one() {
-        // 16 experts in 4 groups of which 2 are kept, 3 of each token; blocks of half a group, a group, and two groups.
+        // 16 experts in 4 groups of which 2 are kept, 3 per token; blocks of half a group, a group, and two groups.
         let mixture =
             Mixture { experts: 16, experts_per_token: 3, router_groups: Some((4, 2)), ..mixture("mixtral-8x7b") };
         for block in [2_u32, 4, 8, 16] {

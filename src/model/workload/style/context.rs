@@ -1,4 +1,4 @@
-//! Context parallelism: how attention obtains the keys and values of tokens on other ranks.
+//! Context parallelism: how attention gets the keys and values of tokens on other ranks.
 //!
 //! Gradients of the parameters are not part of this style: `data` reduces them over dp and cp together.
 
@@ -32,7 +32,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Forward, and once more where the core attention is computed again: its communications are inside of it.
+    /// Forward, and again if the core attention is recomputed: its communication is part of it.
     fn forward_passes(&self) -> Vec<Pass> {
         match self.step.training.tensor.recompute {
             Recompute::None => vec![Pass::Forward],
@@ -40,11 +40,11 @@ impl Context<'_> {
         }
     }
 
-    /// Keys and values travel round the ring: c-1 blocks forward, c-1 backward, and c-1 blocks of their gradients,
-    /// because the backward pass starts with the block that arrived last and ends with the rank's own.
+    /// Keys and values pass round the ring: c-1 blocks forward, c-1 backward, and c-1 blocks of their gradients, because the backward pass
+    /// starts with the block that arrived last and ends with the rank's own.
     fn ring(&self, axis: Axis) -> Vec<Op> {
         let ranks = u64::from(self.step.layout.group_size(axis));
-        // After an exchange over the inner ranks a rank has their tokens and its share of the heads: as many elements.
+        // After an exchange over the inner ranks a rank has their tokens and its share of the heads: equally many elements.
         let exchanging = if axis == Axis::CpOuter { self.step.layout.group_size(Axis::CpInner) } else { 1 };
         let width = Width::of(self.step, exchanging);
         let (activation, gradient) = (self.step.activation(), self.step.training.context.gradient_element_type);
@@ -64,7 +64,7 @@ impl Context<'_> {
             ops.push(block(activation, pass, "keys and values to the next rank of the ring"));
         }
         ops.push(block(activation, Pass::Backward, "keys and values again, in the backward pass"));
-        ops.push(block(gradient, Pass::Backward, "gradients of keys and values, on their way to their own rank"));
+        ops.push(block(gradient, Pass::Backward, "gradients of keys and values, towards their own rank"));
         ops
     }
 
@@ -205,7 +205,7 @@ impl Width {
         format!("{} heads*({} + {})", self.kv_heads, self.key, self.value)
     }
 
-    /// Queries, keys, values and output, those of equal width together.
+    /// Queries, keys, values and output, grouped by equal width.
     pub fn tensors(&self) -> Vec<Exchanged> {
         let exchanged = |name, heads: u64, width: u64, calls| Exchanged {
             name,
@@ -344,7 +344,7 @@ mod tests {
         let ring =
             |tp: u32| ops("llama-3-8b", &format!("tp={tp} cp=2"), "sequence = 8192\nmicro_batches = 8", 32).unwrap();
         assert_eq!(ring(16)[0].0.bytes_total, ring(8)[0].0.bytes_total);
-        // cp 4 over the 2 kv heads that tp 4 leaves: two copies of each are exchanged.
+        // cp 4 over the 2 kv heads left by tp 4: two copies of each are exchanged.
         let training = "sequence = 8192\nmicro_batches = 8\ncontext_style = 'all_to_all'";
         let ulysses = ops("llama-3-8b", "tp=4 cp=4", training, 16).unwrap();
         let keys = ulysses.iter().find(|(op, _)| op.why.contains("keys, and values")).unwrap();
@@ -384,10 +384,10 @@ mod tests {
     #[test]
     fn uneven_divisions_are_refused_with_the_nearest_even_one() {
         for (layout, training, expected) in [
-            ("cp=4", "sequence = 8188", "a sequence of 8188 is no multiple of 2*cp = 8: every rank has two chunks"),
+            ("cp=4", "sequence = 8188", "a sequence of 8188 is not a multiple of 2*cp = 8: every rank has two chunks"),
             ("cp=4", "sequence = 8188", "nearest: 8184, 8192"),
             ("cp=4", "sequence = 8188\ncontext_style = 'all_gather'", "nearest: 8184, 8192"),
-            ("cp=4", "sequence = 8190\ncontext_style = 'all_to_all'", "no multiple of cp = 4; nearest: 8188, 8192"),
+            ("cp=4", "sequence = 8190\ncontext_style = 'all_to_all'", "not a multiple of cp = 4; nearest: 8188, 8192"),
             ("cp=8", "sequence = 12", "nearest: 16"),
             (
                 "cp=16 tp=4",
@@ -407,7 +407,7 @@ mod tests {
             (
                 "cp=4",
                 "sequence = 8192\ncontext_inner = 2",
-                "context_inner = 2 with context_style ring; accepted: with hybrid",
+                "context_inner = 2 needs context_style = hybrid; found context_style = ring",
             ),
             ("cp=4", "sequence = 8192\ncontext_style = 'star'", "accepted: ring, all_gather, all_to_all, hybrid"),
         ] {

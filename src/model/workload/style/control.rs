@@ -13,7 +13,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::element::ElementType::{Float32, Int32, Int64, Uint8};
 use commgauge_base::error::Result;
 
-/// The calls of one rank of a stage in an optimizer step, in their order.
+/// The calls of one rank of a stage in an optimizer step, in order.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let finalize = "Megatron-LM core/distributed/finalize_model_grads.py, with --calculate-per-token-loss";
     let train_step = "Megatron-LM training/training.py train_step, training/utils.py";
@@ -33,7 +33,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
                 Int64,
                 1,
                 Moment::FirstForward,
-                "tokens of all replicas, which the loss is divided by (torchtitan train.py train_step global_valid_tokens)",
+                "tokens of all replicas, which divide the loss (torchtitan train.py train_step global_valid_tokens)",
             )
         },
         Op {
@@ -44,7 +44,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
                 Int32,
                 1,
                 Moment::AfterBackward,
-                &format!("tokens that the last stage counted ({finalize})"),
+                &format!("tokens counted by the last stage ({finalize})"),
             )
         },
         small(
@@ -53,7 +53,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             Int32,
             1,
             Moment::AfterBackward,
-            &format!("tokens of all replicas, which gradients are divided by ({finalize})"),
+            &format!("tokens of all replicas, which divide the gradients ({finalize})"),
         ),
         all_reduce(
             statistics,
@@ -62,7 +62,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             1,
             &format!(
                 "whether a gradient overflowed, over {over} (Megatron-LM core/optimizer/optimizer.py \
-                 _unscale_main_grads_and_check_for_nan; training without a loss scale leaves it out)"
+                 _unscale_main_grads_and_check_for_nan; absent without a loss scale)"
             ),
         ),
         all_reduce(
@@ -91,7 +91,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             ReduceOp::Sum,
             Float32,
             1,
-            "square of the norm of the experts' gradients, over the ranks of one replica of them, which have an optimizer of their own \
+            "square of the norm of the experts' gradients, over the ranks of one replica of them, which have a separate optimizer \
              (Megatron-LM core/optimizer/optimizer.py ChainedOptimizer)",
         ),
         all_reduce(
@@ -146,8 +146,8 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
 }
 
-/// How many optimizers sum up the norm of what they update over these ranks: a layer-wise one does, and that of the rest; Muon and that of
-/// the rest where experts have a third, which others add up for (Megatron-LM core/optimizer/__init__.py _get_megatron_emerging_optimizer,
+/// Number of optimizers that sum the norm of their updates over these ranks: a layer-wise one, and one for the rest; Muon and one for the
+/// rest if experts have a third, for which others sum (Megatron-LM core/optimizer/__init__.py _get_megatron_emerging_optimizer,
 /// optimizer.py ChainedOptimizer.get_grad_norm).
 fn norms(step: &TrainingStep) -> u64 {
     let is_layer_wise = step.training.data.bucket_rule == BucketRule::LayerWise;
@@ -160,18 +160,18 @@ fn norms(step: &TrainingStep) -> u64 {
 fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
     let d = &step.layout.degrees;
     match step.training.data.style {
-        // With tp or pp no axis has the parts of a model beside the shards of one group.
+        // With tp or pp no axis has the parts of a model together with the shards of one group.
         _ if step.training.data.shards.replicas > 1 && d.tp * d.pp == 1 => {
-            (Axis::DpShard, "the ranks of a group of shards, gradients being the same in each")
+            (Axis::DpShard, "the ranks of a group of shards, with equal gradients in each")
         }
         DataStyle::Ddp => (Axis::Mp, "the ranks of one replica"),
         DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => {
-            (Axis::World, "all ranks, gradients being sharded over replicas")
+            (Axis::World, "all ranks, as gradients are sharded over replicas")
         }
     }
 }
 
-/// A number for each tensor, over the ranks that have its shards.
+/// A number per tensor, over the ranks that have its shards.
 fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
     let axis = match (step.training.data.shards.replicas, step.layout.degrees.cp) {
         (1, 1) => Axis::Dp,
@@ -186,7 +186,7 @@ fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
     }
 }
 
-/// Whether experts are reduced in other groups than the rest. Ranks of stages without any come to the sum as well (Megatron-LM
+/// Whether experts are reduced in other groups than the rest. Ranks of stages without experts join the sum too (Megatron-LM
 /// core/optimizer/__init__.py gathers the parameter groups of all ranks); with sharded gradients one sum has both.
 fn experts_are_apart(step: &TrainingStep) -> bool {
     let has_experts = |stage| step.stages.layers_stored(stage).any(|layer| step.model.has_experts_in(layer));

@@ -1,9 +1,9 @@
-//! Exchanges of tokens that send each token once to every node with an expert of it, and from there once to every rank: DeepEP
+//! Exchanges that send each token once to every node with one of its experts, and from there once to every rank: DeepEP
 //! (csrc/kernels/legacy/internode.cu, intranode.cu) and HybridEP (its branch hybrid-ep, csrc/hybrid_ep).
 //!
-//! Bytes are the expected ones of uniform choices: how many of the nodes and ranks a token's K different experts are on, within the
-//! groups of experts that the router keeps. A rank exchanges over the network with the ranks of the same place on other nodes; what
-//! arrives is forwarded inside the node. The kernels forward while tokens still arrive; here one follows the other.
+//! Bytes are expected values for uniform choices: the number of nodes and ranks that hold a token's K different experts, within the groups
+//! of experts that the router keeps. A rank exchanges over the network with the ranks of the same place on other nodes; received tokens are
+//! forwarded inside the node. The kernels forward while tokens still arrive; here one step follows the other.
 
 use super::product::product;
 use crate::config::Mixture;
@@ -13,16 +13,16 @@ use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 
-/// Elements that share a scale where tokens travel in 8 bits.
+/// Elements that share a scale if tokens are sent in 8 bits.
 pub(super) const ELEMENTS_PER_SCALE: u64 = 128;
 
 /// Messages between nodes are multiples of this (`get_num_bytes_per_token` of internode.cu: `sizeof(int4)`).
 const ALIGNMENT: u64 = 16;
 
-/// `SourceMeta` of internode.cu: the node that a token comes from, and the ranks that it goes to.
+/// `SourceMeta` of internode.cu: a token's source node and destination ranks.
 const SOURCE_META_BYTES: u64 = 8;
 
-/// Within a node, where a token comes from (`src_idx` of intranode.cu).
+/// Within a node, a token's source (`src_idx` of intranode.cu).
 const SOURCE_INDEX_BYTES: u64 = 4;
 
 /// Which library exchanges tokens.
@@ -32,10 +32,10 @@ pub(super) enum Library {
     HybridEp,
 }
 
-/// What travels with each token.
+/// Data sent with each token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
-    /// The token alone.
+    /// Only the token.
     Token,
     /// Its experts and their weights.
     TokenWithChoices,
@@ -43,7 +43,7 @@ pub(super) enum Load {
     TokenWithWeights,
 }
 
-/// Which way tokens go.
+/// The direction of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     ToExperts,
@@ -79,7 +79,7 @@ pub(super) struct NodeExchange<'a> {
 struct Hop {
     axis: Axis,
     ranks: u64,
-    /// Copies of tokens to each of them.
+    /// Number of token copies to each of them.
     copies: u64,
     formula: String,
 }
@@ -96,7 +96,7 @@ impl<'a> NodeExchange<'a> {
         NodeExchange { library, mixture, tokens, hidden, nodes: ep / ranks, ranks }
     }
 
-    /// What ranks must know before tokens can be sent, and all wait for.
+    /// Counts that ranks must know before tokens can be sent, and that all wait for.
     pub(super) fn counts(&self) -> Result<Vec<NodeCall>> {
         let (n, g, experts) = (self.nodes, self.ranks, self.mixture.experts);
         let call = |axis, what: String, bytes: u64| NodeCall {
@@ -104,7 +104,7 @@ impl<'a> NodeExchange<'a> {
             collective: Collective::AllToAll,
             element: ElementType::Int32,
             bytes,
-            why: format!("{what} = {bytes} B: how many tokens each rank and expert gets, for which the host waits"),
+            why: format!("{what} = {bytes} B: number of tokens of each rank and expert, for which the host waits"),
         };
         if self.library == Library::HybridEp {
             let bytes = product("routing map", &[self.tokens, n * g, experts])?;
@@ -114,7 +114,7 @@ impl<'a> NodeExchange<'a> {
                 element: ElementType::Uint8,
                 bytes,
                 why: format!(
-                    "N*e*experts = {}*{}*{experts} = {bytes} B: which token goes to which expert (HybridEP executor.cu, \
+                    "N*e*experts = {}*{}*{experts} = {bytes} B: routing map of tokens and experts (HybridEP executor.cu, \
                      allgather_routing_map)",
                     self.tokens,
                     n * g
@@ -153,7 +153,7 @@ impl<'a> NodeExchange<'a> {
             .collect()
     }
 
-    /// Where all of ep is across nodes, its groups are those of ep itself, so that equal groups are one.
+    /// If ep has one rank per node, the groups across nodes are those of ep itself, so that equal groups are one.
     fn outer_axis(&self) -> Axis {
         if self.ranks == 1 { Axis::Ep } else { Axis::EpOuter }
     }
@@ -170,7 +170,7 @@ impl<'a> NodeExchange<'a> {
         if n > 1 {
             let share = share(per_node);
             let formula = format!(
-                "each token of N = {tokens} once to each of {n} nodes with an expert of it: {}",
+                "each token of N = {tokens} once to each of {n} nodes with one of its experts: {}",
                 chosen(per_node, share)
             );
             hops.push(Hop { axis: self.outer_axis(), ranks: n, copies: copies(tokens, share), formula });
@@ -179,7 +179,7 @@ impl<'a> NodeExchange<'a> {
             let (block, arriving) = (per_node / g, n.saturating_mul(tokens));
             let share = share(block);
             let formula = format!(
-                "inside the node each token of n N = {n}*{tokens} ranks of one place once to each of {g} ranks with an expert of it: {}",
+                "inside the node each of n N = {n}*{tokens} tokens of ranks of one place once to each of {g} ranks with one of its experts: {}",
                 chosen(block, share)
             );
             let axis = if n == 1 { Axis::Ep } else { Axis::EpInner };
@@ -203,20 +203,20 @@ impl<'a> NodeExchange<'a> {
         let is_within = self.nodes == 1;
         // As 64-bit integers within a node, as 32-bit ones across.
         let index_bytes = if is_within { 8 } else { 4 };
-        let beside = match load {
+        let extra = match load {
             Load::Token => 0,
             Load::TokenWithChoices => (index_bytes + 4) * k,
             Load::TokenWithWeights => 4 * k,
         };
         match is_within {
             true => (
-                token + SOURCE_INDEX_BYTES + beside,
-                format!("{token_formula}, {SOURCE_INDEX_BYTES} B of source and {beside} B of choices"),
+                token + SOURCE_INDEX_BYTES + extra,
+                format!("{token_formula}, {SOURCE_INDEX_BYTES} B of source and {extra} B of choices"),
             ),
             false => (
-                (token + SOURCE_META_BYTES + beside).next_multiple_of(ALIGNMENT),
+                (token + SOURCE_META_BYTES + extra).next_multiple_of(ALIGNMENT),
                 format!(
-                    "{token_formula}, {SOURCE_META_BYTES} B of source and {beside} B of choices, up to a multiple of {ALIGNMENT}"
+                    "{token_formula}, {SOURCE_META_BYTES} B of source and {extra} B of choices, up to a multiple of {ALIGNMENT}"
                 ),
             ),
         }
@@ -225,7 +225,7 @@ impl<'a> NodeExchange<'a> {
 
 #[cfg(test)]
 mod tests {
-    // Copies and bytes of exchanges by way of nodes, against numbers computed by hand from DeepSeek-V3 and Mixtral.
+    // Copies and bytes of exchanges through nodes, against hand-computed numbers from DeepSeek-V3 and Mixtral.
     use super::*;
     use crate::config::Model;
     use crate::layout::{DEFAULT_ORDER, Degrees, Division};

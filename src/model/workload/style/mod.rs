@@ -1,4 +1,4 @@
-//! The communications of each parallel style, one file for each. A new style is its file and one line here.
+//! The communication of each parallel style, one file each. To add a style, add its file and one line here.
 
 mod context;
 mod control;
@@ -26,7 +26,7 @@ type Ops = fn(&TrainingStep, u32) -> Result<Vec<Op>>;
 const OF_ACTIVATIONS: [Ops; 5] =
     [replicated::tensor_ops, sequence::ops, product::vocabulary_ops, context::ops, expert::ops];
 
-/// The others of a training step.
+/// The other styles of a training step.
 const OF_A_STEP: [Ops; 3] = [data::ops, ops, control::ops];
 
 fn of_styles<'a>(styles: impl IntoIterator<Item = &'a Ops>, step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
@@ -42,7 +42,7 @@ pub(super) fn training_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     of_styles(OF_ACTIVATIONS.iter().chain(&OF_A_STEP), step, stage)
 }
 
-/// Of these the calls in the passes of micro-batches that carry activations.
+/// The calls in the passes of micro-batches that carry activations.
 pub(super) fn activation_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     of_styles(&OF_ACTIVATIONS, step, stage)
 }
@@ -52,9 +52,9 @@ pub(super) fn serving_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     serving::ops(step, stage)
 }
 
-// Pipeline parallelism: what crosses the boundaries between neighbouring stages.
+// Pipeline parallelism: messages across the boundaries between neighbouring stages.
 //
-// How often follows from the schedule (`workload::schedule`, through `Messages`); how much does not depend on it.
+// Their number follows from the schedule (`workload::schedule`, through `Messages`); their size does not depend on it.
 
 /// The calls of one rank of a stage in an optimizer step.
 fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
@@ -120,7 +120,7 @@ fn gather(step: &TrainingStep, stage: u32, pass: Pass) -> Op {
     Op {
         when: When::MicroBatch { pass, end: End::Whole, calls: received / step.micro_batches, one_in: 1 },
         why: format!(
-            "{formula}: the parts that the ranks of tp received, put together (scatter/gather, arXiv 2104.04473 section 4.1)"
+            "{formula}: the parts received by the ranks of tp, gathered (scatter/gather, arXiv 2104.04473 section 4.1)"
         ),
         ..Op::new(Style::Pipeline, Axis::Tp, Collective::AllGather, step.activation(), bytes)
     }
@@ -128,8 +128,8 @@ fn gather(step: &TrainingStep, stage: u32, pass: Pass) -> Op {
 
 #[cfg(test)]
 mod hybrid_tests {
-    // Known answers of hybrid models, counted by hand: Qwen3-Next-80B-A3B, of whose 48 layers 36 have gated DeltaNet, and Nemotron-H-8B, of
-    // whose 52 layers 24 are Mamba-2, 4 attention and 24 a feed-forward.
+    // Known answers of hybrid models, counted by hand: Qwen3-Next-80B-A3B, with gated DeltaNet in 36 of 48 layers, and Nemotron-H-8B, with
+    // 24 Mamba-2, 4 attention and 24 feed-forward layers.
     use super::testing::{refusal, rows, suite_of_class, with_steps};
     use crate::config::Suite;
     use crate::layout::Axis;
@@ -161,12 +161,12 @@ mod hybrid_tests {
     #[test]
     fn axes_that_do_not_divide_linear_attention_are_refused_with_what_does() {
         for (model, layout, ranks, expected) in [
-            ("qwen3_next", "cp = 2", 2, "gated DeltaNet), whose state follows the sequence"),
+            ("qwen3_next", "cp = 2", 2, "gated DeltaNet), whose state passes"),
             (
                 "nemotron_h",
                 "cp = 2",
                 2,
-                "with cp = 2 it crosses the ranks, which frameworks do in different ways and no list here has",
+                "with cp = 2 it crosses the ranks, which frameworks do in different ways and is not modelled",
             ),
             ("nemotron_h", "tp = 16", 16, "tp = 16 does not divide the 8 key heads of linear attention"),
             ("nemotron_h", "tp = 16", 16, "(n_groups); nearest that do: 8"),
@@ -204,7 +204,7 @@ mod hybrid_tests {
             (
                 "nemotron_h",
                 "prediction_layers = 1",
-                "prediction_layers = 1 with layers that are a mixer or a feed-forward alone",
+                "prediction_layers = 1 with layers that are only a mixer or a feed-forward",
             ),
         ] {
             let message = refusal(&training(model, written, "tp = 2"), 2);
@@ -383,7 +383,7 @@ mod testing {
         error.to_string()
     }
 
-    /// The ops of a style on a stage, each as a row; counts are by layer (by micro-batch outside of layers) and by step.
+    /// The ops of a style on a stage, each as a row; counts are per layer (per micro-batch outside layers) and per step.
     pub(super) fn rows(step: &Step, stage: u32, style: Style) -> Vec<Row> {
         let ops = step.ops_of_stage(stage).unwrap_or_else(|error| panic!("{error}"));
         let m = step.micro_batches();
@@ -410,7 +410,7 @@ mod testing {
                 When::MicroBatch { pass, calls, .. } => (Some(pass), calls),
                 When::Boundary { pass, sends_per_step } => (Some(pass), sends_per_step),
                 When::Step { calls, .. } => (None, calls),
-                When::Outside => panic!("an op of a step stands outside of it: {op:?}"),
+                When::Outside => panic!("an op of a step is outside it: {op:?}"),
             };
             let sources = [
                 "Megatron-LM ",
@@ -452,7 +452,7 @@ mod testing {
         (ops.iter().map(|op| of(op)).sum(), exposed)
     }
 
-    /// How many calls of each of the three collectives of tensor parallelism.
+    /// Number of calls of each of the three collectives of tensor parallelism.
     pub(super) fn calls_of(rows: &[Row]) -> [u64; 3] {
         let of = |collective| rows.iter().filter(|row| row.collective == collective).map(|row| row.calls).sum();
         [of(AllReduce), of(AllGather), of(ReduceScatter)]

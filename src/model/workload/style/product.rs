@@ -1,6 +1,6 @@
-//! Products of a user's numbers that fit 64 bits, or an error that names what is too large.
+//! Products of a user's numbers that fit 64 bits, or an error that names the excessive one.
 //!
-//! What a step's checks already bound, such as activations at a layer's boundary, needs none of this.
+//! Quantities that a step's checks already bound, such as activations at a layer's boundary, do not need this.
 
 use crate::config::step::{BatchBroadcast, TensorStyle, VocabularyStyle};
 use crate::layout::Axis;
@@ -13,18 +13,18 @@ use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 
-/// The product of all factors; the error names `what` if it passes 64 bits.
+/// The product of all factors; the error names `what` if it exceeds 64 bits.
 pub(super) fn product(what: &str, factors: &[u64]) -> Result<u64> {
     factors.iter().try_fold(1u64, |product, factor| product.checked_mul(*factor)).ok_or_else(|| {
         let factors: Vec<_> = factors.iter().map(u64::to_string).collect();
-        Error::usage(format!("{what}: {} does not fit 64 bits; take a smaller batch or sequence", factors.join(" x ")))
+        Error::usage(format!("{what}: {} does not fit 64 bits; use a smaller batch or sequence", factors.join(" x ")))
     })
 }
 
-// The ends of the model, divided by vocabulary: embedding, output projection, loss, the gradient of a word embedding that two stages
-// share, and the batch that goes in and is compared.
+// The ends of the model, divided by vocabulary: embedding, output projection, loss, the gradient of a word embedding shared by two stages,
+// and the broadcast of the batch.
 //
-// Learned positions need no calls: only the first stage of a decoder has them, so that their group has one rank.
+// Learned positions need no calls: only the first stage of a decoder has them, so their group has one rank.
 
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn vocabulary_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
@@ -47,10 +47,10 @@ pub(super) fn vocabulary_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>>
     Ok(ops)
 }
 
-/// First and last stage have the same word embedding and add up their gradients, after those of data parallelism.
+/// First and last stage share the word embedding and sum its gradients, after those of data parallelism.
 ///
-/// V-shaped schedules have both ends on one stage; nothing is shared there. With mirrored stages both stages have both
-/// ends, and the two copies are added up.
+/// V-shaped schedules have both ends on one stage; nothing is shared there. With mirrored stages both stages have both ends, and the two
+/// copies are summed.
 fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     let ends = [step.stages.has_input(stage), step.stages.has_output(stage)];
     let shares = match ends {
@@ -81,11 +81,11 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     }))
 }
 
-// What ranks of tensor parallelism get of each micro-batch from the one that reads it: tokens, labels, loss mask, positions, and the mask
-// of attention. Without tensor parallelism every rank reads its own.
+// The data that ranks of tensor parallelism receive per micro-batch from the rank that reads it: tokens, labels, loss mask, positions, and
+// attention mask. Without tensor parallelism every rank reads its own.
 //
-// A pipeline's stages get what they need alone: the first one tokens and positions, the last one labels and loss mask. With context
-// parallelism every rank gets whole sequences, and cuts its part out of them.
+// A pipeline's stages receive only what they need: the first one tokens and positions, the last one labels and loss mask. With context
+// parallelism every rank receives whole sequences, and cuts out its part.
 
 const BATCH_SOURCE: &str = "Megatron-LM core/utils.py get_batch_on_this_tp_rank, pretrain_gpt.py get_batch";
 
@@ -103,7 +103,7 @@ fn batch_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// Tensors of one type that a stage gets together.
+/// Tensors of one type that a stage receives together.
 struct Tensors {
     element: ElementType,
     count: u64,
@@ -112,7 +112,7 @@ struct Tensors {
     what: &'static str,
 }
 
-/// What a stage gets at an end of the model that it holds.
+/// The data of a stage for its end of the model.
 fn tensors(step: &TrainingStep, stage: u32, end: End) -> Vec<Tensors> {
     let one_stage = step.layout.degrees.pp == 1;
     let (is_here, words, has_labels) = match end {
@@ -175,8 +175,7 @@ fn gathered_ops(step: &TrainingStep) -> Result<Vec<Op>> {
     let logits = Op {
         when: When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: 1, one_in: one_in(step) },
         why: format!(
-            "E*b*(s/c)*V = {} B*{tokens}*{padded} = {bytes} B: logits of every token, gathered; backward each rank keeps its own \
-             words ({source})",
+            "E*b*(s/c)*V = {} B*{tokens}*{padded} = {bytes} B: logits of every token, gathered; backward each rank keeps its own words ({source})",
             element.size()
         ),
         ..Op::new(Style::Vocabulary, Axis::Tp, Collective::AllGather, element, bytes)
@@ -187,12 +186,12 @@ fn gathered_ops(step: &TrainingStep) -> Result<Vec<Op>> {
     Ok(vec![logits, gradient])
 }
 
-// Layers that predict further tokens (multi-token prediction), on the stage with the output projection: each embeds the tokens, joins
-// them with the hidden state, and has its logits and its loss. Their transformer layers are among those of the stage.
+// Layers that predict further tokens (multi-token prediction), on the stage with the output projection: each embeds the tokens,
+// concatenates them with the hidden state, and has its own logits and loss. Their transformer layers belong to the stage's layers.
 //
 // Megatron-LM core/transformer/multi_token_prediction.py; arXiv 2412.19437 section 2.2. Nothing is sent where tp is 1.
 
-/// Where the calls are made.
+/// Source of the calls.
 const PREDICTED_SOURCE: &str = "Megatron-LM core/transformer/multi_token_prediction.py";
 
 /// The calls of all such layers.
@@ -219,8 +218,8 @@ fn predicted_ops(step: &TrainingStep) -> Result<Vec<Op>> {
     Ok(ops.into_iter().map(each).collect())
 }
 
-/// Hidden state and embedding side by side, to the hidden width: a column-parallel linear whose output is gathered, and cut by sequence
-/// again where the layers are.
+/// Concatenated hidden state and embedding, to the hidden width: a column-parallel linear whose output is gathered, and cut by sequence
+/// again if the layers' inputs are.
 fn projection(step: &TrainingStep) -> Result<Vec<Op>> {
     let parts = step.training.tensor.sequence_parallel;
     let again: &[Pass] = if repeats_forward(step) { &[Pass::Recompute] } else { &[] };
@@ -239,8 +238,8 @@ fn projection(step: &TrainingStep) -> Result<Vec<Op>> {
         })
     };
     let (input, gradient) =
-        ("hidden state and embedding side by side", "gradient of hidden state and embedding side by side");
-    let output = "their projection, of which each rank has some columns";
+        ("concatenated hidden state and embedding", "gradient of concatenated hidden state and embedding");
+    let output = "their projection, with some columns on each rank";
     let mut ops = Vec::new();
     for pass in forward().filter(|_| parts) {
         ops.push(op(AllGather, pass, 2, input)?);
@@ -258,7 +257,7 @@ fn projection(step: &TrainingStep) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// Largest logit of each token and its word from every rank, to log how often the prediction is right.
+/// Largest logit of each token and its word from every rank, to log the share of right predictions.
 fn accepted(step: &TrainingStep) -> Result<[Op; 2]> {
     let (t, tokens) = (u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let op = |element: ElementType, what: &str| -> Result<Op> {
@@ -275,14 +274,14 @@ fn accepted(step: &TrainingStep) -> Result<[Op; 2]> {
         })
     };
     Ok([
-        op(step.activation(), "largest logit of each token of every rank, for the log of right predictions")?,
+        op(step.activation(), "largest logit of each token on every rank, for the log of right predictions")?,
         op(ElementType::Int64, "its word, for the log of right predictions")?,
     ])
 }
 
 // Embedding, output projection and loss of a vocabulary that the ranks of tp divide among them.
 
-/// Each rank looks up the words of its part of the vocabulary; the sum of all is the embedding.
+/// Each rank looks up the words of its part of the vocabulary; the embedding is the sum over ranks.
 fn embedding(step: &TrainingStep, end: End) -> Vec<Op> {
     use Collective::{AllGather, AllReduce, ReduceScatter};
     let source = "Megatron-LM core/models/common/embeddings/language_model_embedding.py";
@@ -294,7 +293,7 @@ fn embedding(step: &TrainingStep, end: End) -> Vec<Op> {
             "vocabulary-parallel embedding; backward each rank keeps its own words",
         )];
     }
-    // Learned positions are added to whole sequences, which are cut without communication only then.
+    // Learned positions are added to whole sequences; only without them are sequences cut without communication.
     let forward = if step.model.family.has_learned_positions() {
         call(AllReduce, Pass::Forward, "vocabulary-parallel embedding, whole because learned positions are added to it")
     } else {
@@ -309,11 +308,11 @@ fn output_projection(step: &TrainingStep) -> Vec<Op> {
     let source = "Megatron-LM core/models/gpt/gpt_model.py output_layer, core/tensor_parallel/layers.py";
     let call =
         |collective, pass, overlap, what: &str| activations(step, collective, pass, End::Output, overlap, what, source);
-    let gradient = "input gradient of the output projection, beside its weight gradient";
+    let gradient = "input gradient of the output projection, overlapping with its weight gradient";
     if !step.training.tensor.sequence_parallel {
         return vec![call(AllReduce, Pass::Backward, Overlap::WeightGradient, gradient)];
     }
-    let again = "input of the output projection, stored in parts and gathered again beside the input gradient";
+    let again = "input of the output projection, stored in parts and gathered again during the input gradient";
     let mut ops = vec![call(AllGather, Pass::Forward, Overlap::Exposed, "input of the output projection")];
     if step.training.tensor.style == TensorStyle::Megatron {
         ops.push(call(AllGather, Pass::Backward, Overlap::InputGradient, again));
@@ -322,8 +321,8 @@ fn output_projection(step: &TrainingStep) -> Vec<Op> {
     ops
 }
 
-/// Each rank has the logits of its part of the vocabulary: the largest, the predicted one and the sum of exponentials are
-/// found together, in float32. Backward needs nothing from others.
+/// Each rank has the logits of its part of the vocabulary: the largest, the predicted one and the sum of exponentials are combined, in
+/// float32. The backward pass needs no communication.
 fn cross_entropy(step: &TrainingStep) -> Result<Vec<Op>> {
     let (plain, fused) = ("core/tensor_parallel/cross_entropy.py", "core/fusions/fused_cross_entropy.py");
     let calls: &[(u64, ReduceOp, &str, &str)] = if step.training.tensor.fused_cross_entropy {
@@ -358,7 +357,7 @@ fn cross_entropy(step: &TrainingStep) -> Result<Vec<Op>> {
     calls.iter().map(op).collect()
 }
 
-// How a call on the activations at an end of the model is made, and how often it comes.
+// A call on the activations at an end of the model, and its number.
 
 /// A call on the activations of a micro-batch.
 fn activations(
@@ -403,7 +402,7 @@ mod product_tests {
 
 #[cfg(test)]
 mod batch_tests {
-    // Known answers: what Megatron-LM's get_batch_on_this_tp_rank broadcasts, counted by hand.
+    // Known answers: the broadcasts of Megatron-LM's get_batch_on_this_tp_rank, counted by hand.
     use crate::layout::Axis;
     use crate::workload::Style;
     use crate::workload::style::testing::{Row, rows, training, with_steps};
@@ -415,7 +414,6 @@ mod batch_tests {
     const NUMBERS: u64 = 65_536;
     const PAIRS: u64 = 134_217_728;
 
-    /// The broadcasts on a stage.
     fn broadcasts(written: &str, layout: &str, stage: u32) -> Vec<Row> {
         let mut found = Vec::new();
         with_steps(&training("llama-3-8b", &format!("{STEP} = {written}"), layout), 8, |step| {
@@ -440,7 +438,7 @@ mod batch_tests {
         assert_eq!(of("'fields'", "dp = 8", 0), []);
         assert_eq!(of("'fields'", "tp = 8", 0), fields);
         assert_eq!(of("'fields_and_mask'", "tp = 8", 0), [&fields[..], &[(PAIRS, 1)]].concat());
-        // Each rank of cp cuts its part out of the whole sequences.
+        // Each rank of cp cuts out its part of the whole sequences.
         assert_eq!(of("'fields'", "tp = 2\ncp = 4", 0), fields);
     }
 
@@ -625,7 +623,7 @@ mod vocabulary_tests {
         for (written, layout, expected) in [
             ("", "cp = 2", "prediction_layers = 1 with cp = 2"),
             ("data_style = 'fsdp'", "dp = 2", "prediction_layers = 1 with data_style fsdp"),
-            ("tensor_style = 'dtensor'", "tp = 2", "linears that are not divided as Megatron-LM does"),
+            ("tensor_style = 'dtensor'", "tp = 2", "linears that are not divided as in Megatron-LM"),
             ("vocabulary_style = 'gathered'", "tp = 2", "prediction_layers = 1 with gathered logits"),
         ] {
             let suite = training("llama-3-8b", &format!("{PLAIN}\nprediction_layers = 1\n{written}"), layout);

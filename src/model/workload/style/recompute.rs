@@ -1,10 +1,9 @@
-//! What recomputation of activations means for the calls of a style.
+//! The effect of activation recomputation on the calls of a style.
 
 use crate::config::step::Recompute;
 use crate::workload::step::TrainingStep;
 
-/// Full recomputation repeats what a layer sends on the way forward. Selective recomputation repeats the core attention,
-/// which sends nothing.
+/// Full recomputation repeats a layer's calls of the forward pass. Selective recomputation repeats the core attention, which sends nothing.
 pub(super) fn repeats_forward(step: &TrainingStep) -> bool {
     step.training.tensor.recompute == Recompute::Full
 }

@@ -1,9 +1,9 @@
-//! Parameters that every rank of a tensor-parallel group stores completely while each computes a part of their
-//! gradient: which they are on a stage, and the one coalesced all_reduce of their gradients in a step.
+//! Parameters that every rank of a tensor-parallel group stores completely while each computes a part of their gradient: the list of a
+//! stage, and the one coalesced all_reduce of their gradients per step.
 //!
-//! Megatron-LM marks them `sequence_parallel`: norms, the biases of row-parallel linears, routers, and with latent
-//! attention the projections to the compressed width. Without sequence parallelism every rank has the whole gradient
-//! of all of these except the norms of queries and keys, which see only the rank's own heads.
+//! Megatron-LM marks them `sequence_parallel`: norms, the biases of row-parallel linears, routers, and with latent attention the
+//! projections to the compressed width. Without sequence parallelism every rank has the whole gradient of all of these except the norms of
+//! queries and keys, which only see the rank's own heads.
 
 use super::recompute::repeats_forward;
 use crate::config::step::{Linears, TensorStyle, UnitRule};
@@ -25,7 +25,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
     }
 }
 
-/// PyTorch's DTensor: the gradient of every norm alone, in every micro-batch.
+/// PyTorch's DTensor: the gradient of every norm separately, in every micro-batch.
 fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
     let (model, element) = (step.model, step.activation());
     let (norm, norms) = (model.norm_parameters(), model.norms_per_layer());
@@ -34,7 +34,7 @@ fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
         when,
         overlap: Overlap::Exposed,
         why: format!(
-            "E*h = {} B*{norm} = {bytes} B: gradient of {which}, of which each rank has seen its part of the sequence (torch \
+            "E*h = {} B*{norm} = {bytes} B: gradient of {which}, for which each rank has seen its part of the sequence (torch \
              distributed/fsdp/_fully_shard/_fsdp_param.py; arXiv 2205.05198 section 4.2.2)",
             element.size()
         ),
@@ -48,20 +48,20 @@ fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
     ops
 }
 
-/// The all_reduce once in a step when all gradients are complete; `None` if there is nothing to reduce.
+/// The all_reduce once per step after all gradients are complete; `None` if there is nothing to reduce.
 fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let (model, element, shards) = (step.model, element_of_sums(step), shards(step));
     let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
         let norm = model.norm_parameters();
-        // Layers that predict a further token have norms of both inputs, and one behind.
+        // Layers that predict a further token have norms of both inputs, and one after the layer.
         let further = |layer: &u32| if *layer >= model.layers { 3 * norm } else { 0 };
         let in_layers: u64 = layers
             .iter()
             .map(|layer| model.layer_norm_parameters() + beside_norms(model, *layer) + further(layer))
             .sum();
         let behind = if step.stages.has_output(stage) { norm } else { 0 };
-        let what = format!("{in_layers} in {} layers, {behind} behind the last: norms{}", layers.len(), beside(model));
+        let what = format!("{in_layers} in {} layers, {behind} after the last: norms{}", layers.len(), beside(model));
         (in_layers + behind, what)
     } else {
         let of_each = query_key_norms(model);
@@ -73,15 +73,14 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },
         overlap: Overlap::Exposed,
         why: format!(
-            "Eg*parameters = {} B*{parameters} = {bytes} B: gradients of what every rank of tp holds whole and computes in \
-             part, {what}{shards} (Megatron-LM core/distributed/finalize_model_grads.py _allreduce_non_tensor_model_parallel_grads)",
+            "Eg*parameters = {} B*{parameters} = {bytes} B: gradients of parameters that every rank of tp stores whole and computes in part, {what}{shards} (Megatron-LM core/distributed/finalize_model_grads.py _allreduce_non_tensor_model_parallel_grads)",
             element.size()
         ),
         ..Op::new(style, Axis::Tp, Collective::AllReduce, element, bytes)
     })
 }
 
-/// Gradients are added up in the type in which they are reduced; those of Megatron-FSDP once they are of the type of the optimizer.
+/// Gradients are accumulated in the type of their reduction; those of Megatron-FSDP once converted to the type of the optimizer.
 fn element_of_sums(step: &TrainingStep) -> ElementType {
     match step.training.data.units.rule {
         UnitRule::Buckets => ElementType::Float32,
@@ -89,10 +88,10 @@ fn element_of_sums(step: &TrainingStep) -> ElementType {
     }
 }
 
-/// Megatron-FSDP puts the norms of a unit behind its matrices (param_and_grad_buffer.py build_data_parallel_buffer_index).
+/// Megatron-FSDP places the norms of a unit after its matrices (param_and_grad_buffer.py build_data_parallel_buffer_index).
 fn shards(step: &TrainingStep) -> &'static str {
     match step.training.data.units.rule {
-        UnitRule::Buckets => ", as the rank sees it whose shards have the norms; others have few of them or none",
+        UnitRule::Buckets => ", as seen by the rank whose shards have the norms; others have few or none of them",
         _ => "",
     }
 }
@@ -128,8 +127,8 @@ fn beside_norms_of_attention(model: &Model) -> u64 {
     attention + if model.biases.attention_output { h } else { 0 }
 }
 
-/// The norm behind the state, where all heads share it, and the bias of the output projection (Megatron-LM
-/// core/ssm/gated_delta_net/common.py `out_norm`, `out_proj`). Without sequence parallelism no call has that norm's gradient.
+/// The norm after the state, if all heads share it, and the bias of the output projection (Megatron-LM core/ssm/gated_delta_net/common.py
+/// `out_norm`, `out_proj`). Without sequence parallelism no call carries that norm's gradient.
 fn beside_norms_of_linear(linear: &LinearAttention, h: u64) -> u64 {
     linear.replicated_norm_parameters() + if linear.projection_bias { h } else { 0 }
 }
@@ -146,7 +145,7 @@ fn beside(model: &Model) -> String {
     .collect()
 }
 
-/// Norms over all heads are divided, as the heads are.
+/// Norms over all heads are divided, as are the heads.
 fn query_key_norms(model: &Model) -> u64 {
     match model.attention.query_key_norm {
         QueryKeyNorm::EachHead => 2 * model.attention.head_dimension,
@@ -156,8 +155,8 @@ fn query_key_norms(model: &Model) -> u64 {
 
 // Tensor parallelism without sequence parallelism: the all_reduces of Megatron-LM's operators f and g in every layer.
 //
-// Attention is divided by heads and the feed-forward by its inner width, so that a column-parallel linear feeds a
-// row-parallel one and nothing is gathered between them. Linear attention is divided by heads in the same way. Standalone linears are in `alone`. Layers with experts
+// Attention is divided by heads and the feed-forward by its inner width, so that a column-parallel linear feeds a row-parallel one and
+// nothing is gathered between them. Linear attention is divided by heads in the same way. Standalone linears are below. Layers with experts
 // require sequence parallelism (see `sequence`); their routed experts are in `expert`.
 
 /// Source of the operators.
@@ -177,8 +176,8 @@ pub(super) fn tensor_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// g reduces the outputs of the row-parallel linears on the way forward, f the input gradients of the column-parallel ones
-/// on the way back.
+/// g reduces the outputs of the row-parallel linears in the forward pass, f the input gradients of the column-parallel ones in the backward
+/// pass.
 fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
     let (bytes, formula) = step.activation_bytes();
     let op = |pass, calls, overlap, what: &str| Op {
@@ -187,7 +186,7 @@ fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
         why: format!("{formula}: {what} ({SOURCE})"),
         ..Op::new(Style::Tensor, Axis::Tp, Collective::AllReduce, step.activation(), bytes)
     };
-    // Attention and feed-forward that read the same input are added up before they are reduced (GPT-NeoX gpt_j_residual).
+    // Attention and feed-forward with the same input are summed before they are reduced (GPT-NeoX gpt_j_residual).
     let (reductions, outputs) = match step.model.parallel_residual {
         true => (
             1,
@@ -209,13 +208,13 @@ fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
     ops
 }
 
-/// Which linears reduce their input gradients, and how many they are in a layer.
+/// The linears that reduce their input gradients, and their number per layer.
 fn input_gradients(step: &TrainingStep) -> (String, u64) {
     match step.training.tensor.style {
         TensorStyle::Megatron => {
             let which = inputs_of_blocks(step.model);
             let gradients = format!(
-                "input gradients of the column-parallel linears ({which}), backward, beside the weight gradients"
+                "input gradients of the column-parallel linears ({which}), backward, overlapping with the weight gradients"
             );
             (gradients, step.model.blocks_per_layer())
         }
@@ -247,11 +246,10 @@ fn inputs_of_blocks(model: &Model) -> &'static str {
 
 // Standalone linears: each has a complete input and a complete output, without the savings of a column-row pair.
 //
-// A column-parallel linear alone gathers its output (`gather_output=True`), a row-parallel linear alone splits its
-// complete input itself (`input_is_parallel=False`) and reduces its output. The difference to these is what the
-// Megatron pair saves.
+// A column-parallel linear alone gathers its output (`gather_output=True`), a row-parallel linear alone splits its complete input itself
+// (`input_is_parallel=False`) and reduces its output. The Megatron pair saves the difference.
 
-/// A linear of a layer: its name, and how wide its input and output are.
+/// A linear of a layer: its name, and the widths of its input and output.
 struct Linear {
     name: &'static str,
     input: u64,
@@ -312,13 +310,13 @@ fn row(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             ops.push(reduce.op(step, stage, Pass::Recompute, &format!("{what}, again"))?);
         }
         let gather = Call { collective: Collective::AllGather, overlap, width: linear.input, source };
-        let what = format!("input gradient of {}, whose input was cut", linear.name);
+        let what = format!("input gradient of {}, whose input was split", linear.name);
         ops.push(gather.op(step, stage, Pass::Backward, &what)?);
     }
     Ok(ops)
 }
 
-/// A call on a buffer as wide as a linear's input or output.
+/// A call on a buffer of the width of a linear's input or output.
 struct Call {
     collective: Collective,
     overlap: Overlap,
@@ -372,7 +370,7 @@ mod tests {
                 2,
                 "tp = 2 with the experts of mixtral-8x7b needs sequence parallelism",
             ),
-            ("llama-3-8b", beside.as_str(), "tp = 2", 2, "linears = column cannot be combined with sequence_parallel"),
+            ("llama-3-8b", beside.as_str(), "tp = 2", 2, "linears = column needs sequence_parallel = false; found"),
             ("llama-3-8b", EIGHT_B, "tp = 5", 5, "tp = 5 does not divide the 32 query heads of llama-3-8b"),
             ("llama-3-8b", EIGHT_B, "tp = 64", 64, "tp = 64 does not divide the 32 query heads of llama-3-8b"),
             ("qwen2.5-0.5b", EIGHT_B, "tp = 7", 7, "tp = 7 does not divide the 4864 inner width of qwen2.5-0.5b"),

@@ -1,5 +1,5 @@
-//! Tensor parallelism with Megatron-LM's sequence parallelism: between the linears every rank has its part of the
-//! sequence, so that all_gathers and reduce_scatters replace the all_reduces of tensor parallelism alone.
+//! Tensor parallelism with Megatron-LM's sequence parallelism: between the linears every rank has its part of the sequence, so all_gathers
+//! and reduce_scatters replace the all_reduces of plain tensor parallelism.
 //!
 //! Six all_gathers and four reduce_scatters in a dense layer move 25 % more than four all_reduces do: backward, the
 //! stored part of the input is gathered a second time. Routed experts are in `expert`.
@@ -53,8 +53,8 @@ fn linears_by_layer(step: &TrainingStep) -> (u64, u64) {
     }
 }
 
-/// The blocks that begin with a column-parallel linear and end with a row-parallel one. Linear attention is among them, as attention is
-/// (Megatron-LM core/ssm/gated_delta_net/common.py, core/ssm/mamba_mixer.py, `in_proj`, `out_proj`).
+/// The blocks that begin with a column-parallel linear and end with a row-parallel one, including linear attention (Megatron-LM
+/// core/ssm/gated_delta_net/common.py, core/ssm/mamba_mixer.py, `in_proj`, `out_proj`).
 fn blocks(model: &Model) -> &'static str {
     match model.attention.linear {
         None => "attention and feed-forward",
@@ -62,7 +62,7 @@ fn blocks(model: &Model) -> &'static str {
     }
 }
 
-/// Pairs of linears whose buffers are as wide as the residual stream.
+/// Pairs of linears whose buffers have the width of the residual stream.
 fn hidden_wide(step: &TrainingStep, stage: u32, kind: LayerKind, calls: u64, which: &str) -> Result<Vec<Op>> {
     let recipe = step.training.tensor.gather_recipe;
     let linears = Linears { step, stage, kind, calls, width: step.model.hidden, source: SOURCE, recipe };
@@ -76,7 +76,7 @@ fn hidden_wide(step: &TrainingStep, stage: u32, kind: LayerKind, calls: u64, whi
 fn latent_attention(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let Some(latent) = &step.model.attention.latent else { return Ok(Vec::new()) };
     let linears = |kind, calls, width, source, recipe| Linears { step, stage, kind, calls, width, source, recipe };
-    // Gathered outside of linears, as they are (core/tensor_parallel/mappings.py).
+    // Gathered outside linears, unquantized (core/tensor_parallel/mappings.py).
     let wide = |width| linears(LayerKind::Any, 1, width, LATENT_SOURCE, GatherRecipe::Plain);
     let recipe = step.training.tensor.gather_recipe;
     let hidden = |kind, calls| linears(kind, calls, step.model.hidden, SOURCE, recipe);
@@ -115,10 +115,11 @@ impl Linears<'_> {
         let input = format!("input of the column-parallel linears, {which}");
         let mut ops = self.gathered_forward(&input)?;
         if self.step.training.tensor.style == TensorStyle::Megatron {
-            let again = format!("{input}, stored in parts and gathered again beside the input gradient");
+            let again = format!("{input}, stored in parts and gathered again during the input gradient");
             ops.extend(self.gathered(Pass::Backward, Overlap::InputGradient, &again, Usage::AGAIN)?);
         }
-        let gradient = format!("input gradient of the column-parallel linears, {which}, beside the weight gradient");
+        let gradient =
+            format!("input gradient of the column-parallel linears, {which}, overlapping with the weight gradient");
         ops.push(self.op(ReduceScatter, Pass::Backward, Overlap::WeightGradient, &gradient)?);
         Ok(ops)
     }
@@ -136,7 +137,7 @@ impl Linears<'_> {
         Ok(ops)
     }
 
-    /// What hides a call that a product waits for, or that waits for one.
+    /// The work that hides a call that a product waits for, or that waits for a product.
     fn beside_product(&self) -> Overlap {
         match self.step.training.tensor.product_overlap {
             ProductOverlap::None => Overlap::Exposed,
@@ -144,7 +145,7 @@ impl Linears<'_> {
         }
     }
 
-    /// The input of a linear, and again under full recomputation.
+    /// The input of a linear, and again with full recomputation.
     fn gathered_forward(&self, what: &str) -> Result<Vec<Op>> {
         let mut ops = self.gathered(Pass::Forward, self.beside_product(), what, Usage::INPUT)?;
         if repeats_forward(self.step) {
@@ -154,7 +155,7 @@ impl Linears<'_> {
         Ok(ops)
     }
 
-    /// A gather for a linear, in the form that the recipe gives it.
+    /// A gather for a linear, in the form of the recipe.
     fn gathered(&self, pass: Pass, overlap: Overlap, what: &str, usage: Usage) -> Result<Vec<Op>> {
         if self.recipe == GatherRecipe::Plain {
             return Ok(vec![self.op(Collective::AllGather, pass, overlap, what)?]);
@@ -170,7 +171,7 @@ impl Linears<'_> {
         Ok(tensor.parts(usage)?.into_iter().map(op).collect())
     }
 
-    /// The rotated part of the keys is no input of a linear: its gather is undone by a plain reduce_scatter.
+    /// The rotated part of the keys is not an input of a linear: a plain reduce_scatter reverses its gather.
     fn rotated_keys(&self) -> Result<Vec<Op>> {
         let mut ops = self.forward(Collective::AllGather, "rotated part of the keys")?;
         let gradient = "gradient of the rotated part of the keys";
@@ -178,7 +179,7 @@ impl Linears<'_> {
         Ok(ops)
     }
 
-    /// Forward, and again under full recomputation.
+    /// Forward, and again with full recomputation.
     fn forward(&self, collective: Collective, what: &str) -> Result<Vec<Op>> {
         let overlap = if collective == Collective::ReduceScatter { self.beside_product() } else { Overlap::Exposed };
         let mut ops = vec![self.op(collective, Pass::Forward, overlap, what)?];
@@ -189,13 +190,13 @@ impl Linears<'_> {
         Ok(ops)
     }
 
-    /// Forward, and again under full recomputation but for the last sum of the layer, which no gradient needs: PyTorch stops
-    /// before it (torch/utils/checkpoint.py, early stop).
+    /// Forward, and again with full recomputation except the last sum of the layer, which no gradient needs: PyTorch stops before it
+    /// (torch/utils/checkpoint.py, early stop).
     fn forward_until_needed(&self, what: &str) -> Result<Vec<Op>> {
         let overlap = self.beside_product();
         let mut ops = vec![self.op(Collective::ReduceScatter, Pass::Forward, overlap, what)?];
         if repeats_forward(self.step) && self.calls > 1 {
-            let again = format!("{what}, again for the backward pass, but for the last of the layer");
+            let again = format!("{what}, again for the backward pass, except the last of the layer");
             let fewer = Linears { calls: self.calls - 1, ..*self };
             ops.push(fewer.op(Collective::ReduceScatter, Pass::Recompute, overlap, &again)?);
         }
@@ -223,11 +224,11 @@ impl Linears<'_> {
     }
 }
 
-// What a gather of sequence parallelism moves where Transformer Engine gathers in 8 bits (transformer_engine/pytorch/distributed.py,
+// Traffic of a gather of sequence parallelism if Transformer Engine gathers in 8 bits (transformer_engine/pytorch/distributed.py,
 // module/linear.py; 2.20).
 //
-// Products take MXFP8 along one dimension alone, so that what both gradients need is gathered twice: the gradient of an output then moves
-// more than in 16 bits. With one scale for each tensor one gather serves both, and the largest element is found over all ranks first.
+// Products use MXFP8 along one dimension only, so tensors that both gradients need are gathered twice: the gradient of an output then moves
+// more than in 16 bits. With one scale per tensor one gather serves both, and the largest element is found over all ranks first.
 
 const GATHERED_SOURCE: &str =
     "Transformer Engine 2.20 pytorch/distributed.py gather_along_first_dim, pytorch/module/linear.py";
@@ -241,7 +242,7 @@ const SCALES_OF_A_ROW: u64 = 4;
 
 const SCALES_OF_COLUMNS: u64 = 128;
 
-/// Along which dimensions products take the tensor, and whether it has its scale already.
+/// The dimensions along which products use the tensor, and whether it has its scale already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Usage {
     is_of_rows: bool,
@@ -252,7 +253,7 @@ struct Usage {
 impl Usage {
     /// The input of a linear, forward.
     const INPUT: Usage = Usage { is_of_rows: true, is_of_columns: false, is_quantized_here: true };
-    /// The same for the gradient of its weights; it was stored in 8 bits.
+    /// As an input of the gradient of its weights; it was stored in 8 bits.
     const AGAIN: Usage = Usage { is_of_rows: false, is_of_columns: true, is_quantized_here: false };
     /// The gradient of an output, for the gradients of inputs and of weights.
     const GRADIENT: Usage = Usage { is_of_rows: true, is_of_columns: true, is_quantized_here: true };
@@ -266,26 +267,26 @@ struct Gathered {
     pub width: u64,
 }
 
-/// What a call of a gather carries.
+/// Content of a call of a gather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carried {
-    /// The largest element of all ranks, of which a scale follows.
+    /// The largest element of all ranks, which determines the scale.
     Largest,
     /// Scales of blocks.
     Scales,
     /// The elements.
     Data,
-    /// The elements in blocks along columns, beside those along rows.
+    /// The elements in blocks along columns, in addition to those along rows.
     DataAgain,
 }
 
 impl Carried {
-    /// What hides it, where `usual` hides a gather.
+    /// The work that hides it; `usual` hides a gather.
     fn hidden_by(self, usual: Overlap, pieces: ProductOverlap) -> Overlap {
         match (self, pieces) {
             (Carried::Largest, _) => Overlap::Exposed,
-            // Data is sent by user buffers, its scales by a call of NCCL's before (fill_userbuffers_buffer_for_all_gather), and the second
-            // gather of a gradient beside the product of the first (bulk_overlap_ag_with_external_gemm).
+            // User buffers send the data, an earlier NCCL call its scales (fill_userbuffers_buffer_for_all_gather), and the second gather
+            // of a gradient overlaps with the product of the first (bulk_overlap_ag_with_external_gemm).
             (Carried::Scales, ProductOverlap::Pieces) => Overlap::Exposed,
             (Carried::DataAgain, ProductOverlap::Pieces) => Overlap::InputGradient,
             _ => usual,
@@ -326,7 +327,7 @@ impl Gathered {
                 element: ElementType::Float32,
                 reduce_op: Some(ReduceOp::Max),
                 bytes: 4,
-                why: "one float32 = 4 B, the largest element of all ranks, of which the scale follows".to_owned(),
+                why: "one float32 = 4 B, the largest element of all ranks, which determines the scale".to_owned(),
             };
             let quantized = usage.is_quantized_here.then_some(largest);
             return Ok(quantized.into_iter().chain([data(Carried::Data, "")?]).collect());
@@ -433,7 +434,7 @@ mod tests {
         let one = 8192 * 4096 * 7 / 8 * 8 * 3;
         assert_eq!(plain, (16 * one, 8 * one));
         assert_eq!(divided, (20 * one, 12 * one));
-        // Forward alone: a gather and a reduce_scatter are an all_reduce.
+        // Forward alone: a gather and a reduce_scatter equal an all_reduce.
         assert_eq!(divided.0 * 4, plain.0 * 5);
     }
 
@@ -548,7 +549,7 @@ mod tests {
         }
     }
 
-    /// Calls of a layer of llama-3-8b, tp 8: collective, pass, bytes, calls, what hides them.
+    /// Calls of a layer of llama-3-8b, tp 8: collective, pass, bytes, calls, and the work that hides them.
     fn in_layers(written: &str) -> Vec<(commgauge_base::collective::Collective, Option<Pass>, u64, u64, Overlap)> {
         let mut found = Vec::new();
         with_steps(&training("llama-3-8b", &format!("{PARALLEL}\n{written}"), "tp = 8"), 8, |step| {
@@ -561,7 +562,7 @@ mod tests {
     #[test]
     fn transformer_engine_gathers_in_8_bits_and_reduces_in_16() {
         let (forward, backward) = (Some(Pass::Forward), Some(Pass::Backward));
-        // 8192 x 4096 bytes, and their scales: one for 32.
+        // 8192 x 4096 bytes, and their scales: one per 32.
         let (data, scales) = (HIDDEN / 2, HIDDEN / 2 / 32);
         let current = [
             (AllReduce, forward, 4, 2, Overlap::Exposed),
@@ -603,7 +604,7 @@ mod tests {
         assert_eq!(hidden, [Pieces, InputGradient, WeightGradient, Pieces, Pieces]);
         // The largest element is known before the gather begins.
         assert_eq!(in_layers("product_overlap = 'pieces'\ngather_recipe = 'fp8_current'")[0].4, Overlap::Exposed);
-        // Scales go by themselves before, and the second gather of a gradient beside the product of the first.
+        // Scales are sent separately before, and the second gather of a gradient overlaps with the product of the first.
         let blocks = in_layers("product_overlap = 'pieces'\ngather_recipe = 'mxfp8'");
         assert_eq!(moved(&in_layers("gather_recipe = 'mxfp8'")), moved(&blocks));
         let hidden: Vec<Overlap> = blocks.iter().map(|call| call.4).collect();
@@ -621,14 +622,17 @@ mod tests {
     #[test]
     fn recipes_and_pieces_are_refused_where_nothing_is_gathered_so() {
         for (written, expected) in [
-            ("sequence = 8192\nmicro_batches = 1\ngather_recipe = 'mxfp8'", "accepted: with sequence_parallel = true"),
+            (
+                "sequence = 8192\nmicro_batches = 1\ngather_recipe = 'mxfp8'",
+                "gather_recipe = mxfp8 needs sequence_parallel = true; found",
+            ),
             (
                 "sequence = 8192\nmicro_batches = 1\nproduct_overlap = 'pieces'",
-                "product_overlap = pieces is of the calls of sequence",
+                "product_overlap = pieces needs sequence_parallel = true; found",
             ),
             (
                 "sequence = 8192\nmicro_batches = 1\nsequence_parallel = true\ntensor_style = 'dtensor'\ngather_recipe = 'fp8_current'",
-                "tensor_style = dtensor; accepted: tensor_style = megatron",
+                "gather_recipe = fp8_current needs tensor_style = megatron; found",
             ),
             (
                 "sequence = 64\nmicro_batches = 1\nsequence_parallel = true\ngather_recipe = 'mxfp8'",

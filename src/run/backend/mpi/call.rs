@@ -13,7 +13,7 @@ use commgauge_base::sample::WrongCall;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A call that MPI carries out while it is enqueued.
+/// A call that MPI executes while it is enqueued.
 pub struct MpiCall<'b> {
     prepared: Prepared,
     rotation: Rotation,
@@ -31,7 +31,7 @@ pub struct MpiCall<'b> {
     has_data: bool,
 }
 
-/// What another caller needs to make the same call on the same buffers, for comparisons.
+/// Everything another caller needs to make the same call on the same buffers, for comparisons.
 pub struct Parts<'a> {
     /// First of the copies that are read.
     pub send: *const u8,
@@ -54,7 +54,7 @@ impl<'b> MpiCall<'b> {
     /// Prepares the call and writes the inputs of all copies.
     ///
     /// # Errors
-    /// Where the C interface cannot express the counts, or MPI refuses the operation.
+    /// If the C interface cannot express the counts, or MPI refuses the operation.
     pub(super) fn new(
         binding: &Binding,
         view: &View,
@@ -107,7 +107,7 @@ impl<'b> MpiCall<'b> {
         }
     }
 
-    /// Writes the inputs of these copies, of which small buffers have millions.
+    /// Writes the inputs of these copies; small buffers have millions of them.
     fn write_inputs(&mut self, copies: Range<u64>) {
         for segment in self.inputs.clone() {
             let writer = self.pattern.writer(segment.source);
@@ -364,7 +364,6 @@ impl Arena {
         Ok(())
     }
 
-    /// The memory.
     pub fn bytes(&self) -> &[u8] {
         &self.storage[self.start.min(self.storage.len())..]
     }
@@ -381,14 +380,13 @@ impl Arena {
         self.storage.as_mut_ptr().wrapping_add(self.start)
     }
 
-    /// The memory, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.start.min(self.storage.len());
         &mut self.storage[start..]
     }
 }
 
-/// Which copy of the buffers each call uses. Laid out as in C, so that a loop in C can turn it on in our place.
+/// Which copy of the buffers each call uses. Laid out as in C, so that a loop in C can advance it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rotation {
@@ -415,8 +413,8 @@ impl Rotation {
         Rotation { copies, stride_bytes, step, current: 0 }
     }
 
-    /// Copies of `buffer_bytes` bytes, one after another, of which as many as fit into `within_bytes` are used in turn, or one; not more
-    /// than some thousand, which no case goes through.
+    /// As many copies of `buffer_bytes` bytes as fit into `within_bytes`, used in turn; at least one, and at most a few thousand, which no
+    /// case exhausts.
     pub fn within(buffer_bytes: u64, within_bytes: u64) -> Rotation {
         let Rotation { stride_bytes, .. } = Rotation::new(buffer_bytes, 0);
         let copies = (within_bytes / buffer_bytes.max(1)).clamp(1, MOST_COPIES_WITHIN);
@@ -449,12 +447,11 @@ impl Rotation {
         self.step
     }
 
-    /// The copy that the last call used.
     pub fn last_used(&self) -> u64 {
         self.current
     }
 
-    /// Moves on and returns the offset in bytes of the copy to use now.
+    /// Advances, and returns the offset in bytes of the copy to use now.
     #[inline(always)]
     pub fn advance(&mut self) -> usize {
         self.current = self.upcoming();
@@ -464,7 +461,7 @@ impl Rotation {
 
 const MOST_COPIES_WITHIN: u64 = 4096;
 
-/// The calls through a rotation since it was last checked: whose results are there to be compared.
+/// The calls through a rotation since its last check, whose results can be compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turns {
     before: u64,
@@ -474,18 +471,16 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// The results so far count no more; a copy is used next.
+    /// Discards the results so far; the next call uses a copy.
     pub fn restart(&mut self, first_copy: u64) {
         *self = Turns { before: self.made(), since: 0, first_copy };
     }
 
-    /// Calls are made.
     #[inline(always)]
     pub fn count(&mut self, calls: u64) {
         self.since += calls;
     }
 
-    /// All calls.
     pub fn made(&self) -> u64 {
         self.before + self.since
     }

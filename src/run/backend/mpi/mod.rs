@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 
-/// Carries ops out with MPI on host memory.
+/// Executes ops with MPI on host memory.
 pub struct MpiBackend {
     world: Communicator,
     /// By number; `None` where this rank is in none of the groups.
@@ -56,7 +56,7 @@ impl MpiBackend {
     /// Like [`Backend::bind`], but returns the concrete type of the call.
     ///
     /// # Errors
-    /// Those of `bind`.
+    /// As `bind`.
     pub fn bind_call(&mut self, binding: &Binding) -> Result<MpiCall<'_>> {
         let view = binding.view(self.world.rank())?;
         let rotation = self.rotation(binding, &view);
@@ -89,7 +89,6 @@ impl MpiBackend {
     }
 }
 
-/// The communicator of this rank's group.
 fn communicator<'a>(
     communicators: &'a HashMap<usize, Option<Communicator>>,
     number: usize,

@@ -24,7 +24,6 @@ use std::sync::Arc;
 /// Between two tests of calls in progress.
 const NANOSECONDS_BETWEEN_TESTS: u64 = 2_000;
 
-/// A bound step.
 pub(super) struct MpiReplayer<'b> {
     rank: u32,
     program: &'b ReplayProgram,
@@ -92,7 +91,7 @@ impl<'b> MpiReplayer<'b> {
         })
     }
 
-    /// Starts a slot; one that is waited for at once is carried out by the call that blocks.
+    /// Starts a slot; a slot that is waited for at once runs as a blocking call.
     #[inline]
     fn start(&mut self, slot: u32) -> Result<()> {
         let call = &mut self.slots[slot as usize];
@@ -133,7 +132,6 @@ impl<'b> MpiReplayer<'b> {
         Ok(())
     }
 
-    /// Waits for a slot.
     #[inline]
     fn wait(&mut self, slot: u32) -> Result<()> {
         let Some(place) = self.under_way.iter().position(|other| *other == slot) else { return Ok(()) };
@@ -148,7 +146,7 @@ impl<'b> MpiReplayer<'b> {
         Ok(())
     }
 
-    /// What follows when a call was seen done.
+    /// Notes that a call has completed.
     #[inline]
     fn done(&mut self, slot: u32, axis: usize, now: u64) {
         let (under_way, since) = &mut self.busy[axis];
@@ -167,7 +165,7 @@ impl<'b> MpiReplayer<'b> {
         }
     }
 
-    /// Works for a time.
+    /// Computes for a time.
     #[inline]
     fn compute(&mut self, nanoseconds: u64) -> Result<()> {
         let begin = host::now_nanoseconds();
@@ -199,7 +197,7 @@ impl<'b> MpiReplayer<'b> {
         Ok(())
     }
 
-    /// Carries a slot out once, alone, and checks what it left.
+    /// Runs a slot once, alone, and checks its result.
     fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
         let call = &self.slots[slot];
         call.data.write(call.offsets, self.send.bytes_mut(), self.receive.bytes_mut());
@@ -275,7 +273,7 @@ impl Replayer for MpiReplayer<'_> {
 }
 
 impl Drop for MpiReplayer<'_> {
-    /// Calls in progress may still write: the memory is then never given back, and the launch is about to be aborted.
+    /// Calls in progress may still write: so the memory is never freed, and the launch is about to be aborted.
     fn drop(&mut self) {
         if !self.under_way.is_empty() {
             std::mem::forget(std::mem::take(self.send));
@@ -285,9 +283,8 @@ impl Drop for MpiReplayer<'_> {
     }
 }
 
-// A call of a replay on host memory, prepared so that it can be started again and again.
+// A call of a replay on host memory, prepared so that it can be started repeatedly.
 
-/// A slot, ready to be started.
 pub(super) struct SlotCall {
     pub kind: SlotKind,
     pub data: SlotData,
@@ -299,9 +296,9 @@ pub(super) struct SlotCall {
     pub divide: Option<Divide>,
     /// A collective that is waited for at once wherever it is started.
     pub at_once: bool,
-    /// Something hides it.
+    /// Whether the call overlaps with computing.
     pub is_hidden: bool,
-    /// Of a hidden call in progress: which it is in order, and when it was started.
+    /// For a hidden call in progress: its index and start time.
     pub hidden: (usize, u64),
 }
 
@@ -382,7 +379,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Groups differ in their data, so that a message that strays is found.
+/// Groups differ in their data, so that a stray message is detected.
 fn seed_of(seed: u64, first_rank: u32) -> u64 {
     seed ^ u64::from(first_rank).wrapping_mul(0xa076_1d64_78bd_642f)
 }
@@ -465,7 +462,7 @@ impl SlotData {
     }
 }
 
-/// The only segment of a message of a world rank's data.
+/// The only segment of a message with a world rank's data.
 fn message(buffer: Buffer, elements: u64, sender: u32) -> Segment {
     Segment { buffer, offset: 0, elements, source: Source::Moved { rank: sender, first: 0 } }
 }

@@ -19,7 +19,7 @@ pub type RawStream = *mut c_void;
 /// `ncclSuccess`.
 pub const SUCCESS: Code = 0;
 
-/// `ncclInProgress`: what a call that does not block has not done yet.
+/// `ncclInProgress`: a non-blocking call has not finished.
 pub const IN_PROGRESS: Code = 7;
 
 /// `NCCL_WIN_COLL_SYMMETRIC`.
@@ -57,12 +57,11 @@ const CONFIG_MAGIC: c_uint = 0xcafe_beef;
 
 const CONFIG_VERSION: c_uint = 2_18_00;
 
-/// Limits to the thread blocks that NCCL's kernels take.
+/// Limits on the thread blocks of NCCL's kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CtaLimits {
-    /// Fewest, where limited.
+    /// Minimum, if limited.
     pub least: Option<u32>,
-    /// Most, where limited.
     pub most: Option<u32>,
 }
 
@@ -70,10 +69,10 @@ impl Config {
     /// A communicator whose calls return when the work is on the stream.
     ///
     /// Blocking on purpose. From 2.27 on `ncclGroupEnd` starts a thread for every call of a communicator that does not block
-    /// (`src/group.cc`, `ncclGroupEndInternal`), and that thread's start would be in every time.
+    /// (`src/group.cc`, `ncclGroupEndInternal`), and every time would include the start of that thread.
     ///
-    /// With limits to the thread blocks of its kernels (`minCTAs`, `maxCTAs`). A most that is not given would be less than any least to
-    /// NCCL (`src/init.cc`, `parseCommConfig`), which brings down what is more than it has.
+    /// With limits on the thread blocks of its kernels (`minCTAs`, `maxCTAs`). To NCCL an absent maximum is less than any minimum
+    /// (`src/init.cc`, `parseCommConfig`), so the maximum is set; NCCL lowers it to what it has.
     pub fn blocking(limits: CtaLimits) -> Config {
         let number = |blocks: u32| c_int::try_from(blocks).unwrap_or(c_int::MAX);
         let (least_ctas, most_ctas) = (limits.least.map(number), limits.most.map(number));
@@ -92,7 +91,7 @@ impl Config {
     }
 }
 
-/// `ncclSimInfo_t`: what NCCL estimates of a group that it does not carry out. As of 2.22, which had it first.
+/// `ncclSimInfo_t`: NCCL's estimate for a group that it does not execute. Layout of 2.22, the first version with it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SimulationInfo {
@@ -115,7 +114,6 @@ impl SimulationInfo {
     }
 }
 
-/// The name of a result.
 pub fn name_of(code: Code) -> String {
     const NAMES: [&str; 9] = [
         "ncclSuccess",
@@ -135,9 +133,8 @@ pub fn name_of(code: Code) -> String {
 /// What a call does with its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementUse {
-    /// It computes with them.
+    /// It reduces them.
     Reduced,
-    /// It only moves them.
     Moved,
 }
 
@@ -164,7 +161,7 @@ pub fn datatype(element: ElementType, element_use: ElementUse) -> c_int {
 /// `ncclScalarHostImmediate`: a number in host memory, read before the call returns.
 pub const SCALAR_ON_HOST: c_int = 1;
 
-/// `ncclRedOp_t`; none if the operation has to be created first.
+/// `ncclRedOp_t`; `None` if the operation must be created first.
 pub fn operation(op: ReduceOp) -> Option<c_int> {
     Some(match op {
         ReduceOp::Sum => 0,
@@ -176,9 +173,8 @@ pub fn operation(op: ReduceOp) -> Option<c_int> {
     })
 }
 
-// Unique ids of communicators, as they travel over MPI.
+// Unique ids of communicators, as sent over MPI.
 
-/// Bytes of an id.
 pub(super) const UNIQUE_ID_BYTES: usize = 128;
 
 /// Decodes an id received over MPI.

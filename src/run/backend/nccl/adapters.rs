@@ -1,5 +1,5 @@
-//! Which network adapter is nearest to a GPU, by the tree of PCI that Linux shows: NCCL takes such ones for a GPU's messages to other hosts
-//! unless its own topology or `NCCL_IB_HCA` says otherwise. Nothing is asked of NCCL.
+//! Which network adapter is nearest to a GPU, by the PCI tree in sysfs: NCCL uses these for a GPU's messages to other hosts unless its own
+//! topology or `NCCL_IB_HCA` says otherwise. NCCL is not queried.
 
 use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
 use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 /// How near an adapter is, in the words of `nvidia-smi topo`, the nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Nearness {
-    /// Below the same bridge of PCI, or the same few.
+    /// Below the same PCI bridge, or the same few.
     SameSwitch,
-    /// Below the same root of PCI.
+    /// Below the same PCI root complex.
     SameRoot,
     /// On the same NUMA node.
     SameNode,
-    /// On another one.
+    /// On another NUMA node.
     OtherNode,
 }
 
@@ -34,17 +34,16 @@ impl Nearness {
     }
 }
 
-/// An adapter.
 struct Adapter {
     name: String,
     place: PathBuf,
-    /// Of its first active port; none where no port is.
+    /// Rate of the first active port; none if no port is active.
     rate: Option<String>,
 }
 
-/// The adapters nearest to a GPU, each as `mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))`: all with an active port that are equally near;
-/// and behind them those that would be at least as near and have none, as `mlx5_1 (same PCIe switch) is down`. Empty where there are
-/// none, or the system does not say. `filter` is the value of `NCCL_IB_HCA`.
+/// The adapters nearest to a GPU, each as `mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))`: all equally near ones with an active port, then
+/// those at least as near without one, as `mlx5_1 (same PCIe switch) is down`. Empty if there are none or the system does not report them.
+/// `filter` is the value of `NCCL_IB_HCA`.
 pub(super) fn nearest(sysfs: &Path, pci: &str, filter: Option<&str>) -> Vec<String> {
     let Ok(gpu) = sysfs.join("bus/pci/devices").join(pci).canonicalize() else { return Vec::new() };
     let node = numa_node(&gpu);
@@ -94,8 +93,8 @@ fn numa_node(device: &Path) -> Option<i64> {
     std::fs::read_to_string(device.join("numa_node")).ok()?.trim().parse().ok().filter(|node| *node >= 0)
 }
 
-/// Whether `NCCL_IB_HCA` lets NCCL take an adapter: a list of beginnings of names, of whole names behind `=`, of those not to take behind `^`;
-/// what follows a colon is a port (NCCL user guide, "NCCL_IB_HCA").
+/// Whether `NCCL_IB_HCA` lets NCCL take an adapter: a list of name prefixes, exact names after `=`, exclusions after `^`; a port follows a
+/// colon (NCCL user guide, "NCCL_IB_HCA").
 fn is_chosen(name: &str, filter: &str) -> bool {
     let (is_excluding, list) = filter.strip_prefix('^').map_or((false, filter), |rest| (true, rest));
     let (is_exact, list) = list.strip_prefix('=').map_or((false, list), |rest| (true, rest));
@@ -105,15 +104,15 @@ fn is_chosen(name: &str, filter: &str) -> bool {
     is_listed != is_excluding
 }
 
-// Keeps a rank on the processors that are nearest to its GPU, so that its memory and the threads that NCCL starts are there too. What the
-// launcher has bound more closely stays as it is.
+// Keeps a rank on the processors that are nearest to its GPU, so that its memory and NCCL's threads are local too. A tighter binding by the
+// launcher stays.
 
-/// Where Linux describes the devices of a host.
+/// The sysfs folder of the host's devices.
 pub(super) const SYSFS: &str = "/sys";
 
-/// Binds this thread, and with it those that it starts, to the processors of the NUMA node of a device. Returns them as a list of
-/// ranges; none where nothing was changed: the system does not name them, the rank is bound to some of them or to others already, or they
-/// are fewer than the ranks of the host.
+/// Binds this thread, and the threads that it starts, to the processors of a device's NUMA node. Returns them as a list of ranges; none if
+/// the binding is unchanged: the system does not report the processors, the rank is already bound to some of them or to others, or they are
+/// fewer than the ranks of the host.
 pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<String> {
     let list = std::fs::read_to_string(sysfs.join("bus/pci/devices").join(pci).join("local_cpulist")).ok()?;
     let mut allowed = sched_getaffinity(None).ok()?;
@@ -124,7 +123,7 @@ pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<S
     Some(list.trim().to_owned())
 }
 
-/// The allowed processors that are near; none if that is no narrower, nothing at all, or too little for this many ranks.
+/// The allowed processors that are near; none if that is not narrower, empty, or too few for the ranks.
 fn nearest_cores(allowed: &[usize], local: &[usize], ranks: usize) -> Option<Vec<usize>> {
     let near: Vec<usize> = allowed.iter().copied().filter(|processor| local.contains(processor)).collect();
     (near.len() < allowed.len() && near.len() >= ranks.max(1)).then_some(near)
@@ -134,7 +133,7 @@ fn processors(set: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
 }
 
-/// A list of ranges, such as `0-3,8`; none if it is none.
+/// A list of ranges, such as `0-3,8`; none if it is invalid.
 fn parsed(list: &str) -> Option<Vec<usize>> {
     let mut all = Vec::new();
     for range in list.trim().split(',') {
@@ -147,7 +146,7 @@ fn parsed(list: &str) -> Option<Vec<usize>> {
 
 // NVML readings of a rank's device: facts, clocks, power, temperature, throttle reasons, NVLinks.
 //
-// NVML is loaded when it is first requested. If it is missing, that is reported, and nothing is guessed.
+// NVML is loaded when it is first requested. If it is missing, that is reported.
 
 /// Reads one device through NVML.
 pub(super) struct NvmlReader {
@@ -166,8 +165,7 @@ impl NvmlReader {
 
     fn device(&self) -> Option<Device<'_>> {
         let nvml = self.nvml.as_ref().ok()?;
-        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device,
-        // which has.
+        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device, which has them.
         match self.uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(self.uuid.as_str())) {
             Some(Ok(device)) => Some(device),
             _ => nvml.device_by_pci_bus_id(self.pci.as_str()).ok(),
@@ -297,7 +295,7 @@ mod tests {
         for (allowed, local, ranks, expected) in [
             (&all[..], &near[..], 2, Some(near.clone())),
             (&all[4..12], &near, 2, Some((8..12).collect())),
-            // Bound to some of them, or to others: by the user.
+            // Already bound by the user, to some of them or to others.
             (&all[9..11], &near, 2, None),
             (&all[0..4], &near, 2, None),
             // The host has one node.

@@ -31,25 +31,24 @@ const FILLING: Duration = Duration::from_secs(120);
 /// Buffers start at multiples of a cache line.
 const CACHE_LINE: u64 = 64;
 
-/// A call that NCCL carries out on a stream.
+/// A call that NCCL executes on a stream.
 pub(super) struct NcclCall<'b> {
     backend: &'b mut NcclBackend,
     communicator: Rc<Communicator>,
     /// The operation of the call, if it had to be created.
     _multiplied: Option<Multiplied>,
     prepared: Arc<Prepared>,
-    /// Through copies of the buffers; each copy is of all calls of a group.
+    /// Rotates through copies of the buffers; each copy holds all calls of a group.
     rotation: Rotation,
     places: Places,
     graphs: Option<Graphs>,
-    /// The turns since the last check.
     turns: Turns,
     checks: Checks,
     data: Data,
     has_data: bool,
     /// Whether the call was made once.
     is_connected: bool,
-    /// Marks that were recorded of those that there is room for.
+    /// Recorded marks, of those reserved.
     marked: usize,
     /// The first error of calls that cannot return one.
     first_error: RefCell<Option<Error>>,
@@ -129,7 +128,7 @@ impl<'b> NcclCall<'b> {
         for place in places.of(0) {
             call.data.write_inputs(place, places.all_copies(), call.tools())?;
         }
-        // What is launched behind a held stream must have been launched before: loading its code would wait for the device.
+        // Launch what will be queued behind a held stream once before: loading its code would wait for the device.
         for place in places.of(0).take(1) {
             call.data.produce_inputs(place, call.tools())?;
             call.data.compare(place, Walk::ONE, 0, call.tools())?;
@@ -165,8 +164,8 @@ impl<'b> NcclCall<'b> {
         })
     }
 
-    /// Makes the call once, alone: NCCL connects at the first call of a kind, waits for the other ranks meanwhile, and allocates
-    /// and sets memory, which nothing that is held or captured could bear.
+    /// Makes the call once, alone: NCCL connects at the first call of a kind, waits for the other ranks meanwhile, and allocates and sets
+    /// memory, which is impossible while the stream is held or capturing.
     fn connect(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_connected, true) {
             return Ok(());
@@ -180,7 +179,7 @@ impl<'b> NcclCall<'b> {
         self.wait(self.backend.maker.deadline)
     }
 
-    /// Captures the graphs of the timed loop, unless they are there.
+    /// Captures the graphs of the timed loop, unless they exist.
     fn capture(&mut self) -> Result<()> {
         let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
         while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
@@ -198,7 +197,7 @@ impl<'b> NcclCall<'b> {
         Ok(())
     }
 
-    /// Enqueues the turns of a check, each call between the kernel that produces its inputs and the one that compares its outputs.
+    /// Enqueues the turns of a check: each call between the kernel that produces its inputs and the kernel that compares its outputs.
     fn issue_checked(&mut self) -> Result<()> {
         let (places, mut comparison) = (self.places, 0);
         for _ in 0..self.checks.turns {
@@ -336,7 +335,7 @@ impl Call for NcclCall<'_> {
     fn mark(&mut self) {
         let recorded = match self.backend.timeline.events.get(self.marked) {
             Some(event) => driver::record(*event, self.backend.stream),
-            None => Err(Error::environment("more marks than were reserved")),
+            None => Err(Error::environment("more marks than reserved")),
         };
         self.marked += 1;
         self.record_error(recorded);
@@ -364,7 +363,7 @@ impl Call for NcclCall<'_> {
 
     fn complete(&mut self, deadline: Duration) -> Result<()> {
         match std::mem::take(&mut self.checks.is_held) {
-            // Not at an agreed time, and what it took says nothing about enqueueing calls.
+            // Not at an agreed time, so it says nothing about the time to enqueue calls.
             true => self.backend.hold.borrow_mut().release_now(),
             false => self.backend.hold.borrow_mut().release(),
         }
@@ -378,7 +377,7 @@ impl Call for NcclCall<'_> {
         marks.local_ranks = 1;
         marks.nanoseconds.clear();
         self.record_error(self.backend.timeline.clock.times(self.events(), &mut marks.nanoseconds));
-        // Trouble surfaces at the next `complete`; until then every mark has a time.
+        // Errors surface at the next `complete`; until then every mark has a time.
         marks.nanoseconds.resize(self.marked, 0);
     }
 
@@ -444,19 +443,19 @@ impl Drop for NcclCall<'_> {
     }
 }
 
-// Checking the calls of a case: how many are made between their producers and comparisons, and what comparisons found in the copies of
+// Checking the calls of a case: how many run between their producers and comparisons, and the results of the comparisons in the copies of
 // the buffers.
 
-/// Turns that a check enqueues with their producers and comparisons, at most.
+/// Maximum turns that a check enqueues with their producers and comparisons.
 const CHECKED_TURNS: u64 = 8;
 
-/// Pieces of work that wait behind a held stream, at most: the driver has room for about a thousand, and who enqueues more waits.
+/// Maximum pieces of work behind a held stream: the driver has room for about a thousand, and blocks the caller beyond that.
 const MOST_HELD: u64 = 512;
 
-/// Calls that are looked at one by one after a wrong one was found.
+/// Calls that are inspected one by one after a mismatch.
 const LOOKED_AT_CLOSELY: usize = 4096;
 
-/// What a check enqueues, and what of it is enqueued now.
+/// What a check enqueues, and what it has enqueued.
 #[derive(Clone, Copy)]
 pub(super) struct Checks {
     /// Turns of one call or group each; the same on all ranks of a group.
@@ -464,13 +463,13 @@ pub(super) struct Checks {
     /// Whether the stream can be held until all of them are enqueued.
     pub can_be_held: bool,
     pub is_held: bool,
-    /// The copy of the first of them and the turns before it, while their comparisons are there to be read.
+    /// The copy of the first of them and the turns before it, while their comparisons can be read.
     pub enqueued: Option<(u64, u64)>,
 }
 
 impl Checks {
     pub(super) fn of(binding: &Binding, view: &View, copies: u64) -> Checks {
-        // A call is compared in as many stretches as ranks can have data in it; its inputs are one.
+        // A call is compared in as many stretches as there are ranks that can have data in it; its inputs are one.
         let pieces = u64::from(binding.variant.aggregate) * (view.group.len() as u64 + 2) + 1;
         let fitting = (MOST_HELD / pieces).min(replay_limits::turns_with_room(binding));
         let turns = fitting.clamp(1, CHECKED_TURNS).min(copies);
@@ -510,7 +509,7 @@ impl Places {
     }
 }
 
-/// What is compared once the stream is done.
+/// What is compared once the stream is idle.
 pub(super) struct Comparison<'a> {
     pub data: &'a Data,
     pub tools: Tools<'a>,
@@ -521,7 +520,7 @@ pub(super) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// What the comparisons of a check found that were enqueued behind its calls.
+    /// The results of a check's comparisons, which were enqueued behind its calls.
     pub(super) fn of_check(&self, first_copy: u64, turns: u64, before: u64) -> Result<Option<Mismatch>> {
         let copies = self.places.rotation.copies_from(first_copy, turns);
         let places: Vec<Place> = copies.flat_map(|copy| self.places.of(copy)).collect();
@@ -565,7 +564,7 @@ impl Comparison<'_> {
             let wrong = self.data.check(place, self.tools)?;
             (wrong_copies, compared_copies) = (wrong_copies + u64::from(wrong.is_some()), compared_copies + 1);
             if compared_copies == 1 {
-                // What was wrong at first and is right now is wrong all the same.
+                // An element that was wrong at first counts as wrong even if it is right now.
                 first = Some(wrong.map_or_else(|| self.data.mismatch(&found, place, found.count, self.tools), Ok)?);
             }
         }

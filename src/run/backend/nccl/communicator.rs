@@ -24,20 +24,18 @@ use std::time::Duration;
 /// has failed. Shorter than the limit of the watchdog before the first case, because this error says more.
 pub(super) const DEADLINE: Duration = Duration::from_secs(100);
 
-/// Aborting a communicator releases whatever waits for it; if even the abort does not return, the launch ends without
-/// it.
+/// Aborting a communicator releases everything that waits for it; the launch ends even if the abort does not return.
 const ABORT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Everything needed to create communicators.
 #[derive(Clone)]
 pub struct Maker {
-    /// The library.
     pub library: &'static Library,
     /// The device of this process.
     pub device: Arc<Device>,
     /// Host, rank and device, for error messages.
     pub place: String,
-    /// Limits to the thread blocks of its kernels.
+    /// Limits on the thread blocks of its kernels.
     pub ctas: CtaLimits,
     /// Time limit for creating or destroying one.
     pub deadline: Duration,
@@ -52,10 +50,10 @@ pub struct Communicator {
     is_used: Cell<bool>,
 }
 
-/// A handle on its way from the thread that waits.
+/// A handle sent by the waiting thread.
 struct Handle(RawCommunicator);
 
-// SAFETY: NCCL's handles may be used by any thread, by one at a time.
+// SAFETY: any thread may use NCCL's handles, one at a time.
 unsafe impl Send for Handle {}
 
 impl Maker {
@@ -82,8 +80,8 @@ impl Maker {
         .map(|made| self.communicator(made))
     }
 
-    /// The same from several ids, each made by a rank that serves as a root of the exchange ([`root_of`]): one of them would have to talk to
-    /// every rank in turn. Called by all ranks with the same ids.
+    /// As above from several ids, each made by a rank that is a root of the exchange ([`root_of`]): a single root would talk to every rank
+    /// in turn. Called by all ranks with the same ids.
     pub fn init_from_many(&self, ids: Vec<UniqueId>, ranks: u32, rank: u32) -> Result<Communicator> {
         let init = self.library.newer(self.library.call.init_rank_scalable, "ncclCommInitRankScalable")?;
         let config = self.config();
@@ -115,7 +113,7 @@ impl Maker {
         Ok(color.map(|_| self.communicator(made)))
     }
 
-    /// Ends a communicator in order: what is in progress is waited for. Called by all its ranks.
+    /// Finalizes a communicator after waiting for its active calls. Called by all its ranks.
     pub fn destroy(&self, communicator: &Communicator) -> Result<()> {
         let (finalize, destroy) = (self.library.call.finalize, self.library.call.destroy);
         let handle = communicator.take();
@@ -151,7 +149,7 @@ impl Maker {
         });
     }
 
-    /// Whether all its communicators have this limit to thread blocks.
+    /// Whether all its communicators have this limit on thread blocks.
     pub fn limits_to(&self, blocks: u32) -> bool {
         self.ctas.most == Some(blocks)
     }
@@ -184,7 +182,6 @@ impl Maker {
         Ok((!made.0.is_null()).then_some(made.0))
     }
 
-    /// Deregisters a window.
     pub(super) fn deregister_window(&self, communicator: &Communicator, window: *mut c_void) -> Result<()> {
         let deregister = self.library.newer(self.library.call.window_deregister, "ncclCommWindowDeregister")?;
         // SAFETY: the window is one of `register_window` and not used again.
@@ -206,8 +203,7 @@ impl Maker {
         match self.in_time(call, deadline, work)? {
             (SUCCESS, handle) => Ok(handle),
             (IN_PROGRESS, _) => Err(Error::environment(format!(
-                "{place}: {call} does not block: NCCL_COMM_BLOCKING=0 is in a file that NCCL reads (/etc/nccl.conf, ~/.nccl.conf), and \
-                 calls would be enqueued after their times were taken; take it out, or set NCCL_COMM_BLOCKING=1"
+                "{place}: {call} does not block: a configuration file of NCCL (/etc/nccl.conf, ~/.nccl.conf) sets NCCL_COMM_BLOCKING=0, so calls would be enqueued after their times were taken; remove it, or set NCCL_COMM_BLOCKING=1"
             ))),
             (code, _) => {
                 let cause = self.library.failure(code, call);
@@ -216,7 +212,8 @@ impl Maker {
         }
     }
 
-    /// Does work that waits for other ranks in a thread of its own, at most for the deadline; after it the work goes on unheard.
+    /// Does work that waits for other ranks in its own thread, at most for the deadline; after it the work continues and its result is
+    /// dropped.
     pub(super) fn in_time<T: Send + 'static>(
         &self,
         call: &str,
@@ -227,23 +224,22 @@ impl Maker {
         let device = self.device.clone();
         std::thread::spawn(move || {
             let result = device.make_current().map(|()| work());
-            // After the deadline there is no receiver any more; the launch is then about to be aborted.
+            // After the deadline there is no receiver; the launch is about to be aborted.
             let _ = sender.send(result);
         });
         let place = &self.place;
         match receiver.recv_timeout(deadline) {
             Ok(result) => result,
             Err(_) => Err(Error::from(Kind::Hang(format!(
-                "{place}: {call} did not end within {} s: a rank that belongs to it did not come, or cannot be \
-                 reached (NCCL_DEBUG=INFO shows more); a longer --timeout waits longer",
+                "{place}: {call} did not end within {} s: a rank never called it, or cannot be reached (NCCL_DEBUG=INFO shows more); raise --timeout to wait longer",
                 deadline.as_secs_f64()
             )))),
         }
     }
 }
 
-/// The rank that makes an id, of this many ids and ranks: the first of its part of the ranks, as NCCL divides them among the roots (its user
-/// guide, "Creating a communicator using multiple ncclUniqueIds").
+/// The rank that makes an id, given the numbers of ids and ranks: the first of its part of the ranks, as NCCL divides them among the roots
+/// (its user guide, "Creating a communicator using multiple ncclUniqueIds").
 pub fn root_of(id: u32, ids: u32, ranks: u32) -> u32 {
     (u64::from(id) * u64::from(ranks)).div_ceil(u64::from(ids.max(1))) as u32
 }
@@ -251,7 +247,7 @@ pub fn root_of(id: u32, ids: u32, ranks: u32) -> u32 {
 /// A configuration without any pointer in it.
 struct SendConfig(Config);
 
-// SAFETY: its one pointer is null.
+// SAFETY: its only pointer is null.
 unsafe impl Send for SendConfig {}
 
 impl Communicator {
@@ -259,12 +255,11 @@ impl Communicator {
         Handle(self.raw.replace(null_mut()))
     }
 
-    /// Notes that something was called on it.
+    /// Notes that it was used.
     pub fn note_use(&self) {
         self.is_used.set(true);
     }
 
-    /// Whether something was called on it.
     pub fn is_used(&self) -> bool {
         self.is_used.get()
     }
@@ -278,7 +273,7 @@ impl Communicator {
     pub fn asynchronous_error(&self) -> Result<()> {
         let mut code = SUCCESS;
         if self.raw().is_null() {
-            return Err(Error::environment("the communicator was given up"));
+            return Err(Error::environment("the communicator was aborted"));
         }
         // SAFETY: the communicator lives, the code is ours.
         let queried = unsafe { (self.library.call.get_async_error)(self.raw(), &mut code) };
@@ -290,21 +285,20 @@ impl Communicator {
     }
 }
 
-// Whose ranks a communicator has, and which communicator the calls of a case go over.
+// The ranks of a communicator, and the communicator that carries the calls of a case.
 
-/// Whose ranks a communicator has.
+/// The ranks of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Members {
-    /// All ranks.
     World,
     /// Those of this rank's group, by the number of the groups.
     Groups(usize),
 }
 
 impl Members {
-    /// Messages between the two ranks of a pair go over the communicator of all ranks: every round of pairs would have a
-    /// communicator of its own otherwise, each with memory, threads and connections, as many as there are ranks.
-    /// Windows are made by all ranks of a communicator, and some are in no pair.
+    /// Messages between the two ranks of a pair go over the communicator of all ranks: otherwise every round of pairs would need its own
+    /// communicator, each with memory, threads and connections, as many as there are ranks. Windows need all ranks of a communicator, and
+    /// some are in no pair.
     pub fn of_calls(binding: &Binding) -> Members {
         let messages =
             matches!(binding.op.collective, Collective::PingPong | Collective::Bidirectional | Collective::SendRecv);
@@ -315,14 +309,14 @@ impl Members {
     }
 }
 
-/// Members of a communicator, and its limit to thread blocks where it has one of its own.
+/// Members of a communicator, and its own limit on thread blocks, if any.
 pub(super) type MembersKey = (Members, Option<u32>);
 
 // Buffers that are registered with NCCL before they are used: as plain registrations, or as symmetric windows of all
 // ranks.
 //
-// They are allocated by NCCL. Other memory it does not register for use between GPUs, and does not report that (NCCL
-// user guide, "User Buffer Registration"): times would be those of plain buffers under another name.
+// NCCL allocates them. It does not register other memory for use between GPUs, and does not report that (NCCL user guide, "User Buffer
+// Registration"): the times would be those of plain buffers under another name.
 
 /// Buffers that are registered with a communicator, until [`Registration::end`].
 pub(super) struct Registration {
@@ -385,7 +379,7 @@ impl Registration {
     pub fn end(self) -> Result<()> {
         let (library, raw) = (self.library, self.communicator.raw());
         if raw.is_null() {
-            // Given up, and its registrations with it.
+            // Aborted, and its registrations with it.
             return Ok(());
         }
         for handle in self.handles {
@@ -403,12 +397,12 @@ impl Registration {
     }
 }
 
-/// A handle; none is a success to NCCL, and the buffers then stay plain ones.
+/// A handle; null is success to NCCL, and the buffers then stay plain.
 fn made(handle: *mut c_void, otherwise: &str) -> Result<Option<*mut c_void>> {
     if handle.is_null() { Err(Error::environment(otherwise)) } else { Ok(Some(handle)) }
 }
 
-// What is known of the symmetric windows of a replicate: whether there are any, and how far their space is used.
+// The known facts about the symmetric windows of a replicate: whether there are any, and how much of their space is used.
 
 /// One unit of the virtual memory of a device.
 pub(super) const TRIED_BYTES: u64 = 2 << 20;
@@ -427,7 +421,7 @@ pub(super) struct Windows {
     used: RefCell<HashMap<WindowsKey, u64>>,
 }
 
-/// Number of the groups, and limit to thread blocks.
+/// Number of the groups, and limit on thread blocks.
 type WindowsKey = (usize, Option<u32>);
 
 impl Windows {
@@ -437,7 +431,7 @@ impl Windows {
         self.used.borrow_mut().clear();
     }
 
-    /// The communicator of a key goes, and its window space with it.
+    /// Forgets a communicator and its window space.
     pub fn forget_one(&self, key: MembersKey) {
         if let (Members::Groups(number), limit) = key {
             self.used.borrow_mut().remove(&(number, limit));
@@ -453,7 +447,6 @@ impl Windows {
         (0..2).fold(begin, |end, _| end.next_multiple_of(page) + bytes)
     }
 
-    /// Two windows were made.
     pub fn use_two(&self, key: WindowsKey, bytes: u64) {
         let end = self.end_of_two(key, bytes);
         self.used.borrow_mut().insert(key, end);
@@ -486,38 +479,38 @@ impl ChannelEnd {
         }
     }
 
-    /// The rank of the other one.
+    /// The rank of the peer.
     pub fn peer(self) -> u32 {
         1 - self.rank()
     }
 }
 
-/// An open channel, as one of its two ends has it.
+/// An open channel, as seen from one of its ends.
 #[derive(Clone)]
 pub(super) struct Channel {
     pub communicator: Rc<Communicator>,
     pub stream: CUstream,
 }
 
-// Which communicators of pairs live: those used last. Every round of pairs has one of its own where messages cannot go over that of all
-// ranks; kept, they would be as many as there are ranks, each with memory, threads and connections.
+// Keeps the most recently used communicators of pairs. Every round of pairs needs its own where messages cannot go over the communicator of
+// all ranks; keeping all would take as many as there are ranks, each with memory, threads and connections.
 
-/// Of a case and of the one before, whose registered buffers are given back only when the next ones are taken.
+/// For one case and the one before, whose registered buffers are freed only when the next ones are reserved.
 const MOST: usize = 2;
 
-/// Keys of communicators of pairs, the one used last at the back.
+/// Keys of communicators of pairs, the most recent last.
 #[derive(Default)]
 pub(super) struct RecentPairs(VecDeque<MembersKey>);
 
 impl RecentPairs {
-    /// Notes a use, and returns the communicator that must go for it, if one must.
+    /// Notes a use, and returns the communicator to evict, if any.
     pub fn use_one(&mut self, key: MembersKey) -> Option<MembersKey> {
         self.0.retain(|other| *other != key);
         self.0.push_back(key);
         if self.0.len() > MOST { self.0.pop_front() } else { None }
     }
 
-    /// Forgets all, as none lives any more.
+    /// Forgets all.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,5 +1,5 @@
-//! Copies by a GPU's copy engines: between its memory and the host's, within it, and to and from the GPU of another rank of the host, as
-//! nvbandwidth has them. Every byte at the target is compared.
+//! Copies by a GPU's copy engines: between its memory and the host's, within it, and to and from the GPU of another rank of the host, as in
+//! nvbandwidth. Every byte at the target is compared.
 
 use super::device::{Device, visible_devices};
 use super::driver::{CUdeviceptr, CUevent, CUstream};
@@ -21,28 +21,28 @@ use std::{ptr, slice};
 /// Default time limit of the copies of a sample.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes that a sample copies, and the most copies that it makes: enough that starting them is a small part of it.
+/// Bytes that a sample copies, and its maximum number of copies: enough that their launch is a small part of it.
 const SAMPLE_BYTES: u64 = 64 << 20;
 
 const MOST_COPIES: u64 = 16;
 
-/// Bytes that are written or compared at a time: whole copies of them on the host would take longer than all that is timed.
+/// Bytes that are written or compared at a time: whole copies on the host would take longer than the timed part.
 const AT_ONCE: usize = 4 << 20;
 
-/// Words that are compared before it is asked whether one was wrong.
+/// Words compared between two tests for a mismatch.
 const RUN: usize = 512;
 
-/// Copies of a sample for copies of this many bytes.
+/// The number of copies per sample for this copy size.
 pub(super) fn copies_per_sample(bytes: u64) -> u32 {
     (SAMPLE_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) as u32
 }
 
-/// One direction: from a buffer to another, on a stream of its own.
+/// One direction: from one buffer to another, on its own stream.
 struct Way {
     source: Buffer,
     target: Buffer,
     stream: CUstream,
-    /// Whether the stream is only of this way.
+    /// Whether the stream carries only this direction.
     is_own_stream: bool,
     end: CUevent,
     seed: u64,
@@ -54,7 +54,7 @@ pub(super) struct DeviceCopy {
     begin: CUevent,
     bytes: usize,
     copies: u32,
-    /// The stream is held until all is enqueued; not where the driver itself waits for each copy.
+    /// Whether the stream is held until all is enqueued; false if the driver itself waits for each copy.
     is_held: bool,
     kernels: Kernels,
     hold: Rc<RefCell<Hold>>,
@@ -63,7 +63,7 @@ pub(super) struct DeviceCopy {
     /// The place and the copy, for errors.
     what: String,
     given_up: Cell<bool>,
-    /// Last, as buffers on it are freed before it is closed.
+    /// Last, as its buffers are freed before it is closed.
     _peer: Option<Rc<Peer>>,
 }
 
@@ -71,7 +71,7 @@ impl DeviceCopy {
     /// Reserves and fills the buffers. `peer` is the other GPU, where the copy has one.
     ///
     /// # Errors
-    /// Memory that is not to be had.
+    /// If the memory cannot be allocated.
     pub fn new(shape: &CopyShape, peer: Option<Rc<Peer>>, context: &OwnWork) -> Result<DeviceCopy> {
         let bytes = usize::try_from(shape.bytes.0).unwrap_or(usize::MAX);
         let host = || match shape.host_memory {
@@ -91,13 +91,13 @@ impl DeviceCopy {
         let mut ways = Vec::new();
         for (index, (source, target)) in ends.into_iter().enumerate() {
             let stream = if index == 0 { context.stream } else { driver::create_stream()? };
-            // Of every rank and way another.
+            // Different for every rank and direction.
             let seed = u64::from(context.rank) << 1 | index as u64;
             let mut part = Vec::with_capacity(AT_ONCE.min(bytes));
             for from in (0..bytes).step_by(AT_ONCE) {
                 write_pattern(seed, from, AT_ONCE.min(bytes - from), &mut part);
                 source.write(from, &part, stream)?;
-                // What no copy overwrites must be found.
+                // What no copy overwrites must be detected.
                 turn_over(&mut part);
                 target.write(from, &part, stream)?;
             }
@@ -119,20 +119,20 @@ impl DeviceCopy {
         })
     }
 
-    /// The nanoseconds of one copy: from a common start to the end of the last way.
+    /// The nanoseconds of one copy: from a common start to the end of the last direction.
     fn run_once(&self) -> Result<f64> {
         let first = self.ways[0].stream;
         if self.is_held {
             self.hold.borrow_mut().until_released(&self.kernels, first)?;
         }
         let enqueued = self.enqueue(first);
-        // Also after an error, or nothing on the device would end for a long time.
+        // Also after an error: otherwise the device would stay blocked for a long time.
         self.hold.borrow_mut().release_now();
         enqueued?;
         self.ways.iter().try_for_each(|way| self.wait(way.stream))?;
         if self.is_held && self.hold.borrow().gave_up() {
             return Err(Error::environment(
-                "the host did not enqueue it while the stream was held, so that its time would be that of launching; was this process stopped?",
+                "the host did not enqueue it while the stream was held, so its time would include the launch; was this process stopped?",
             ));
         }
         let mut longest = 0f64;
@@ -147,7 +147,7 @@ impl DeviceCopy {
         for way in &self.ways[1..] {
             driver::wait_for(way.stream, self.begin)?;
         }
-        // In turn, so that no way has a start over the other.
+        // In turn, so that no direction starts ahead.
         for _ in 0..self.copies {
             for way in &self.ways {
                 // SAFETY: both buffers have this many bytes and live as long as this; the stream is waited for by the caller.
@@ -163,7 +163,7 @@ impl DeviceCopy {
             if u128::from(host::now_nanoseconds() - begun) > self.deadline.as_nanos() {
                 self.given_up.set(true);
                 let seconds = self.deadline.as_secs_f64();
-                return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
+                return Err(Kind::Hang(format!("not done within {seconds} s; aborted")).into());
             }
             std::thread::yield_now();
         }
@@ -238,14 +238,14 @@ impl Drop for DeviceCopy {
     }
 }
 
-/// Eight bytes of a pattern. They look random and differ from place to place, so that a part that was copied to another place is found.
+/// Eight bytes of a pattern. They look random and differ from place to place, so that a misplaced copy is detected.
 fn word(seed: u64, index: u64) -> [u8; 8] {
     // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     let mixed = (index ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ (mixed >> 31)).to_le_bytes()
 }
 
-/// Writes the bytes of a pattern from a place on, a multiple of eight.
+/// Writes the bytes of a pattern from an offset, a multiple of eight.
 fn write_pattern(seed: u64, from: usize, bytes: usize, to: &mut Vec<u8>) {
     to.resize(bytes, 0);
     let (whole, rest) = to.as_chunks_mut::<8>();
@@ -257,11 +257,11 @@ fn write_pattern(seed: u64, from: usize, bytes: usize, to: &mut Vec<u8>) {
     rest.copy_from_slice(&word(seed, index)[..rest.len()]);
 }
 
-/// Whether bytes are those of a pattern from a place on, without writing it out: that would take as long as reading them.
+/// Whether bytes match a pattern from an offset, without writing the pattern out, which would take as long as reading them.
 fn has_pattern(seed: u64, from: usize, bytes: &[u8]) -> bool {
     let (whole, rest) = bytes.as_chunks::<8>();
     let first = from as u64 / 8;
-    // No early end within a run of words, so that several are compared at once.
+    // No early exit within a run of words, so that several are compared at once.
     let is_right = |(run, words): (usize, &[[u8; 8]])| {
         let first = first + (run * RUN) as u64;
         (first..).zip(words).fold(0, |wrong, (index, found)| {
@@ -271,14 +271,14 @@ fn has_pattern(seed: u64, from: usize, bytes: &[u8]) -> bool {
     whole.chunks(RUN).enumerate().all(is_right) && *rest == word(seed, first + whole.len() as u64)[..rest.len()]
 }
 
-/// Makes bytes of which none is the same.
+/// Sets bytes so that none matches.
 fn turn_over(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
 }
 
 // Memory at the ends of a copy: of the host, of this rank's GPU, and of another GPU of the host.
 
-/// The GPU of another rank, opened by this process for as long as this lives: a context of its own on it takes memory there.
+/// The GPU of another rank, opened by this process while the value lives: its own context there takes memory.
 pub(super) struct Peer {
     /// This process's own device, whose context is current otherwise.
     own: Arc<Device>,
@@ -289,7 +289,7 @@ impl Peer {
     /// Opens the GPU of that name, reachable from this rank's own.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// Errors of the driver.
     pub fn open(own: &Arc<Device>, uuid: &str) -> Result<Peer> {
         let number = number_of(uuid).ok_or_else(|| Error::environment(format!("this process does not see {uuid}")))?;
         let device = Device::open(number)?;
@@ -300,7 +300,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Carries something out in the context of the other GPU.
+    /// Runs work in the context of the other GPU.
     fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let done = self.device.make_current().and_then(|()| work());
         self.own.make_current()?;
@@ -314,14 +314,14 @@ impl Drop for Peer {
     }
 }
 
-/// Why this rank's GPU cannot copy to the one of that name; `None` if it can.
+/// Why this rank's GPU cannot copy to the GPU of that name; `None` if it can.
 pub(super) fn refusal(own: &Device, uuid: &str) -> Option<String> {
     if own.uuid == uuid {
         return Some("both ranks are on one GPU".to_owned());
     }
     let Some(number) = number_of(uuid) else {
         return Some(format!(
-            "this process does not see the other GPU ({uuid}); show all GPUs of a host to all its ranks"
+            "this process does not see the other GPU ({uuid}); make all GPUs of the host visible to all its ranks"
         ));
     };
     match device::reaches(own.number, number) {
@@ -335,15 +335,15 @@ fn number_of(uuid: &str) -> Option<u32> {
     visible_devices().iter().position(|name| name == uuid).map(|number| number as u32)
 }
 
-/// Memory that is given back when this goes. Nothing enqueued may use it then.
+/// Memory, freed on drop. Nothing enqueued may use it then.
 pub(super) enum Buffer {
-    /// Of the host, as programs have it.
+    /// Ordinary host memory.
     Pageable(Box<[Cell<u8>]>),
-    /// Of the host, locked.
+    /// Page-locked host memory.
     Pinned(*mut c_void),
-    /// Of this rank's GPU.
+    /// Memory of this rank's GPU.
     OnDevice(CUdeviceptr),
-    /// Of another one.
+    /// Memory of another GPU.
     OnPeer(CUdeviceptr, Rc<Peer>),
 }
 
@@ -365,7 +365,7 @@ impl Buffer {
         peer.within(|| driver::allocate(bytes)).map(|address| Buffer::OnPeer(address, peer.clone()))
     }
 
-    /// Where it is: host and devices share one space of addresses (CUDA programming guide, "Unified Virtual Address Space").
+    /// Its address: host and devices share one address space (CUDA programming guide, "Unified Virtual Address Space").
     pub fn address(&self) -> CUdeviceptr {
         match self {
             Buffer::Pageable(bytes) => bytes.as_ptr() as CUdeviceptr,
@@ -374,7 +374,7 @@ impl Buffer {
         }
     }
 
-    /// Writes bytes to a place in it, untimed; returns when they are there.
+    /// Writes bytes at an offset, untimed; returns when they have arrived.
     pub fn write(&self, to: usize, bytes: &[u8], stream: CUstream) -> Result<()> {
         if let Some(start) = self.on_host() {
             // SAFETY: from the place on it has at least as many bytes, which are only ours, and which no copy uses now.
@@ -386,7 +386,7 @@ impl Buffer {
         driver::synchronize(stream)
     }
 
-    /// The bytes from a place in it on, untimed, once all copies into it are done; those of devices are copied to `scratch`.
+    /// The bytes from an offset, untimed, once all copies into it are done; those of devices are copied to `scratch`.
     pub fn read<'a>(
         &'a self,
         from: usize,
@@ -406,7 +406,7 @@ impl Buffer {
         Ok(scratch)
     }
 
-    /// Where it begins in the host's memory, which needs no driver to be written and read.
+    /// Its address in host memory, which is read and written without the driver.
     fn on_host(&self) -> Option<*mut u8> {
         match self {
             Buffer::Pageable(bytes) => Some(bytes.as_ptr().cast::<u8>().cast_mut()),

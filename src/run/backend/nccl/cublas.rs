@@ -1,5 +1,5 @@
-//! cuBLAS, loaded while the program runs: which file, which version, and the one product of it that we use. Its enums are the ints
-//! that they are in C (cublas_api.h, library_types.h).
+//! cuBLAS, loaded while the program runs: which file, which version, and the one product used here. Its enums are ints, as in C
+//! (cublas_api.h, library_types.h).
 
 use super::driver::{CUdeviceptr, CUstream};
 use super::library::{file_of, reason};
@@ -58,7 +58,7 @@ impl Cublas {
     /// Loads the named file, or else the cuBLAS of the newest CUDA version that the driver supports.
     ///
     /// # Errors
-    /// If there is none, with every file that was tried and where to get one, or if the file is no cuBLAS.
+    /// If there is none, with every file that was tried and where to get one, or if the file is not cuBLAS.
     pub fn load(named: Option<&Path>, driver_cuda: u32) -> Result<&'static Cublas> {
         let candidates: Vec<OsString> = match named {
             Some(path) => vec![path.into()],
@@ -84,11 +84,10 @@ impl Cublas {
     }
 
     fn of(handle: libloading::Library, name: &str) -> Result<&'static Cublas> {
-        let missing =
-            |symbol: &str| Error::usage(format!("{name} is no cuBLAS that we can work with: it has no {symbol}"));
+        let missing = |symbol: &str| Error::usage(format!("{name} is not a usable cuBLAS: it has no {symbol}"));
         macro_rules! symbol {
             ($name:literal) => {
-                // SAFETY: the type is that of cublas_api.h, with enums as the ints that they are in C.
+                // SAFETY: the type is that of cublas_api.h, with enums as ints, as in C.
                 *unsafe { handle.get($name.as_bytes()) }.map_err(|_| missing($name))?
             };
         }
@@ -129,7 +128,7 @@ impl Cublas {
         let name = self.status_name.map(|of| unsafe { of(status) }).filter(|name| !name.is_null());
         let description = name.map_or_else(
             || format!("status {status}"),
-            // SAFETY: not null, and ends with a zero.
+            // SAFETY: not null, and null-terminated.
             |name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
         );
         Error::environment(format!("{call} failed with {description}"))
@@ -160,7 +159,7 @@ pub(super) fn arithmetic(element: ElementType) -> Result<Arithmetic> {
         }
         whole => {
             return Err(Error::usage(format!(
-                "[[compute]]: no layer of a model multiplies {whole}; accepted on GPUs: float16, bfloat16, float32, float64"
+                "[[compute]]: no layer of a model multiplies {whole} matrices; accepted on GPUs: float16, bfloat16, float32, float64"
             )));
         }
     };
@@ -264,7 +263,7 @@ mod tests {
             (None, 13, ["libcublas.so.13: ", "libcublas.so.12: "]),
         ] {
             match Cublas::load(file.map(Path::new), driver) {
-                // A machine may well have one.
+                // A machine may have one.
                 Ok(_) => assert!(file.is_none()),
                 Err(error) => {
                     assert_eq!(error.exit_code(), 2);

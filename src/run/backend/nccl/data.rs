@@ -16,7 +16,7 @@ use commgauge_base::pattern::{Buffer, LOOKED_AT, Pattern, Segment, Source, encod
 use std::ffi::c_int;
 use std::rc::Rc;
 
-/// Bytes in which a comparison counts: the wrong elements, and the first of them.
+/// Bytes for the counts of a comparison: the wrong elements, and the first of them.
 const FOUND_BYTES: u64 = 16;
 
 /// Memory shared by the kernels: room for the results of comparisons, then the numbers of all columns.
@@ -67,7 +67,7 @@ impl Scratch {
     }
 }
 
-/// A segment, and where its column is among the numbers.
+/// A segment, and the place of its column among the numbers.
 #[derive(Clone, Copy)]
 struct Known {
     segment: Segment,
@@ -83,7 +83,6 @@ pub(super) struct Place {
     pub shift: u64,
 }
 
-/// What a comparison found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub comparison: u64,
@@ -122,7 +121,7 @@ impl Data {
         seed: u64,
         scratch: &mut Scratch,
     ) -> Data {
-        // Groups differ in their data, so that a message that strays is found.
+        // Groups differ in their data, so that a stray message is detected.
         let seed = seed ^ u64::from(view.group[0]).wrapping_mul(0xa076_1d64_78bd_642f);
         let ranks = view.group.len() as u32;
         let moved = |mut segment: Segment| {
@@ -155,17 +154,16 @@ impl Data {
         Data { pattern, seed, inputs, outputs, element, rank }
     }
 
-    /// Writes the inputs in all copies of a walk.
     pub fn write_inputs(&self, place: Place, walk: Walk, tools: Tools) -> Result<()> {
         self.inputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::AsTheyAre))
     }
 
-    /// Fills the places of the inputs with other data, so that a call that reads them too early is found wrong.
+    /// Fills the places of the inputs with other data, so that a call that reads them too early is detected.
     pub fn poison_inputs(&self, place: Place, walk: Walk, tools: Tools) -> Result<()> {
         self.inputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::TurnedOver))
     }
 
-    /// Poisons the outputs, so that what no message overwrites is found wrong.
+    /// Poisons the outputs, so that missing messages are detected.
     pub fn poison_outputs(&self, place: Place, walk: Walk, tools: Tools) -> Result<()> {
         self.outputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::TurnedOver))
     }
@@ -176,7 +174,7 @@ impl Data {
         unsafe { tools.kernels.fill_all(stretch, walk, self.seed, content, bits, tools.stream) }
     }
 
-    /// Writes the inputs as the kernel before the call in a job does.
+    /// Writes the inputs as the preceding kernel of a job does.
     pub fn produce_inputs(&self, place: Place, tools: Tools) -> Result<()> {
         self.inputs.iter().try_for_each(|known| {
             let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
@@ -185,7 +183,7 @@ impl Data {
         })
     }
 
-    /// Number of comparisons of one call, or of one walk.
+    /// Number of comparisons per call, or per walk.
     pub fn comparisons(&self) -> u64 {
         self.outputs.len() as u64
     }
@@ -197,17 +195,17 @@ impl Data {
         unsafe { driver::copy_to_device(tools.scratch.arena.address(), &nothing, tools.stream) }
     }
 
-    /// Enqueues the comparison of the outputs, whose results begin at a number.
+    /// Enqueues the comparison of the outputs; its results begin at a number.
     pub fn compare(&self, place: Place, walk: Walk, first: u64, tools: Tools) -> Result<()> {
         self.outputs.iter().zip(first..).try_for_each(|(known, comparison)| {
             let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
             let found = tools.scratch.found(comparison);
-            // SAFETY: the scratch memory begins with room to count; the rest as in `fill`.
+            // SAFETY: the scratch memory begins with room for the counts; the rest as in `fill`.
             unsafe { tools.kernels.verify(stretch, walk, self.seed, content, found, tools.stream) }
         })
     }
 
-    /// What the first comparisons found wrong, once the stream has passed them.
+    /// The mismatches of the first comparisons, once the stream has passed them.
     pub fn found(&self, comparisons: u64, tools: Tools) -> Result<Vec<Found>> {
         let mut bytes = vec![0; (FOUND_BYTES * comparisons) as usize];
         // SAFETY: the scratch memory begins with room for them.
@@ -232,7 +230,7 @@ impl Data {
         self.mismatch(first, place, count, tools).map(Some)
     }
 
-    /// A wrong element in words; `count` are wrong in that call.
+    /// A mismatch in words; `count` are wrong in that call.
     pub fn mismatch(&self, found: &Found, place: Place, count: u64, tools: Tools) -> Result<Mismatch> {
         let known = &self.outputs[(found.comparison % self.comparisons()) as usize];
         let (stretch, first) = (self.stretch(known, place), found.element);
@@ -280,7 +278,7 @@ fn known(pattern: &Pattern, segments: Vec<Segment>, scratch: &mut Scratch) -> Ve
     segments.into_iter().filter(|segment| segment.elements > 0).map(intern).collect()
 }
 
-// Sums of what every rank multiplies first: operations that a communicator makes and forgets.
+// Reductions with a premultiplied scalar: operations that a communicator creates and destroys.
 
 /// An operation of `ncclRedOpCreatePreMulSum`, until it is dropped.
 pub(super) struct Multiplied {
@@ -290,7 +288,7 @@ pub(super) struct Multiplied {
 }
 
 impl Multiplied {
-    /// Of a number, on elements of a type.
+    /// For a scalar of an element type.
     pub fn new(
         library: &'static Library,
         communicator: Rc<Communicator>,

@@ -11,43 +11,40 @@ use std::ptr::null_mut;
 
 /// An opened device.
 pub struct Device {
-    /// Its number among those that the process sees.
+    /// Its number among the devices visible to the process.
     pub number: u32,
     /// Product name.
     pub name: String,
-    /// Its unique name, as `GPU-xxxxxxxx-...`.
+    /// Its UUID, as `GPU-xxxxxxxx-...`.
     pub uuid: String,
     /// PCI address, such as `0000:3b:00.0`.
     pub pci: String,
-    /// Compute capability.
     pub capability: (u32, u32),
-    /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Bytes of its last-level cache.
+    /// Size of its last-level cache.
     pub cache_bytes: u64,
-    /// Most shared memory that a block may request.
+    /// Maximum shared memory per block.
     pub shared_bytes_per_block: u32,
     context: sys::CUcontext,
 }
 
-// SAFETY: the context is a handle that any thread may make current; nothing else in here is not plain data.
+// SAFETY: the context is a handle that any thread may make current; everything else is plain data.
 unsafe impl Send for Device {}
 
 // SAFETY: as above, and nothing changes after `open`.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens a device and makes its primary context, which NCCL uses too, current in this thread. It stays open until the
-    /// process ends.
+    /// Opens a device and makes its primary context current in this thread; NCCL uses the same one. It stays open until the process ends.
     ///
     /// # Errors
-    /// Those of the driver, with the device.
+    /// Errors of the driver, with the device.
     pub fn open(number: u32) -> Result<Device> {
         Device::opened(number)
             .map_err(|error| Error::from_exit_code(error.exit_code(), format!("{}: {error}", named(number))))
     }
 
-    /// Whether it is a part of a GPU (MIG).
+    /// Whether it is a partition of a GPU (MIG).
     pub fn is_part(&self) -> bool {
         self.uuid.starts_with("MIG-")
     }
@@ -82,7 +79,7 @@ impl Device {
 
     /// Makes its context current in this thread.
     pub fn make_current(&self) -> Result<()> {
-        // SAFETY: the context was retained, and is released only by who opened it for a while and uses it no more.
+        // SAFETY: the context was retained, and whoever opened it for a while releases it and stops using it.
         check(unsafe { calls::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
     }
 
@@ -91,14 +88,13 @@ impl Device {
         self.context
     }
 
-    /// Gives its context back; nothing may be called in it afterwards.
+    /// Releases its context; nothing may be called in it afterwards.
     pub fn close(&self) {
         // This fails only if the device is lost.
         // SAFETY: retained in `open`, and not used again.
         let _ = unsafe { calls::cuDevicePrimaryCtxRelease_v2(self.number as sys::CUdevice) };
     }
 
-    /// Bytes that are free on it.
     pub fn free_bytes(&self) -> u64 {
         driver::memory().map_or(0, |(free, _)| free)
     }
@@ -110,7 +106,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// A device in words before it is opened, as far as the driver tells them.
+/// A device in words before it is opened, as far as the driver describes it.
 fn named(number: u32) -> String {
     let mut device = 0;
     // SAFETY: the handle is ours; the driver was started.
@@ -177,22 +173,20 @@ fn kind(name: &str) -> &'static str {
     if name.contains(" MIG ") { "MIG" } else { "GPU" }
 }
 
-// Which GPU a rank uses, of those that it sees.
+// Assigns a GPU to each rank, from those visible to it.
 
-/// Place of a rank on its host, and the devices that it was assigned.
+/// Place of a rank on its host, and the devices assigned to it.
 #[derive(Clone, Debug, Default)]
 pub struct Placing {
     /// Rank among those of this host.
     pub local_rank: u32,
-    /// Ranks of this host.
     pub ranks_on_host: u32,
     /// Name of the host.
     pub host: String,
     /// Device of each rank of a host, in order.
     pub device_map: Option<Vec<u32>>,
-    /// Whether ranks may share a device.
     pub share_gpu: bool,
-    /// Unique names of the devices that each rank of the host sees, in the order of the ranks; empty where that is not known.
+    /// UUIDs of the devices visible to each rank of the host, in rank order; empty if unknown.
     pub visible: Vec<Vec<String>>,
 }
 
@@ -200,7 +194,7 @@ impl Placing {
     /// The number of this rank's device among `devices`.
     ///
     /// # Errors
-    /// Where there are too few, or the map names one that is not there.
+    /// If there are too few devices, or the map names a missing one.
     pub fn device(&self, devices: u32) -> Result<u32> {
         self.device_among(devices, std::env::var("CUDA_VISIBLE_DEVICES").ok())
     }
@@ -229,8 +223,8 @@ impl Placing {
         if self.share_gpu {
             return Ok(local_rank % devices);
         }
-        // Slurm (--gpus-per-task) and wrapper scripts show each rank only its own device. Whether two ranks share one
-        // is found by comparing the device UUIDs of all ranks.
+        // Slurm (--gpus-per-task) and wrapper scripts make only its own device visible to each rank. Comparing the UUIDs of all ranks shows
+        // whether two share one.
         if devices == 1 && shown.is_some() {
             return Ok(0);
         }
@@ -249,8 +243,8 @@ impl Placing {
 }
 
 impl Placing {
-    /// The number of this rank's device where ranks of the host see different ones, as with Slurm's `--gpu-bind=closest`: every rank
-    /// gets one of those that it sees, and no two the same. None where all see the same, or that is impossible.
+    /// The number of this rank's device if ranks of the host see different ones, as with Slurm's `--gpu-bind=closest`: every rank gets a
+    /// visible device, and no two share one. `None` if all see the same, or no such assignment exists.
     fn device_of_differing(&self, devices: u32) -> Option<u32> {
         let mine = self.visible.get(self.local_rank as usize)?;
         if mine.len() != devices as usize || self.visible.iter().all(|theirs| theirs == mine) {
@@ -260,8 +254,8 @@ impl Placing {
     }
 }
 
-/// One of its choices for each, so that no two have the same: as numbers in their lists. The first ones choose first, and give way to
-/// later ones where they have another choice (augmenting paths; Kuhn 1955).
+/// A distinct choice for each, as numbers in their lists. Earlier ranks choose first and yield to later ones if they have another choice
+/// (augmenting paths; Kuhn 1955).
 fn assign(choices: &[Vec<String>]) -> Option<Vec<usize>> {
     let mut owners: HashMap<&str, usize> = HashMap::new();
     for rank in 0..choices.len() {
@@ -279,7 +273,7 @@ fn find_choice<'a>(
     owners: &mut HashMap<&'a str, usize>,
     tried: &mut HashSet<&'a str>,
 ) -> bool {
-    // What nobody has comes first, so that ranks keep the order of their devices where they can.
+    // Free devices first, so that ranks keep the order of their devices where possible.
     if let Some(free) = choices[rank].iter().find(|choice| !owners.contains_key(choice.as_str())) {
         owners.insert(free, rank);
         return true;
@@ -295,7 +289,7 @@ fn find_choice<'a>(
     })
 }
 
-/// Unique names of the devices that this process sees, in the order of their numbers; empty without a driver.
+/// UUIDs of the visible devices, by number; empty without a driver.
 pub fn visible_devices() -> Vec<String> {
     let of = |number: u32| {
         let mut device = 0;
@@ -304,7 +298,7 @@ pub fn visible_devices() -> Vec<String> {
         uuid(device, &name(device)?)
     };
     let found = driver::start().and_then(|devices| (0..devices).map(of).collect::<Result<Vec<_>>>());
-    // What is missing is reported where the device is opened.
+    // A missing device is reported where it is opened.
     found.unwrap_or_default()
 }
 
@@ -350,7 +344,7 @@ mod tests {
             // Slurm's --gpu-bind=closest on two sockets.
             (&["a b", "a b", "c d", "c d"][..], Some(vec![0, 1, 0, 1])),
             (&["a b", "c d", "a b", "c d"], Some(vec![0, 0, 1, 1])),
-            // The first one gives way.
+            // The first one yields.
             (&["a b", "a", "b c"], Some(vec![1, 0, 1])),
             (&["a b", "a b", "a b c", "d"], Some(vec![0, 1, 2, 0])),
             (&["a b", "a b", "a b", "c"], None),
@@ -374,6 +368,6 @@ mod tests {
         assert_eq!(placing(1, 2).device_among(2, None).unwrap(), 1);
         assert_eq!(Placing { device_map: Some(vec![3, 1]), ..placing(0, 2) }.device_among(4, None).unwrap(), 3);
         assert_eq!(Placing { share_gpu: true, ..placing(5, 6) }.device_among(4, None).unwrap(), 1);
-        assert_eq!(placing(3, 8).device_among(1, Some("3".into())).unwrap(), 0, "the one that it was shown");
+        assert_eq!(placing(3, 8).device_among(1, Some("3".into())).unwrap(), 0, "the only visible one");
     }
 }

@@ -1,6 +1,6 @@
-//! The calls of the CUDA driver that we use, each checked and named. What they are for is in the files above.
+//! The CUDA driver calls used here, each checked and named.
 //!
-//! The driver's own functions, not the runtime's: pointers are addresses, and the primary context is the one that NCCL uses too.
+//! Driver functions, not the runtime's: pointers are addresses, and the primary context is the one that NCCL uses too.
 
 pub(super) use sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
@@ -15,8 +15,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 
 /// The message if the driver's library is missing.
-const NO_DRIVER: &str =
-    "no CUDA driver: libcuda.so.1 is not where the system looks for libraries; it comes with NVIDIA's driver";
+const NO_DRIVER: &str = "no CUDA driver: the loader does not find libcuda.so.1; NVIDIA's driver provides it";
 
 /// Turns a result into an error that names the call.
 #[inline(always)]
@@ -24,7 +23,7 @@ pub(super) fn check(code: calls::Code, call: &'static str) -> Result<()> {
     if code == calls::SUCCESS { Ok(()) } else { Err(failure(code, call)) }
 }
 
-/// A code as any number, as newer drivers have newer ones.
+/// A code as an integer, since newer drivers return newer codes.
 #[cold]
 fn failure(code: c_int, call: &'static str) -> Error {
     let description: Vec<String> =
@@ -34,7 +33,6 @@ fn failure(code: c_int, call: &'static str) -> Error {
     Error::environment(format!("{call} failed with {description}{hint}"))
 }
 
-/// The driver's own words for a code.
 fn status_text(code: c_int, function: &CStr) -> Option<String> {
     type TextFunction = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
     let mut text = null();
@@ -46,29 +44,27 @@ fn status_text(code: c_int, function: &CStr) -> Option<String> {
     }
 }
 
-/// Starts the driver and counts the devices that this process may see.
+/// Starts the driver and counts the visible devices.
 ///
 /// # Errors
-/// Where there is no driver, or it finds no device.
+/// If there is no driver, or it finds no device.
 pub(super) fn start() -> Result<u32> {
     if let Ok(value) = std::env::var("CUDA_LAUNCH_BLOCKING")
         && !["", "0"].contains(&value.trim())
     {
         return Err(Error::usage(format!(
-            "CUDA_LAUNCH_BLOCKING={value} makes every launch wait for its end: no call could be held until a common start, and none would \
-             be timed as programs see it; unset it"
+            "CUDA_LAUNCH_BLOCKING={value} makes every launch synchronous: calls could not start together, and their times would not be those of a job; unset it"
         )));
     }
     // SAFETY: loads the library and unloads it; called first, because every other call panics if it is missing.
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::usage(NO_DRIVER));
     }
-    // Any number may be returned, which the enum of the bindings does not allow for.
+    // The driver may return any number, which the enum of the bindings does not allow.
     type Init = unsafe extern "C" fn(c_uint) -> c_int;
     // SAFETY: the library is there, and cuInit takes flags, of which there are none (CUDA driver API, 6.3).
     let started = unsafe { sys::culib().get::<Init>(b"cuInit\0").map(|init| init(0)) };
-    let started =
-        started.map_err(|_| Error::usage("the library found as libcuda is no CUDA driver: it has no cuInit"))?;
+    let started = started.map_err(|_| Error::usage("libcuda is not a CUDA driver: it has no cuInit"))?;
     let mut devices = 0;
     let counted = match started {
         // SAFETY: the int is ours.
@@ -80,14 +76,14 @@ pub(super) fn start() -> Result<u32> {
     const NO_DEVICE: c_int = sys::CUresult::CUDA_ERROR_NO_DEVICE as c_int;
     match counted {
         0 if devices > 0 => Ok(devices as u32),
-        0 | NO_DEVICE => Err(Error::usage(format!("the CUDA driver is there and finds no device{visible}"))),
+        0 | NO_DEVICE => Err(Error::usage(format!("the CUDA driver finds no device{visible}"))),
         refused => Err(Error::usage(format!("{}{visible}", failure(refused, "cuInit")))),
     }
 }
 
 /// The file from which the driver was loaded.
 pub(super) fn file() -> String {
-    // SAFETY: the library was loaded by `start`; nothing is called.
+    // SAFETY: the library was loaded by `start`; nothing is called in it.
     let address = unsafe { sys::culib().get::<*const c_void>(b"cuInit").map(|symbol| *symbol) };
     address.ok().and_then(file_of).unwrap_or_else(|| "libcuda.so".to_owned())
 }
@@ -100,7 +96,6 @@ pub(super) fn version() -> Result<(i32, i32)> {
     Ok((version / 1000, version % 1000 / 10))
 }
 
-/// Plain device memory.
 pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
     let mut address = 0;
     // SAFETY: the address is ours. Not from a pool, so that it may be registered with NCCL.
@@ -108,8 +103,6 @@ pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
     Ok(address)
 }
 
-/// Frees plain device memory.
-///
 /// # Safety
 /// The address is from [`allocate`], and nothing enqueued uses it.
 pub(super) unsafe fn free(address: CUdeviceptr) -> Result<()> {
@@ -117,7 +110,7 @@ pub(super) unsafe fn free(address: CUdeviceptr) -> Result<()> {
     check(unsafe { calls::cuMemFree_v2(address) }, "cuMemFree")
 }
 
-/// Free and all bytes of the current device.
+/// Free and total bytes of the current device.
 pub(super) fn memory() -> Result<(u64, u64)> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both are ours.
@@ -155,7 +148,7 @@ pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUst
     synchronize(stream)
 }
 
-/// Waits for all that is on a stream.
+/// Waits until a stream is idle.
 pub(super) fn synchronize(stream: CUstream) -> Result<()> {
     // SAFETY: the stream lives.
     check(unsafe { calls::cuStreamSynchronize(stream) }, "cuStreamSynchronize")
@@ -197,7 +190,7 @@ pub(super) fn destroy_stream(stream: CUstream) {
     let _ = unsafe { calls::cuStreamDestroy_v2(stream) };
 }
 
-/// Whether all that is on a stream is done.
+/// Whether a stream is idle.
 #[inline]
 pub(super) fn is_done(stream: CUstream) -> Result<bool> {
     // SAFETY: the stream lives.
@@ -216,13 +209,11 @@ pub(super) fn create_event() -> Result<CUevent> {
     Ok(event)
 }
 
-/// Destroys an event.
 pub(super) fn destroy_event(event: CUevent) {
     // SAFETY: the handle is ours and not used again.
     let _ = unsafe { calls::cuEventDestroy_v2(event) };
 }
 
-/// Records an event on a stream.
 #[inline(always)]
 pub(super) fn record(event: CUevent, stream: CUstream) -> Result<()> {
     // SAFETY: both live.
@@ -254,7 +245,7 @@ pub(super) fn nanoseconds_between(first: CUevent, second: CUevent) -> Result<f64
     Ok(f64::from(milliseconds) * 1e6)
 }
 
-/// Memory of the host that the device sees too: its address here and there.
+/// Host memory mapped into the device: its address on both.
 pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)> {
     let (mut here, mut there) = (null_mut(), 0);
     // CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP. Not write-combined, which the host reads slowly.
@@ -267,17 +258,14 @@ pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)
     Ok((here, there))
 }
 
-/// Gives back memory of [`allocate_shared`].
-///
 /// # Safety
-/// Nothing uses it any more.
+/// Nothing uses it any longer.
 pub(super) unsafe fn free_shared(here: *mut c_void) -> Result<()> {
     // SAFETY: promised by the caller.
     check(unsafe { calls::cuMemFreeHost(here) }, "cuMemFreeHost")
 }
 
-/// Copies between any two places, by their addresses: of the host or of any device. From and to memory of the host that is not locked the
-/// call itself may wait.
+/// Copies between any two addresses of the host or a device. With pageable host memory the call itself may wait.
 ///
 /// # Safety
 /// Both have this many bytes until the stream is done.
@@ -286,7 +274,7 @@ pub(super) unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stre
     check(unsafe { calls::cuMemcpyAsync(to, from, bytes, stream) }, "cuMemcpyAsync")
 }
 
-/// Lets the current context reach the memory of another one's device.
+/// Enables access from the current context to the memory of another device.
 pub(super) fn enable_access_to(context: sys::CUcontext) -> Result<()> {
     // SAFETY: both contexts are retained; no flags.
     match unsafe { calls::cuCtxEnablePeerAccess(context, 0) } {
@@ -295,7 +283,7 @@ pub(super) fn enable_access_to(context: sys::CUcontext) -> Result<()> {
     }
 }
 
-/// Loads a module from PTX that ends with a zero.
+/// Loads a module from null-terminated PTX.
 pub(super) fn load_module(ptx: &CStr) -> Result<CUmodule> {
     let mut module = null_mut();
     // SAFETY: the handle is ours; the text ends with a zero (CUDA driver API, 6.10).
@@ -303,7 +291,6 @@ pub(super) fn load_module(ptx: &CStr) -> Result<CUmodule> {
     Ok(module)
 }
 
-/// A kernel of a module.
 pub(super) fn kernel(module: CUmodule, name: &CStr) -> Result<CUfunction> {
     let mut function = null_mut();
     // SAFETY: the module lives, the handle is ours.
@@ -339,7 +326,7 @@ pub(super) unsafe fn launch(
     check(code, "cuLaunchKernel")
 }
 
-/// Allows a kernel so much dynamic shared memory.
+/// Allows a kernel this much dynamic shared memory.
 pub(super) fn allow_shared_bytes(function: CUfunction, bytes: c_int) -> Result<()> {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     // SAFETY: the function lives.
@@ -348,13 +335,12 @@ pub(super) fn allow_shared_bytes(function: CUfunction, bytes: c_int) -> Result<(
 
 // Device memory that grows and is reused between cases.
 
-/// Plain device memory, never from a pool and never managed, or NCCL's own; given back when it must grow, and by the driver when the
-/// process ends.
+/// Plain device memory, never pooled or managed, or NCCL's own; freed when it must grow, and by the driver when the process ends.
 ///
 /// Memory on which a graph captured calls is kept until the communicators are gone ([`Arena::release_kept`]): NCCL registers it by its
 /// address for the graph, and withdraws that only at some later group of calls (every eleventh looks for graphs that are gone:
-/// `GROUP_MAX_RECLAIM_STEPS` in its `src/group.cc`). Until then it takes whatever is allocated at that address for the memory that was
-/// there, and reads and writes the other ranks' old memory: seen with NCCL 2.30.7 as sums that lack a rank.
+/// `GROUP_MAX_RECLAIM_STEPS` in its `src/group.cc`). Until then it mistakes any allocation at that address for the old memory, and reads
+/// and writes the other ranks' old memory: with NCCL 2.30.7 sums lacked a rank.
 #[derive(Default)]
 pub(super) struct Arena {
     memory: Memory,
@@ -364,17 +350,16 @@ pub(super) struct Arena {
     from_nccl: Option<&'static Library>,
 }
 
-/// One allocation; none where the address is 0.
+/// One allocation; none if the address is 0.
 #[derive(Clone, Copy, Default)]
 struct Memory {
     address: CUdeviceptr,
     bytes: usize,
-    /// NCCL, if it is from there.
     from_nccl: Option<&'static Library>,
 }
 
 impl Arena {
-    /// Where further memory is allocated: by the driver, or by NCCL. Memory allocated by the other one is given back.
+    /// Sets the allocator of further memory: the driver, or NCCL. Memory of the other allocator is freed.
     pub fn take_from(&mut self, nccl: Option<&'static Library>) -> Result<()> {
         self.from_nccl = nccl;
         if self.memory.is_from(nccl) { Ok(()) } else { self.release() }
@@ -388,7 +373,7 @@ impl Arena {
         self.reserve_where(bytes, |length, wanted| length >= wanted)
     }
 
-    /// Exactly this many bytes, the same as on the other ranks.
+    /// Exactly this many bytes, as on the other ranks.
     pub fn reserve_exactly(&mut self, bytes: u64) -> Result<()> {
         self.reserve_where(bytes, |length, wanted| length == wanted)
     }
@@ -407,12 +392,12 @@ impl Arena {
         Ok(())
     }
 
-    /// A graph captures calls on this memory.
+    /// Notes that a graph captures calls on this memory.
     pub fn note_capture(&mut self) {
         self.is_captured = true;
     }
 
-    /// Gives the memory back, or keeps it where a graph captured calls on it.
+    /// Frees the memory, or keeps it if a graph captured calls on it.
     pub fn release(&mut self) -> Result<()> {
         let memory = std::mem::take(&mut self.memory);
         if std::mem::take(&mut self.is_captured) && memory.address != 0 {
@@ -422,13 +407,13 @@ impl Arena {
         memory.free()
     }
 
-    /// Frees what was kept; the communicators that captured calls on it are gone.
+    /// Frees the kept memory; the communicators that captured calls on it are gone.
     pub fn release_kept(&mut self) -> Result<()> {
         self.is_captured = false;
         std::mem::take(&mut self.kept).into_iter().try_for_each(Memory::free)
     }
 
-    /// How many of `bytes` bytes there are without any more free memory of the device: what would be used again, or be freed.
+    /// How many of `bytes` bytes are available without further free device memory: those that would be reused or freed.
     pub fn available(&self, bytes: u64, from_nccl: Option<&'static Library>) -> u64 {
         let fits = |memory: &&Memory| memory.is_from(from_nccl) && memory.bytes as u64 >= bytes;
         let reused = if self.kept.iter().chain([&self.memory]).any(|memory| fits(&memory)) { bytes } else { 0 };
@@ -456,14 +441,14 @@ impl Memory {
         let address = address.map_err(|cause| {
             let free = memory().map_or_else(|_| "unknown".to_owned(), |(free, _)| Bytes(free).to_string());
             Error::environment(format!(
-                "{} of device memory are not to be had, {free} are free: {cause}",
+                "cannot allocate {} of device memory, {free} free: {cause}",
                 Bytes(bytes as u64)
             ))
         })?;
         Ok(Memory { address, bytes, from_nccl })
     }
 
-    /// Whether it was allocated by NCCL, or by the driver where that is none.
+    /// Whether NCCL allocated it; otherwise the driver did.
     fn is_from(&self, nccl: Option<&'static Library>) -> bool {
         self.from_nccl.is_some() == nccl.is_some()
     }

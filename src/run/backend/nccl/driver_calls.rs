@@ -1,5 +1,5 @@
-//! The functions of the CUDA driver that are called, as C has them: each is looked up once, and answers any number. The bindings have an
-//! enum for that number, which newer drivers exceed; a value that an enum does not have is undefined behaviour.
+//! The CUDA driver functions in use, with their C types: each is looked up once, and returns an int. The bindings have an enum for it,
+//! which newer drivers exceed; a value outside an enum is undefined behaviour.
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
@@ -17,7 +17,7 @@ pub(super) const SUCCESS: Code = 0;
 pub(super) const NOT_READY: Code = 600;
 /// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
 pub(super) const ACCESS_ALREADY_ENABLED: Code = 704;
-/// `CUDA_ERROR_NOT_FOUND`, also what is answered for a function that this driver does not have.
+/// `CUDA_ERROR_NOT_FOUND`, also the result for a function that this driver lacks.
 const NOT_FOUND: Code = 500;
 
 macro_rules! functions {
@@ -25,13 +25,13 @@ macro_rules! functions {
         /// The function of that name in the CUDA driver API.
         ///
         /// # Safety
-        /// As the driver's documentation has it; the driver was found ([`super::driver::start`]).
+        /// As in the driver's documentation; the driver was found ([`super::driver::start`]).
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's names and arguments")]
         #[inline]
         pub(super) unsafe fn $name($($argument: $kind),*) -> Code {
             static FOUND: OnceLock<Option<unsafe extern "C" fn($($kind),*) -> Code>> = OnceLock::new();
             let found = FOUND.get_or_init(|| {
-                // SAFETY: the type is that of cuda.h, with the enum that it returns as the int that it is in C.
+                // SAFETY: the type is that of cuda.h, with the returned enum as an int, as in C.
                 unsafe { sys::culib().get(concat!(stringify!($name), "\0").as_bytes()).ok().map(|symbol| *symbol) }
             });
             match found {

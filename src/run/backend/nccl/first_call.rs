@@ -1,5 +1,5 @@
-//! The first call of a kind on a communicator, made within a deadline. From NCCL 2.22 on ranks connect in it, on the thread that calls,
-//! which waits there for the others: one that never comes would hold this thread forever, before any stream could be looked at.
+//! The first call of a kind on a communicator, made within a deadline. From NCCL 2.22 on ranks connect in it, on the calling thread, which
+//! waits there for the others: a missing rank would block this thread forever, before any stream could be queried.
 
 use super::abi::{RawCommunicator, RawStream, UNIQUE_ID_BYTES, read_id};
 use super::communicator::{Channel, ChannelEnd, Communicator, Maker, Members, MembersKey, Route, root_of};
@@ -14,7 +14,7 @@ use commgauge_model::layout::{Axis, Groups, Membership};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A call with its buffers, on its way to the thread that makes it.
+/// A call with its buffers, on its way to the calling thread.
 pub(super) struct FirstCall {
     prepared: Arc<Prepared>,
     send: u64,
@@ -25,14 +25,14 @@ pub(super) struct FirstCall {
 /// A call and the communicator on which it is made.
 struct Made(FirstCall, RawCommunicator);
 
-// SAFETY: NCCL and the driver take their handles from any thread, from one at a time: the other waits meanwhile, or the launch ends.
+// SAFETY: any thread may use handles of NCCL and the driver, one at a time: the other waits meanwhile, or the launch ends.
 unsafe impl Send for Made {}
 
 impl FirstCall {
     /// A call on buffers and a stream.
     ///
     /// # Safety
-    /// As [`Prepared::issue`], also after a hang: buffers and stream are not freed while the process lives.
+    /// As [`Prepared::issue`], also after a hang: buffers and stream are never freed.
     pub unsafe fn new(prepared: &Arc<Prepared>, send: u64, receive: u64, stream: RawStream) -> FirstCall {
         FirstCall { prepared: prepared.clone(), send, receive, stream }
     }
@@ -40,7 +40,7 @@ impl FirstCall {
     /// Enqueues the call. `what` names it in errors.
     ///
     /// # Errors
-    /// A hang after the deadline for communicators, and what the call returns; both with the place.
+    /// A hang after the deadline for communicators, and the error of the call; both with the place.
     pub fn make(self, maker: &Maker, communicator: &Communicator, what: &str) -> Result<()> {
         let made = Made(self, communicator.raw());
         let issued = maker.in_time(&format!("the first {what}"), maker.deadline, move || {
@@ -86,8 +86,8 @@ impl NcclBackend {
         Ok(())
     }
 
-    /// Opens one, and sends a byte: a library connects at the first message, and waits for the other end meanwhile, which in the
-    /// middle of a program may be waiting for something else.
+    /// Opens a channel, and sends a byte: a library connects at the first message and waits for the other end meanwhile, which may wait for
+    /// something else in the middle of a program.
     fn open_channel(&mut self, route: Route, id: &[u8]) -> Result<()> {
         let end = if route.from == self.world.rank() { ChannelEnd::Sender } else { ChannelEnd::Receiver };
         let communicator = self.maker.init(read_id(id)?, 2, end.rank())?;
@@ -96,7 +96,7 @@ impl NcclBackend {
         byte.reserve(1)?;
         let message = Prepared::message(self.maker.library, ElementType::Uint8, 1, end);
         let (address, stream) = (byte.address(), channel.stream);
-        // SAFETY: the byte is device memory that is given back only after the stream is done.
+        // SAFETY: the byte is device memory that is freed only after the stream is idle.
         let first = unsafe { FirstCall::new(&Arc::new(message), address, address, stream.cast()) };
         let what = format!("message from rank {} to rank {}", route.from, route.to);
         first.make(&self.maker, &channel.communicator, &what)?;
@@ -120,8 +120,8 @@ impl NcclBackend {
     }
 }
 
-// The communicators of groups: one over all ranks in every replicate, from which those of each set of groups are split off, and which
-// carries the messages of pairs itself.
+// The communicators of groups: one over all ranks per replicate, which carries the messages of pairs, and those split off from it for each
+// set of groups.
 
 impl NcclBackend {
     /// Creates the communicators of groups. Called by all ranks.
@@ -141,7 +141,7 @@ impl NcclBackend {
         }
     }
 
-    /// Creates the communicators of pairs if the calls of a binding need them and they are not there. Called by all ranks.
+    /// Creates the communicators of pairs if a binding needs them and they do not exist. Called by all ranks.
     pub(super) fn connect_pairs(&self, binding: &Binding) -> Result<()> {
         let Members::Groups(number) = Members::of_calls(binding) else { return Ok(()) };
         if binding.groups.axis != Axis::Pair {
@@ -156,7 +156,7 @@ impl NcclBackend {
         Ok(())
     }
 
-    /// Ends the communicator of pairs that was used longest ago, if one of a key would be one too many. Called by all ranks.
+    /// Ends the least recently used communicator of pairs if another one would exceed the limit. Called by all ranks.
     fn make_room(&self, key: MembersKey) -> Result<()> {
         let Some(oldest) = self.connected.recent_pairs.borrow_mut().use_one(key) else { return Ok(()) };
         self.buffers.windows.forget_one(oldest);
@@ -176,7 +176,7 @@ impl NcclBackend {
         };
         let mine = (0..ids).any(|id| root_of(id, ids, ranks) == me);
         let mine = if mine { self.maker.unique_id()?.0.to_vec() } else { Vec::new() };
-        // In the order of the ranks, which is that of the ids.
+        // In rank order, which is the order of the ids.
         let mut all = self.world.gather_bytes(&mine)?.concat();
         self.world.broadcast_bytes(&mut all)?;
         let mut all = all.chunks(UNIQUE_ID_BYTES).map(read_id).collect::<Result<Vec<_>>>()?;
@@ -188,7 +188,7 @@ impl NcclBackend {
         Ok(())
     }
 
-    /// Creates the communicators of groups with the present limit to thread blocks.
+    /// Creates the communicators of groups with the current limit on thread blocks.
     fn create(&self, groups: &Groups) -> Result<Option<Communicator>> {
         let place = groups.place_of(self.world.rank());
         match &self.connected.base {
@@ -197,7 +197,7 @@ impl NcclBackend {
         }
     }
 
-    /// Creates the communicator of a case that limits thread blocks, unless it is there. Called by all ranks.
+    /// Creates the communicator of a case that limits thread blocks, unless it exists. Called by all ranks.
     pub(super) fn limit(&mut self, binding: &Binding) -> Result<()> {
         let Some(blocks) = binding.variant.max_ctas else { return Ok(()) };
         let members = Members::of_calls(binding);
@@ -206,7 +206,7 @@ impl NcclBackend {
             return Ok(());
         }
         if binding.groups.axis == Axis::Pair && members != Members::World {
-            // Of the case before, perhaps on the communicator that goes.
+            // The buffers of the case before, perhaps registered with the communicator that goes.
             self.end_registration()?;
             self.make_room(key)?;
         }

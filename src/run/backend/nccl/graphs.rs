@@ -8,7 +8,7 @@ use commgauge_base::variant::Variant;
 use cudarc::driver::sys;
 use std::ptr::null_mut;
 
-/// Graphs contain the addresses of buffers, so rotating through many copies takes many graphs; this is the maximum.
+/// Maximum number of graphs: they contain the addresses of buffers, so rotating through many copies takes many.
 const MOST_GRAPHS: u64 = 64;
 
 /// Rotation through copies of the buffers that together exceed the cache, limited by the number of graphs of a case.
@@ -30,16 +30,16 @@ pub(super) fn rotation_within(buffer_bytes: u64, within_bytes: u64, variant: Var
 
 /// The captured graphs of a call.
 pub(super) struct Graphs {
-    /// Calls, or groups of them, in each.
+    /// Calls, or groups of calls, per graph.
     pub(super) calls: u32,
     /// Number of graphs needed to go through all copies of the buffers.
     pub(super) wanted: usize,
-    /// The graphs of the timed loop, which go on from one another through the copies.
+    /// The graphs of the timed loop; each continues the rotation of the one before.
     pub(super) captured: Vec<Graph>,
-    /// The copy of the first call in the first of them.
+    /// The copy of the first call of the first graph.
     pub(super) first_copy: u64,
     next: usize,
-    /// The one with producers and comparisons.
+    /// The graph with producers and comparisons.
     pub(super) checked: Option<Graph>,
 }
 
@@ -49,12 +49,11 @@ impl Graphs {
         Graphs { calls, wanted, captured: Vec::with_capacity(wanted), first_copy: 0, next: 0, checked: None }
     }
 
-    /// Begins again with the first graph, as all copies are filled anew.
+    /// Restarts with the first graph, as all copies are filled again.
     pub(super) fn restart(&mut self) {
         self.next = 0;
     }
 
-    /// Calls after which the graphs repeat themselves.
     pub(super) fn period(&self) -> u64 {
         u64::from(self.calls) * self.captured.len() as u64
     }
@@ -74,7 +73,7 @@ impl Graphs {
 // Captured thread-local, as nccl-tests and PyTorch do: NCCL connects ranks from its own threads, whose calls must not
 // invalidate the capture (CUDA driver API, 6.18, `cuThreadExchangeStreamCaptureMode`).
 
-/// The first driver that instantiates graphs in the way that is used here (`cuGraphInstantiateWithFlags`).
+/// The first driver with `cuGraphInstantiateWithFlags`, which is used here.
 pub(super) const FIRST_DRIVER: (i32, i32) = (11, 4);
 
 /// A graph that can be launched; destroyed on drop. It must be dropped before the communicators whose calls it
@@ -84,7 +83,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// Captures what is enqueued on a stream meanwhile; nothing of it is carried out.
+    /// Captures what is enqueued on a stream meanwhile, without executing it.
     pub fn capture(stream: CUstream, enqueue: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives.
@@ -99,8 +98,8 @@ impl Graph {
             return Err(Error::environment("cuStreamEndCapture gave no graph"));
         }
         let mut executable = null_mut();
-        // SAFETY: the graph was just made, the handle is ours, no flags; the graph is not used afterwards, which the executable survives
-        // (CUDA driver API, 6.20).
+        // SAFETY: the graph was just made, the handle is ours, no flags; the graph is not used afterwards, which the executable graph does
+        // not need (CUDA driver API, 6.20).
         let instantiated = unsafe {
             let code = calls::cuGraphInstantiateWithFlags(&mut executable, graph, 0);
             let _ = calls::cuGraphDestroy(graph);
@@ -125,7 +124,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours and not used again; one that still runs is freed when it is done (CUDA driver API, 6.20).
+        // SAFETY: the handle is ours and not used again; a running graph is freed when it completes (CUDA driver API, 6.20).
         let _ = unsafe { calls::cuGraphExecDestroy(self.executable) };
     }
 }

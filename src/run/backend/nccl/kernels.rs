@@ -12,15 +12,15 @@ use std::ptr::null_mut;
 
 const PTX: &str = include_str!("../../../../kernels/commgauge.ptx");
 
-/// Producers that let their dependents start early, and the first GPUs that do so.
+/// The producer kernels for programmatic dependent launch, and the first GPUs with it.
 const PRODUCERS: &str = include_str!("../../../../kernels/producers-90.ptx");
 
 const STARTS_EARLY: (u32, u32) = (9, 0);
 
-/// How long a producer then waits before it writes: longer than ranks start apart and a kernel takes to its first reads.
+/// How long a producer then waits before it writes: longer than the skew of starting ranks plus the time to a kernel's first reads.
 const LATER_NANOSECONDS: u64 = 100_000;
 
-/// Threads of each block that walks over elements.
+/// Threads per block of the kernels that walk over elements.
 const THREADS: u32 = 256;
 
 /// Maximum time for which a multiprocessor is occupied in one turn, about that of a tile of a large matrix product. A
@@ -29,18 +29,17 @@ const TURN_NANOSECONDS: u64 = 100_000;
 
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 
-/// The loaded kernels, as handles of a module that stays loaded. Those that walk over elements are there for each width of an element.
+/// The loaded kernels, as handles of a module that stays loaded. Those that walk over elements exist for each element width.
 #[derive(Clone, Copy)]
 pub(super) struct Kernels {
     fill: Walkers,
     produce: Walkers,
-    /// The last parameter of the producers.
     produces_later: u64,
     verify: Walkers,
     occupy: CUfunction,
     hold_for_flag: CUfunction,
     multiprocessors: u32,
-    /// Dynamic shared memory by which no two occupying blocks share a multiprocessor.
+    /// Dynamic shared memory that keeps two occupying blocks off one multiprocessor.
     occupying_bytes: u32,
 }
 
@@ -70,21 +69,21 @@ pub(super) struct Stretch {
     pub element_bytes: u64,
 }
 
-/// Which copies of a buffer a launch walks over, in the order of calls; see `kernels/pattern.h`.
+/// The copies of a buffer that a launch walks over, in call order; see `kernels/pattern.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Walk {
     /// Elements from one copy to the next.
     pub stride: u64,
     pub copies: u64,
-    /// The copy of the first call, and the step to that of the next.
+    /// The copy of the first call, and the step to the copy of the next.
     pub copy: u64,
     pub step: u64,
     pub calls: u64,
 }
 
 impl Walk {
-    /// The buffer where it is.
+    /// A single copy, in place.
     pub const ONE: Walk = Walk { stride: 0, copies: 1, copy: 0, step: 0, calls: 1 };
 }
 
@@ -93,13 +92,13 @@ impl Walk {
 pub(super) struct Pressure {
     /// Two words, both 0 before the first launch.
     pub begins: CUdeviceptr,
-    /// The one of the next launch.
+    /// The word of the next launch.
     pub which: u64,
     /// Finite floats.
     pub data: CUdeviceptr,
-    /// Loads of 16 bytes in it.
+    /// 16-byte loads of this data.
     pub quads: u64,
-    /// Those of them that the cache is to keep.
+    /// The loads that should stay in the cache.
     pub near: u64,
 }
 
@@ -107,14 +106,14 @@ pub(super) struct Pressure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     AsTheyAre,
-    /// All of them, which poisons a buffer: no data of the pattern is like that.
+    /// All bits set, which poisons a buffer: no pattern has such data.
     TurnedOver,
 }
 
 impl Kernels {
-    /// Loads them for the current device, which compiles them for it.
+    /// Loads them for the current device, whose driver compiles them.
     pub fn load(device: &Device) -> Result<Kernels> {
-        let broken = |_| Error::environment("the kernels inside this program are broken: a zero in their text");
+        let broken = |_| Error::environment("the embedded kernels are broken: null byte in the PTX");
         let loaded = |ptx: &str| driver::load_module(&CString::new(ptx).map_err(broken)?);
         let named = |module, name: &str| driver::kernel(module, &CString::new(name).map_err(broken)?);
         let each = |module, name: &str| -> Result<[CUfunction; 4]> {
@@ -135,7 +134,7 @@ impl Kernels {
         let starts_early = device.capability >= STARTS_EARLY;
         let kernels = Kernels {
             fill,
-            // Without a delay that last parameter is that of `fill`, for data as they are.
+            // Without a delay the last parameter is that of `fill`, for plain data.
             produce: if starts_early { walkers(loaded(PRODUCERS)?, "produce")? } else { fill },
             produces_later: if starts_early { LATER_NANOSECONDS } else { 0 },
             verify: walkers(module, "verify")?,
@@ -185,19 +184,20 @@ impl Kernels {
         unsafe { self.walk(&self.fill, self.multiprocessors * 8, stretch, walk, seed, content, complement, stream) }
     }
 
-    /// Fills elements as a kernel of a job that overlaps with the next one does: that one may start before anything is written, and has to
+    /// Fills elements like a job's kernel that overlaps with the next one: the next kernel may start before anything is written, and must
     /// wait for it.
     ///
     /// # Safety
     /// As [`Kernels::fill`].
     pub unsafe fn produce(&self, stretch: Stretch, seed: u64, content: Content, stream: CUstream) -> Result<()> {
-        // All blocks must have begun, and leave room for the next kernel, for that to start.
+        // All blocks must have started, and leave room for the next kernel to start.
         let (most_blocks, later) = (self.multiprocessors, self.produces_later);
         // SAFETY: promised by the caller.
         unsafe { self.walk(&self.produce, most_blocks, stretch, Walk::ONE, seed, content, later, stream) }
     }
 
-    /// Compares elements; `found` is two numbers in device memory, 0 and all ones before: wrong ones, and the first of them in the walk.
+    /// Compares elements; `found` is two numbers in device memory, initially 0 and all ones: the wrong elements, and the first of them in
+    /// the walk.
     ///
     /// # Safety
     /// As [`Kernels::fill`], and `found` too.
@@ -295,9 +295,9 @@ impl Kernels {
     }
 }
 
-/// Number of turns of a time, and their length.
+/// Number and length of the turns of a time.
 fn turns(nanoseconds: u64, multiprocessors: u32) -> (u32, u64) {
-    // Blocks of a grid are counted by an int; turns of a time beyond that are longer.
+    // The grid size is an int; longer times take longer turns.
     let most = i32::MAX as u64 / u64::from(multiprocessors.max(1));
     let turns = nanoseconds.div_ceil(TURN_NANOSECONDS).clamp(1, most.max(1));
     (turns as u32, nanoseconds / turns)
@@ -305,13 +305,12 @@ fn turns(nanoseconds: u64, multiprocessors: u32) -> (u32, u64) {
 
 type P = *mut c_void;
 
-// The timeline of events, and how it maps to the host's clock.
+// The timeline of events, mapped to the host's clock.
 //
-// An event is recorded on an idle stream between two readings of the host's clock, so its time is between them. The
-// closest of several attempts anchors all later events, and anchors far apart show how much faster one clock runs
-// than the other.
+// An event is recorded on an idle stream between two readings of the host's clock, so its time is between them. The closest of several
+// attempts anchors all later events, and anchors far apart show the drift between the clocks.
 
-/// Tries for an anchor, of which the closest counts.
+/// Attempts per anchor; the closest counts.
 const TRIES: usize = 6;
 
 /// Documented resolution of `cuEventElapsedTime`.
@@ -320,7 +319,7 @@ pub(super) const EVENT_RESOLUTION_NANOSECONDS: u64 = 500;
 /// Anchors closer together than this cannot determine the rate.
 const SHORTEST_BASE_NANOSECONDS: f64 = 1e9;
 
-/// One event whose time is known on both clocks.
+/// An event whose time is known on both clocks.
 #[derive(Clone, Copy)]
 struct Anchor {
     event: CUevent,
@@ -347,7 +346,7 @@ impl DeviceClock {
         Ok(DeviceClock { events, first: None, latest: None, rate: 1.0 })
     }
 
-    /// Anchors the time line anew; the stream must be idle.
+    /// Anchors the timeline again; the stream must be idle.
     pub fn anchor(&mut self, stream: CUstream) -> Result<()> {
         let mut best: Option<(usize, Anchor)> = None;
         // The slot of the very first anchor stays in use, and so does that of the closest anchor so far.
@@ -401,7 +400,7 @@ impl DeviceClock {
         Ok(())
     }
 
-    /// Maximum error of times since the latest anchor: its own, and the step in which events tell the time.
+    /// Maximum error of times since the latest anchor: its own, and the resolution of events.
     pub fn error_nanoseconds(&self) -> u64 {
         self.latest.map_or(0, |anchor| anchor.error_nanoseconds + EVENT_RESOLUTION_NANOSECONDS)
     }
@@ -414,21 +413,21 @@ impl DeviceClock {
 // the agreed time on its own clock, and writes the word. The stream continues when the device has seen the write,
 // about a microsecond later on every rank, and the mark behind the hold kernel records when that was.
 
-/// The kernel ends by itself after this time, so that a host that dies leaves none behind.
+/// The kernel times out after this, so that it does not outlive a dead host.
 const LONGEST_HOLD_NANOSECONDS: u64 = 30_000_000_000;
 
-/// The last stretch before a start, in which the processor is not given away.
+/// The last stretch before a start, which is spent spinning.
 const SPUN_NANOSECONDS: u64 = 100_000;
 
 /// The shared word, and the state of the blocked stream.
 pub(super) struct Hold {
     word: *mut u32,
     word_on_device: CUdeviceptr,
-    /// Written by a kernel that gave up before it was released.
+    /// Written by a kernel that timed out before its release.
     late: *mut u32,
     late_on_device: CUdeviceptr,
     ticket: u32,
-    /// The time at which the stream shall continue, and when enqueueing behind the hold began.
+    /// The start time of the held stream, and when enqueueing behind the hold began.
     pending: Option<(u64, u64)>,
     /// Recent maximum of the time to enqueue behind a hold.
     enqueue_nanoseconds: u64,
@@ -460,7 +459,7 @@ impl Hold {
             return Ok(now < start_nanoseconds);
         }
         if now + self.enqueue_nanoseconds >= start_nanoseconds {
-            // Forgotten by and by: one slow moment must not make all later starts be missed.
+            // Forgotten gradually: one slow start must not make all later starts miss.
             self.enqueue_nanoseconds -= self.enqueue_nanoseconds / 16;
             return Ok(false);
         }
@@ -511,59 +510,59 @@ impl Hold {
         unsafe { self.word.write_volatile(self.ticket) };
     }
 
-    /// Whether the last hold ended after its time because enqueueing took longer, or before it because its kernel gave up: while the host
-    /// was stopped, or waited itself for something behind the kernel. Asked when the stream is done.
+    /// Whether the last hold ended after its time because enqueueing took longer, or before it because its kernel timed out: the host was
+    /// stopped, or waited for something behind the kernel. Valid when the stream is idle.
     pub fn started_late(&self) -> bool {
         self.started_late || self.gave_up()
     }
 
-    /// Whether the kernel of the last hold gave up. Asked when the stream is done.
+    /// Whether the kernel of the last hold timed out. Valid when the stream is idle.
     pub fn gave_up(&self) -> bool {
         // SAFETY: four bytes of ours; the kernel that writes them is done.
         unsafe { self.late.read_volatile() != 0 }
     }
 }
 
-/// A word that host and device share, 0 at first.
+/// A word shared by host and device, initially 0.
 fn shared_word() -> Result<(*mut u32, CUdeviceptr)> {
     let (word, on_device) = driver::allocate_shared(4)?;
     let word: *mut u32 = word.cast();
-    // SAFETY: four bytes of ours that no kernel looks at yet.
+    // SAFETY: four bytes of ours that no kernel reads yet.
     unsafe { word.write_volatile(0) };
     Ok((word, on_device))
 }
 
-// Computing concurrently with calls: a stream of the least priority, whose kernel keeps every multiprocessor busy for a time, and the memory that it
-// reads meanwhile, as a matrix product does.
+// Computing concurrently with calls: a stream of the lowest priority, whose kernel keeps every multiprocessor busy for a time and reads
+// memory meanwhile, as a matrix product does.
 
-/// The memory read is this multiple of the cache, and the part that the cache is to keep this fraction of it.
+/// Memory read, as a multiple of the cache, and the fraction of the cache that stays resident.
 const CACHES_READ: u64 = 2;
 
 const NEAR_DIVISOR: u64 = 2;
 
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Numbers that look random, as power depends on them, and their seed.
+/// Numbers that look random, since power depends on them, and their seed.
 const NUMBERS: usize = 4096;
 
 const SEED: u64 = 29;
 
 const QUAD_BYTES: u64 = 16;
 
-/// What computing needs, for as long as the backend lives.
+/// The resources of computing, for the lifetime of the backend.
 pub(super) struct Computing {
     pub stream: CUstream,
-    /// Not read, but freed no earlier than the stream is done.
+    /// Never read here; freed only after the stream is idle.
     _memory: [Arena; 3],
     pressure: Pressure,
 }
 
 impl Computing {
-    /// Makes the stream, fills the memory, and launches the kernel once: its code comes to the device with the first launch, which waits
-    /// for all that runs there (CUDA programming guide, "Lazy Loading"), and concurrently with calls ranks would wait for one another.
+    /// Makes the stream, fills the memory, and launches the kernel once: the first launch loads its code and waits for everything running
+    /// on the device (CUDA programming guide, "Lazy Loading"), so that ranks would wait for one another if calls were running.
     ///
     /// # Errors
-    /// Those of the driver, as where memory is missing.
+    /// Errors of the driver, such as missing memory.
     pub fn new(kernels: &Kernels, cache_bytes: u64) -> Result<Computing> {
         let stream = driver::create_computing_stream()?;
         let mut memory: [Arena; 3] = Default::default();

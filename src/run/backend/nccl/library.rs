@@ -7,7 +7,6 @@ macro_rules! functions {
     (required { $($need:ident: fn($($need_type:ty),*) = $need_symbol:literal;)* }
      newer { $($new:ident: fn($($new_type:ty),*) = $new_symbol:literal since $major:literal.$minor:literal;)* }) => {
         /// The functions of the library.
-        #[allow(missing_docs, reason = "the names are those of nccl.h")]
         pub struct Functions {
             $(pub $need: unsafe extern "C" fn($($need_type),*) -> Code,)*
             $(pub $new: Option<unsafe extern "C" fn($($new_type),*) -> Code>,)*
@@ -15,7 +14,7 @@ macro_rules! functions {
 
         impl Functions {
             fn of(library: &libloading::Library) -> std::result::Result<Functions, &'static str> {
-                // SAFETY: the types are those of nccl.h, with enums as the ints that they are in C.
+                // SAFETY: the types are those of nccl.h, with enums as ints, as in C.
                 unsafe {
                     Ok(Functions {
                         $($need: *library.get($need_symbol.as_bytes()).map_err(|_| $need_symbol)?,)*
@@ -110,15 +109,13 @@ functions! {
     }
 }
 
-/// The first version whose communicators take limits to their thread blocks (`ncclConfig_t` in its nccl.h); older ones pass over them in
-/// silence.
+/// The first version whose communicators take limits on their thread blocks (`ncclConfig_t` in its nccl.h); older ones ignore them
+/// silently.
 pub(super) const LIMITS_FROM: Version = Version(2, 17, 0);
 
 /// A loaded NCCL. It stays loaded until the process ends, since its threads and ours may outlive any owner.
 pub struct Library {
-    /// The functions.
     pub call: Functions,
-    /// Its version.
     pub version: Version,
     /// The file from which it was loaded.
     pub file: String,
@@ -127,10 +124,10 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads the file that was named, or else the first of the places where NCCL may be ([`nccl_files`]).
+    /// Loads the named file, or else the first of the places where NCCL may be ([`nccl_files`]).
     ///
     /// # Errors
-    /// Where there is none, or it lacks what every version since 2.14 has.
+    /// If there is none, or it lacks what every version since 2.14 has.
     pub fn load(named: Option<&Path>) -> Result<&'static Library> {
         let mut problems = Vec::new();
         for candidate in nccl_files(named) {
@@ -159,8 +156,7 @@ impl Library {
         let file = file_of(*get_version as ConstP).unwrap_or_else(|| name.to_owned());
         if is_rccl(&handle) {
             return Err(Error::usage(format!(
-                "{file} is RCCL: it has NCCL's functions and types, and takes streams, memory and kernels of HIP; this backend calls the CUDA \
-                 driver, and commgauge has none for AMD GPUs; --backend mpi measures their hosts"
+                "{file} is RCCL: it has NCCL's functions and types but takes HIP streams, memory and kernels; this backend calls the CUDA driver, and commgauge has no backend for AMD GPUs; use --backend mpi to measure their hosts"
             )));
         }
         if result != SUCCESS {
@@ -188,28 +184,24 @@ impl Library {
     /// A function that a later version added.
     ///
     /// # Errors
-    /// `needs NCCL 2.28, found 2.27.3`.
+    /// An error such as `needs NCCL 2.28, found 2.27.3`.
     pub fn newer<F: Copy>(&self, function: Option<F>, symbol: &str) -> Result<F> {
         function.ok_or_else(|| {
             Error::usage(format!("{symbol} needs NCCL {}, found {} ({})", first_with(symbol), self.version, self.file))
         })
     }
 
-    /// Why limits to thread blocks would not hold, for versions before [`LIMITS_FROM`].
+    /// Why limits on thread blocks would have no effect before [`LIMITS_FROM`].
     pub fn limits_refusal(&self) -> String {
-        format!(
-            "limits to thread blocks need NCCL 2.17 (ncclConfig_t), found {}, which would pass over them",
-            self.version
-        )
+        format!("limits on thread blocks need NCCL 2.17 (ncclConfig_t), found {}, which ignores them", self.version)
     }
 
-    /// Turns a result into an error that names the call and includes the description of the library.
+    /// Turns a result into an error that names the call and quotes the library's description.
     #[inline(always)]
     pub fn check(&self, code: Code, call: &'static str) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(self.failure(code, call)) }
     }
 
-    /// The error of a result.
     #[cold]
     pub fn failure(&self, code: Code, call: &str) -> Error {
         let mut text = format!("{call} failed with {}", name_of(code));
@@ -226,14 +218,13 @@ impl Library {
         Error::environment(text)
     }
 
-    /// Library and version, for the record.
     pub fn description(&self) -> String {
         format!("NCCL {} ({})", self.version, self.file)
     }
 }
 
 /// # Safety
-/// The address is null or that of a text that ends with a zero.
+/// The address is null or that of a null-terminated text.
 unsafe fn text_at(address: *const c_char) -> String {
     if address.is_null() {
         return String::new();
@@ -261,67 +252,63 @@ pub(super) fn file_of(address: ConstP) -> Option<String> {
     Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned())
 }
 
-// Fixes for errors of NCCL whose own words name a cause on the host: memory, drivers, adapters, shared memory. NCCL's codes do not tell these
-// apart: most are `ncclUnhandledCudaError` or `ncclSystemError`.
+// Fixes for NCCL errors whose text names a cause on the host: memory, drivers, adapters, shared memory. NCCL's codes do not distinguish
+// these: most are `ncclUnhandledCudaError` or `ncclSystemError`.
 
 /// `CUresult` numbers of causes that the driver and NCCL share.
 const DEVICE_UNAVAILABLE: i32 = 46;
 
 const ECC_UNCORRECTABLE: i32 = 214;
 
-/// What the words of NCCL, or of the CUDA runtime inside it, contain, and the fix. The words are those of its warnings (NCCL 2.30:
-/// `src/include/checks.h`, `src/init.cc`, `src/os/linux.cc`, `src/misc/ibvwrap.cc`, `src/transport/net_ib/p2p.cc`, `src/transport/nvls.cc`).
+/// Text in messages of NCCL, or of its CUDA runtime, and the fix. The texts are from its warnings (NCCL 2.30: `src/include/checks.h`,
+/// `src/init.cc`, `src/os/linux.cc`, `src/misc/ibvwrap.cc`, `src/transport/net_ib/p2p.cc`, `src/transport/nvls.cc`).
 const CAUSES: [(&str, &str); 11] = [
     (
         "driver version is insufficient",
-        "this NCCL was built for a later CUDA than the driver serves (commgauge doctor shows both): install a newer driver, or NCCL for the \
+        "this NCCL was built for a later CUDA than the driver supports (commgauge doctor shows both): install a newer driver, or NCCL for the \
          driver's CUDA, such as the Python package nvidia-nccl-cu12",
     ),
     (
         "no kernel image is available",
-        "this NCCL has no code for this device (commgauge doctor shows which NCCL it is): take a build with its compute capability, or one for \
-         a later CUDA",
+        "this NCCL has no code for this device (commgauge doctor shows which NCCL it is): install a build for its compute capability or a later CUDA",
     ),
     // A shared memory segment that is out of space is not the device's memory.
     (
         "shared memory segment",
-        "NCCL's shared memory between ranks has no room: look at `df /dev/shm`, and start containers with more (docker run --shm-size=8g)",
+        "no room for NCCL's shared memory between ranks: check `df /dev/shm`, and start containers with more (docker run --shm-size=8g)",
     ),
     (
         "Multicast memory",
-        "NVSwitch gave no multicast memory: is the fabric manager running (systemctl status nvidia-fabricmanager)? --nvls off does without",
+        "NVSwitch provided no multicast memory: check that the fabric manager runs (systemctl status nvidia-fabricmanager), or use --nvls off",
     ),
     (
         "out of memory",
-        "NCCL found no memory on the device for its own buffers: end what else uses the device (`nvidia-smi`), measure smaller sizes, or give \
-         NCCL less (NCCL_BUFFSIZE, --max-ctas)",
+        "no device memory for NCCL's own buffers: end other processes on the device (`nvidia-smi`), measure smaller sizes, or give NCCL less (NCCL_BUFFSIZE, --max-ctas)",
     ),
     (
         "Duplicate GPU",
-        "to this NCCL the ranks are on one GPU, as parts of one (MIG) are before 2.30: give each rank a GPU of its own, or take NCCL 2.30",
+        "NCCL sees these ranks on one GPU, as it sees MIG partitions before 2.30: give each rank its own GPU, or install NCCL 2.30",
     ),
-    ("same GPU/Partition", "give each rank a GPU, or a part of one, of its own; or use --share-gpu"),
+    ("same GPU/Partition", "give each rank its own GPU or MIG partition, or use --share-gpu"),
     (
         "no socket interface found",
-        "the hosts have no network between them that NCCL may use: look at `ip link`, and name one by NCCL_SOCKET_IFNAME",
+        "NCCL finds no usable network between the hosts: check `ip link`, and name an interface with NCCL_SOCKET_IFNAME",
     ),
     (
         "ibv_",
-        "an adapter does not answer: look at `ibstat` and `ulimit -l` (it wants unlimited), or leave the adapter out by NCCL_IB_HCA=^NAME",
+        "an adapter does not respond: check `ibstat` and `ulimit -l` (should be unlimited), or exclude the adapter with NCCL_IB_HCA=^NAME",
     ),
     (
         "Got completion from peer",
-        "an adapter lost a message: a port or cable that is down, or one side that cannot reach the other (`ibstat`, `ibdiagnet`); leave the \
-         adapter out by NCCL_IB_HCA=^NAME",
+        "an adapter lost a message: a port or cable is down, or one side cannot reach the other (`ibstat`, `ibdiagnet`); exclude the adapter with NCCL_IB_HCA=^NAME",
     ),
     (
         "connect to ",
-        "a host does not reach the other over the network that NCCL chose: look at `ip link` and the firewall, and name another by \
-         NCCL_SOCKET_IFNAME",
+        "a host does not reach the other over the network that NCCL chose: check `ip link` and the firewall, or name another interface with NCCL_SOCKET_IFNAME",
     ),
 ];
 
-/// The fix for an error in NCCL's words, where they name its cause.
+/// The fix for an NCCL error whose text names its cause.
 pub(super) fn fix(text: &str) -> Option<&'static str> {
     let of_driver = [("uncorrectable ECC", ECC_UNCORRECTABLE), ("busy or unavailable", DEVICE_UNAVAILABLE)];
     let shared = of_driver.into_iter().find(|(words, _)| text.contains(words)).and_then(|(_, code)| advice(code));
@@ -331,8 +318,8 @@ pub(super) fn fix(text: &str) -> Option<&'static str> {
 // Environment variables that must be set before NCCL is loaded: requested algorithms, and settings for ranks on one
 // GPU.
 
-/// Settings for ranks that share GPUs, each only if the user has not set it: NCCL accepts several ranks on a device,
-/// and does not use multicast, which needs a device for itself.
+/// Settings for ranks that share GPUs, each only if the user has not set it: NCCL accepts several ranks on a device, and does not use
+/// multicast, which needs an exclusive device.
 pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
 
 /// The variables that choose or forbid transports of NCCL (NCCL user guide, "Environment Variables").
@@ -352,8 +339,8 @@ pub(super) const TRANSPORTS: [&str; 8] = [
 pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
 
 /// The variable by which NCCL starts the kernels of all communicators of a device in the order of the calls (NCCL user guide,
-/// "NCCL_LAUNCH_ORDER_IMPLICIT"), and the first version that knows it. It adds to the time of every call, so that it is set only where calls
-/// of several communicators are in progress at once.
+/// "NCCL_LAUNCH_ORDER_IMPLICIT"), and the first version that knows it. It adds to the time of every call, so it is set only if calls of
+/// several communicators overlap.
 pub(super) const ORDER: (&str, &str) = ("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
 
 pub(super) const ORDERS_FROM: Version = Version(2, 26, 0);
@@ -378,13 +365,15 @@ impl ForcedCtas {
         ForcedCtas { least: number("NCCL_MIN_CTAS"), most: number("NCCL_MAX_CTAS") }
     }
 
-    /// Why requested limits would not take effect; none if they do.
+    /// Why requested limits would not take effect; `None` if they do.
     pub fn conflict_with(&self, limits: CtaLimits) -> Option<String> {
         let limits = [("NCCL_MIN_CTAS", self.least, limits.least), ("NCCL_MAX_CTAS", self.most, limits.most)];
         limits.into_iter().find_map(|(name, forced, requested)| {
             let (forced, requested) = (forced?, requested?);
             (forced != i64::from(requested)).then(|| {
-                format!("{requested} is requested, and the environment has {name}={forced}, which NCCL puts above it")
+                format!(
+                    "{requested} requested, but the environment has {name}={forced}, which takes precedence in NCCL"
+                )
             })
         })
     }
@@ -395,23 +384,18 @@ impl ForcedCtas {
 pub struct Setting {
     /// The flag, for errors.
     pub flag: &'static str,
-    /// The variable.
     pub variable: &'static str,
-    /// Its value.
     pub value: &'static str,
-    /// The first version that knows it; older ones pass over it in silence.
+    /// The first version that reads it; older ones ignore it silently.
     pub since: Version,
 }
 
 impl Setting {
-    /// Why a version of NCCL would pass over it.
+    /// Why a version of NCCL ignores it.
     pub(super) fn refusal(&self, found: Version) -> Option<String> {
         let Setting { flag, variable, value, since } = self;
         (found < *since).then(|| {
-            format!(
-                "{flag} needs NCCL {}.{} ({variable}={value}), found {found}, which would pass over it",
-                since.0, since.1
-            )
+            format!("{flag} needs NCCL {}.{} ({variable}={value}), found {found}, which ignores it", since.0, since.1)
         })
     }
 }
@@ -441,7 +425,7 @@ impl Environment {
             match env::var(name) {
                 Ok(set) if !set.eq_ignore_ascii_case(value) => {
                     return Err(Error::usage(format!(
-                        "{flag} asks for {value}, and the environment for {name}={set}; leave one out"
+                        "{flag} requests {value}, the environment {name}={set}; remove one"
                     )));
                 }
                 _ => set(name, OsStr::new(value)),
@@ -449,13 +433,12 @@ impl Environment {
         }
         if env::var("NCCL_COMM_BLOCKING").is_ok_and(|value| value.trim() == "0") {
             return Err(Error::usage(
-                "the environment has NCCL_COMM_BLOCKING=0: NCCL would start a thread for every call, and enqueue it after its time was \
-                 taken; leave it out",
+                "the environment has NCCL_COMM_BLOCKING=0: NCCL would start a thread for every call, and enqueue it after its time was taken; unset it",
             ));
         }
-        // Streams that share one of few hardware queues wait for each other without an explicit dependency. A replay
-        // has a stream for each axis and each message channel, and two ranks could deadlock. Ranks that share a device
-        // also share its queues, and the first rank would use all of them (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
+        // Streams that share one of few hardware queues wait for each other without an explicit dependency. A replay has a stream for each
+        // axis and each message channel, so two ranks could deadlock. Ranks that share a device also share its queues, and the first rank
+        // would use all of them (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
         if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
             set(QUEUES.0, OsStr::new(&QUEUES.1.to_string()));
         }
@@ -463,8 +446,7 @@ impl Environment {
             match env::var(ORDER.0) {
                 Ok(set) if set.trim() != ORDER.1 => {
                     return Err(Error::usage(format!(
-                        "the environment has {}={set}: calls of several communicators at once (--replay, --interfere) may then wait for one \
-                         another forever; leave it out",
+                        "the environment has {}={set}: calls of several communicators at once (--replay, --interfere) may then block each other forever; unset it",
                         ORDER.0
                     )));
                 }
@@ -485,8 +467,8 @@ impl Environment {
     }
 }
 
-/// NCCL writes its log to standard output unless a file is set. Standard output is for our data, so the log goes to
-/// standard error, unless that is a file, which NCCL would truncate (`src/debug.cc`).
+/// NCCL writes its log to standard output unless a file is set. Standard output is for data, so the log goes to standard error, unless that
+/// is a file, which NCCL would truncate (`src/debug.cc`).
 fn keep_log_from_standard_output() {
     let has_log = env::var_os("NCCL_DEBUG").is_some() && env::var_os("NCCL_DEBUG_FILE").is_none();
     let kind = rustix::fs::fstat(std::io::stderr()).map(|facts| FileType::from_raw_mode(facts.st_mode));
@@ -500,10 +482,10 @@ fn set(name: &str, value: &OsStr) {
     unsafe { env::set_var(name, value) };
 }
 
-// NCCL's log of its choices: enabled before NCCL is loaded, which reads its settings once, and read after each case.
+// NCCL's log of its choices: enabled before NCCL is loaded, since it reads its settings once; read after each case.
 //
-// NCCL reports its choice nowhere else. It writes a line for every call, on the first rank of a communicator, in the
-// timed loop too; a user who requests this is warned that times are longer.
+// NCCL reports its choice only there. It writes a line for every call, on the first rank of a communicator, also in the timed loop; the
+// report warns that times are longer.
 
 /// The settings: only the subsystem of the choices, and a file for each process under a name that is the same text on
 /// all ranks (NCCL replaces `%p` by the process id).
@@ -529,7 +511,7 @@ impl Log {
         let taken = SETTINGS.iter().map(|(name, _)| *name).chain([FILE]).find(|name| env::var_os(name).is_some());
         if let Some(name) = taken {
             return Err(Error::usage(format!(
-                "--record-algorithm reads NCCL's log, and the environment has {name}, which is for the user to read; leave one out"
+                "--record-algorithm needs NCCL's log for itself, but the environment has {name}; remove one"
             )));
         }
         let folder = env::temp_dir();
@@ -545,12 +527,12 @@ impl Log {
         Ok(Log { file: BufReader::new(file), path })
     }
 
-    /// Passes over what was written up to now.
+    /// Skips everything written up to now.
     pub(super) fn skip(&mut self) -> Result<()> {
         self.file.seek(SeekFrom::End(0)).map(drop).map_err(unreadable)
     }
 
-    /// The last choice that was written since, if any.
+    /// The last choice logged since then, if any.
     pub(super) fn last_choice(&mut self) -> Result<Option<LibraryChoice>> {
         let (mut last, mut line) = (None, Vec::new());
         loop {
@@ -644,7 +626,7 @@ mod tests {
             assert_eq!(forced.conflict_with(CtaLimits { least, most }), None);
         }
         let message = forced.conflict_with(CtaLimits { least: Some(1), most: Some(8) }).expect("8 is not 4");
-        assert_eq!(message, "8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it");
+        assert_eq!(message, "8 requested, but the environment has NCCL_MAX_CTAS=4, which takes precedence in NCCL");
     }
 
     #[test]
@@ -657,7 +639,7 @@ mod tests {
         let set = set.into_inner();
         let names: Vec<&str> = set.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]);
-        // Opened like NCCL does.
+        // Opened as NCCL does.
         let mut written = File::create(set[2].1.replace("%p", &std::process::id().to_string())).unwrap();
         let mut write = |text: &str| written.write_all(text.as_bytes()).unwrap();
         assert_eq!(log.last_choice().unwrap(), None);

@@ -1,7 +1,6 @@
 //! Device memory over NCCL: one process, one rank, one GPU, calls on a stream.
 //!
-//! Building needs nothing of CUDA or NCCL; both are loaded when the backend is requested, and their absence is an
-//! error that names what is missing.
+//! Building needs neither CUDA nor NCCL; both are loaded when the backend is requested, and an error names what is missing.
 
 mod abi;
 mod adapters;
@@ -53,19 +52,19 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Memory that stays free for what NCCL allocates itself: a part of the device's, and never less than this.
+/// Memory that stays free for what NCCL allocates itself: a fraction of the device's, and at least this.
 const HEADROOM_BYTES: u64 = 256 << 20;
 
 const HEADROOM_DIVISOR: u64 = 32;
 
-/// Part of the device's memory that a communicator takes when something is first called on it: of eighty gibibytes more than one, as
-/// NCCL has for eight ranks with multicast.
+/// Fraction of the device's memory that a communicator takes at its first call: more than 1 GiB of 80, as NCCL does for eight ranks with
+/// multicast.
 const BUFFERS_DIVISOR: u64 = 64;
 
-/// More of them are not used in a run before their memory is known.
+/// Maximum number of these before their memory is known.
 const MOST_UNUSED: u64 = 8;
 
-/// Bytes that stay free on a device of so many, while some communicators have no buffers yet.
+/// Bytes that stay free on a device of this size while some communicators have no buffers yet.
 fn headroom(device_bytes: u64, unused_communicators: usize) -> u64 {
     let unused = (unused_communicators as u64).min(MOST_UNUSED);
     HEADROOM_BYTES.max(device_bytes / HEADROOM_DIVISOR) + unused * (device_bytes / BUFFERS_DIVISOR)
@@ -78,7 +77,7 @@ impl NcclBackend {
         Regions::placed(program_of(binding, rank)?, place(binding, rank), placement)
     }
 
-    /// Reserves the buffers of a case; nothing on ranks that are in none of its groups.
+    /// Reserves the buffers of a case; none on ranks outside its groups.
     fn take_buffers<'b>(&mut self, binding: &Binding<'b>) -> Result<Option<(View<'b>, Rotation)>> {
         if binding.groups.place_of(self.world.rank()).is_none() {
             return Ok(None);
@@ -92,13 +91,13 @@ impl NcclBackend {
         self.buffers.send.take_from(nccl)?;
         self.buffers.receive.take_from(nccl)?;
         if buffers == Buffers::Symmetric {
-            // NCCL arranges the memory of all ranks side by side: it must have the same length everywhere, even on
-            // ranks with nothing to send, and independently of earlier cases.
+            // NCCL maps the memory of all ranks contiguously: it must have the same length everywhere, even on ranks with nothing to send,
+            // and independently of earlier cases.
             self.buffers.send.reserve_exactly(rotation.bytes())?;
             self.buffers.receive.reserve_exactly(rotation.bytes())?;
         } else {
-            // NCCL has no barrier; the call used instead moves one byte. Registered are both buffers on every rank: what NCCL does where
-            // some ranks have registered theirs and others not is undefined (NCCL user guide, "User Buffer Registration").
+            // NCCL has no barrier; the call used instead moves one byte. Both buffers are registered on every rank: NCCL's behaviour is
+            // undefined if only some ranks register theirs (NCCL user guide, "User Buffer Registration").
             let all = binding.op.collective == Collective::Barrier || buffers == Buffers::Registered;
             self.buffers.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
             self.buffers.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
@@ -106,12 +105,12 @@ impl NcclBackend {
         Ok(Some((view, rotation)))
     }
 
-    /// NCCL, where it allocates the buffers of a case.
+    /// NCCL, if it allocates the buffers of a case.
     fn allocator(&self, binding: &Binding) -> Option<&'static Library> {
         (binding.variant.buffers != Buffers::Plain).then_some(self.maker.library)
     }
 
-    /// What the buffers of a case can have: the free memory of the device, and what earlier cases left to it.
+    /// The memory available to the buffers of a case: the free memory of the device, and buffers of earlier cases.
     fn bytes_available_for(&self, binding: &Binding) -> Bytes {
         let each = binding.view(self.world.rank()).map_or(0, |view| self.rotation(binding, &view).bytes());
         let nccl = self.allocator(binding);
@@ -119,10 +118,10 @@ impl NcclBackend {
         Bytes(self.free_bytes().saturating_add(send).saturating_add(receive))
     }
 
-    /// Why a device cannot hold what is needed, if it cannot.
+    /// Why a device cannot hold what is needed; `None` if it can.
     fn without_room(&self, needed: Bytes, available: Bytes) -> Option<String> {
         (needed > available)
-            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
+            .then(|| format!("needs {needed} of device memory, {available} available on {}", self.maker.place))
     }
 
     /// Registers the first bytes of the buffers with NCCL.
@@ -146,7 +145,7 @@ impl NcclBackend {
         Ok(self.cublas.1.insert(library))
     }
 
-    /// The rank that is so far behind this one in the order of the ranks of its host, and the name of its GPU; none on a host of fewer.
+    /// The rank at this distance behind this one in the rank order of its host, and the name of its GPU; `None` on a host of fewer.
     fn peer(&self, distance: u32) -> Option<(u32, &str)> {
         let me = self.world.rank() as usize;
         let here: Vec<usize> =
@@ -156,7 +155,7 @@ impl NcclBackend {
         (here.len() > distance as usize).then(|| (peer as u32, self.ranks.uuids[peer].as_str()))
     }
 
-    /// Why this rank cannot copy to the GPU of the one at a distance; `None` if it can.
+    /// Why this rank cannot copy to the GPU of the rank at a distance; `None` if it can.
     fn peer_refusal(&self, distance: u32) -> Option<String> {
         let Some((rank, uuid)) = self.peer(distance) else {
             return Some(format!("its host has no rank at a distance of {distance}"));
@@ -164,7 +163,7 @@ impl NcclBackend {
         copies::refusal(&self.maker.device, uuid).map(|reason| format!("to rank {rank}: {reason}"))
     }
 
-    /// Device memory that is available beyond what is already allocated.
+    /// Device memory that is available in addition to what is allocated.
     fn free_bytes(&self) -> u64 {
         let whole = driver::memory().map_or(0, |(_, total)| total);
         let unused = self.live_communicators().iter().filter(|communicator| !communicator.is_used()).count();
@@ -220,7 +219,7 @@ impl Backend for NcclBackend {
     }
 
     fn skip_reason(&self, binding: &Binding) -> Option<String> {
-        // First, as all ranks take part in it and may have different reasons below.
+        // First, as all ranks take part in it; their reasons may differ below.
         if let Some(reason) = self.window_skip_reason(binding) {
             return Some(reason);
         }

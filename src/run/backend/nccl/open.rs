@@ -34,11 +34,10 @@ use std::time::Duration;
 /// The first version that supports several ranks on one device.
 const SHARES_FROM: Version = Version(2, 30, 0);
 
-/// The first version to which parts of one GPU (MIG) are devices of their own (`src/init.cc`: by their UUID, before that by the address).
+/// The first version that treats MIG partitions as separate devices (`src/init.cc`: by UUID, before that by address).
 const TELLS_PARTS_FROM: Version = Version(2, 30, 0);
 
-/// Device name of the stand-ins for tests (tests/doubles/README.md), so that nothing measured on them is mistaken for
-/// real.
+/// Device name of the test doubles (tests/doubles/README.md), so that nothing measured on them passes for real.
 const DOUBLE: &str = "commgauge double";
 
 /// User options of the backend.
@@ -46,23 +45,23 @@ const DOUBLE: &str = "commgauge double";
 pub struct Options {
     /// The library's file; without it `libnccl.so.2`, then `libnccl.so`.
     pub library: Option<PathBuf>,
-    /// The file of cuBLAS; without it that of the driver's CUDA.
+    /// The file of cuBLAS; by default the one for the driver's CUDA version.
     pub cublas: Option<PathBuf>,
-    /// Limits to thread blocks in all cases.
+    /// Limits on thread blocks in all cases.
     pub ctas: CtaLimits,
-    /// Kinds of buffers that NCCL must support, because no other is requested.
+    /// Kinds of buffers that NCCL must support, because no other kind is requested.
     pub buffers: Buffers,
-    /// Whether ranks stay on the processors on which they were started, instead of those nearest to their GPU.
+    /// Whether ranks stay on the processors on which they were started instead of moving to those nearest to their GPU.
     pub stays_on_processors: bool,
     /// Time limits of everything that may hang.
     pub deadlines: Deadlines,
-    /// What flags set in the environment, which the library must know.
+    /// Environment variables set by flags, which the library must support.
     pub settings: Vec<Setting>,
     /// Ranks for each unique id, where a communicator takes several; 0 for one id.
     pub ranks_per_id: u32,
 }
 
-/// How long to wait for other ranks, if the user set a limit.
+/// Time limits for other ranks, if the user set them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deadlines {
     /// Creating or destroying a communicator.
@@ -71,7 +70,7 @@ pub struct Deadlines {
     pub replay: Option<Duration>,
 }
 
-/// Resources found by this rank; others may be missing on other ranks.
+/// Resources found by this rank; other ranks may lack them.
 pub struct Opened {
     device: Device,
     library: &'static Library,
@@ -79,22 +78,19 @@ pub struct Opened {
     driver_version: (i32, i32),
     driver_file: String,
     forced_ctas: ForcedCtas,
-    /// The processors to which the rank was bound, if it was.
+    /// The processors to which the rank was bound, if any.
     processors: Option<String>,
 }
 
-/// Facts that a rank exchanges about its device before it is used.
+/// Facts about a rank's device that ranks exchange before use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// Name of the device.
     pub model: String,
-    /// Its unique name.
     pub uuid: String,
     /// The newest CUDA version that the driver supports.
     pub driver: String,
-    /// NCCL's version.
     pub nccl_version: String,
-    /// NCCL's file.
     pub nccl_file: String,
 }
 
@@ -124,7 +120,7 @@ impl Opened {
         }
         let forced_ctas = ForcedCtas::read();
         if let Some(reason) = forced_ctas.conflict_with(options.ctas) {
-            return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
+            return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; remove one"))));
         }
         if options.ctas != CtaLimits::default() && library.version < LIMITS_FROM {
             let text = format!("--min-ctas, --max-ctas: {}", library.limits_refusal());
@@ -135,7 +131,7 @@ impl Opened {
             return Err(needs(Error::usage(text)));
         }
         let device = Device::open(placing.device(devices)?).map_err(needs)?;
-        // Before anything is allocated that should lie near the device.
+        // Before anything that should be near the device is allocated.
         let processors = match options.stays_on_processors {
             true => None,
             false => adapters::bind_near(Path::new(adapters::SYSFS), &device.pci, placing.ranks_on_host),
@@ -165,10 +161,10 @@ impl Opened {
 
     /// The backend. Called by all ranks, each with the log of its NCCL, if there is one.
     ///
-    /// That all ranks have the same library and a device each was checked before ([`crate::launch_check`]).
+    /// All ranks have the same library and a device each, as checked before ([`crate::launch_check`]).
     ///
     /// # Errors
-    /// Those of MPI and the driver.
+    /// Errors of MPI and the driver.
     pub fn into_backend(self, options: &Options, placing: &Placing, log: Option<Log>) -> Result<NcclBackend> {
         let Opened { device, library, .. } = &self;
         let world = mpi_call::Communicator::world()?;
@@ -184,18 +180,17 @@ impl Opened {
         if let Some(refusal) = parts_of_one_gpu(&ranks).filter(|_| self.library.version < TELLS_PARTS_FROM) {
             let found = self.library.description();
             return Err(Error::mismatch(format!(
-                "{refusal}; to NCCL before 2.30 those are one, found {found}: give each rank a GPU of its own, or take NCCL 2.30"
+                "{refusal}; NCCL before 2.30 treats these as one device, found {found}: give each rank its own GPU, or install NCCL 2.30"
             ))
             .shared());
         }
         let ranks_on_device = sharing(&ranks, world.rank() as usize);
-        // Of any device: the record has what rank 0 says, which may have one for itself.
+        // Of any device: rank 0 writes the record and may have an exclusive one.
         let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
         let mut facts = self.facts(placing, ranks_on_fullest);
         if log.is_some() {
             facts.warnings.push(
-                "NCCL wrote its log during the timed calls, to show what it chooses (--record-algorithm): times are longer \
-                 than without"
+                "NCCL logged its choices during the timed calls (--record-algorithm): times are longer than without"
                     .to_owned(),
             );
         }
@@ -208,8 +203,7 @@ impl Opened {
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         let library = *library;
-        // The same on all ranks, including those with a device for themselves, or their numbers of channels would
-        // differ.
+        // The same on all ranks, also those with an exclusive device; otherwise their numbers of channels would differ.
         let sharing = library::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
         let most = options.ctas.most.or(placing.share_gpu.then_some(sharing));
         let ctas = CtaLimits { least: options.ctas.least, most };
@@ -260,8 +254,7 @@ impl Opened {
         }
         if let Some(processors) = &self.processors {
             notes.push(format!(
-                "ranks keep to the processors nearest to their GPUs ({processors} for that of rank 0); --no-numa-binding leaves them where \
-                 they were started"
+                "ranks are bound to the processors nearest to their GPUs ({processors} for rank 0); --no-numa-binding leaves them where they were started"
             ));
         }
         if library.call.split.is_none() {
@@ -270,14 +263,14 @@ impl Opened {
         let mut warnings = Vec::new();
         if self.device.is_part() {
             warnings.push(
-                "ranks have parts of GPUs (MIG): NCCL has no NVLink between them, and parts of a GPU share its memory and its links"
+                "ranks use MIG partitions: NCCL has no NVLink between them, and partitions of a GPU share its memory and links"
                     .to_owned(),
             );
         }
         let is_double = self.device.name.contains(DOUBLE);
         if is_double {
             warnings.push(format!(
-                "synthetic: carried out by stand-ins for tests ({}, {}) in host memory; these are not measurements",
+                "synthetic: executed by test doubles ({}, {}) in host memory; these are not measurements",
                 self.driver_file, library.file
             ));
         }
@@ -287,7 +280,7 @@ impl Opened {
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
                 .collect();
             warnings.push(format!(
-                "{ranks_on_fullest} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
+                "{ranks_on_fullest} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is really transferred, but times say nothing about a network",
                 set.join(" "),
                 library::SHARING_CTAS
             ));
@@ -304,14 +297,14 @@ impl Opened {
     }
 }
 
-/// Two ranks that are on parts of one GPU: names that differ at the same address of the same host.
+/// Two ranks on partitions of one GPU: names that differ at the same address of the same host.
 fn parts_of_one_gpu(ranks: &[Vec<&str>]) -> Option<String> {
     ranks.iter().enumerate().find_map(|(second, theirs)| {
         let [host, uuid, pci] = theirs[..] else { return None };
         let is_other_part =
             |other: &Vec<&str>| other[..] != theirs[..] && other.first() == Some(&host) && other.get(2) == Some(&pci);
         let first = ranks[..second].iter().position(is_other_part)?;
-        Some(format!("ranks {first} and {second} of host {host} are on parts of one GPU ({pci}, {uuid})"))
+        Some(format!("ranks {first} and {second} of host {host} are on MIG partitions of one GPU ({pci}, {uuid})"))
     })
 }
 
@@ -321,9 +314,9 @@ fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
     ranks.iter().filter(|rank| Some(*rank) == mine).count() as u32
 }
 
-// What a rank holds of NCCL and of its device, and what all its calls ask of it. Nothing of single calls.
+// A rank's handles of NCCL and its device, and the requirements of all its calls. Nothing of single calls.
 
-/// Carries ops out with NCCL on the memory of a GPU.
+/// Executes ops with NCCL on GPU memory.
 pub struct NcclBackend {
     pub(super) world: mpi_call::Communicator,
     pub(super) maker: Maker,
@@ -343,30 +336,27 @@ pub struct NcclBackend {
     pub(super) reader: NvmlReader,
     /// The log of NCCL's choices, if requested.
     pub(super) log: Option<Log>,
-    /// cuBLAS: the file if one was named, and the library after its first use.
+    /// cuBLAS: the named file, if any, and the library after its first use.
     pub(super) cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }
 
-/// The communicators that exist.
 #[derive(Default)]
 pub(super) struct Connected {
-    /// All ranks, from which groups are split off; made anew in every replicate.
+    /// All ranks; others are split off from it. Created for every replicate.
     pub base: Option<Rc<Communicator>>,
-    /// Those split off; `None` where this rank is in none of the groups. Those of pairs are created when a call needs them.
+    /// Those split off; `None` if this rank is in none of the groups. Those of pairs are created when a call needs them.
     pub of_groups: RefCell<HashMap<MembersKey, Option<Rc<Communicator>>>>,
-    /// Those of pairs among them.
     pub recent_pairs: RefCell<RecentPairs>,
     /// Ranks for each unique id, where a communicator of all ranks takes several; 0 for one id.
     pub ranks_per_id: u32,
 }
 
-/// Where the ranks are, in their order.
+/// The place of each rank, in rank order.
 pub(super) struct Ranks {
-    /// The host of each.
     pub hosts: Vec<String>,
     /// The name of the device of each.
     pub uuids: Vec<String>,
-    /// Ranks that have this rank's device, this one with them.
+    /// Ranks on this rank's device, including itself.
     pub on_device: u32,
 }
 
@@ -379,14 +369,13 @@ pub(super) struct DeviceBuffers {
     /// Registration of the case that was bound last.
     pub registration: Option<Registration>,
     pub windows: Windows,
-    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
-    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
-    /// all ranks.
+    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. The same on all ranks, as is
+    /// the number of copies: data differ by copy, and windows have the same length on all ranks.
     pub cold_bytes: u64,
 }
 
 impl DeviceBuffers {
-    /// A graph captures calls on the buffers.
+    /// Notes that a graph captures calls on the buffers.
     pub fn note_capture(&mut self) {
         self.send.note_capture();
         self.receive.note_capture();
@@ -399,7 +388,7 @@ impl DeviceBuffers {
     }
 }
 
-/// When calls began and ended, by marks on the streams of the device.
+/// Start and end times of calls, from marks on the streams of the device.
 pub(super) struct Timeline {
     pub events: Vec<CUevent>,
     pub clock: DeviceClock,
@@ -408,17 +397,14 @@ pub(super) struct Timeline {
 /// What only replays need.
 #[derive(Default)]
 pub(super) struct Replays {
-    /// One for each of the groups of a replay.
+    /// One stream for each group of a replay.
     pub axis_streams: Vec<CUstream>,
-    /// For the computing of a replay.
     pub computing: Option<Computing>,
-    /// For its messages.
     pub channels: HashMap<Route, Channel>,
-    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
     pub deadline: Option<Duration>,
 }
 
-/// What a rank has for its products and copies.
+/// What a rank needs for its products and copies.
 pub(super) struct OwnWork<'a> {
     pub kernels: &'a Kernels,
     pub hold: &'a Rc<RefCell<Hold>>,
@@ -430,7 +416,7 @@ pub(super) struct OwnWork<'a> {
     pub deadline: Option<Duration>,
 }
 
-/// Between two looks at what happened in the background while waiting.
+/// Interval between two checks for background errors while waiting.
 const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 
 impl NcclBackend {
@@ -446,7 +432,7 @@ impl NcclBackend {
         graphs::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
     }
 
-    /// The communicator with these members, with a limit to thread blocks or without.
+    /// The communicator with these members and this limit on thread blocks, if any.
     pub(super) fn communicator(&self, members: Members, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
         let limit = max_ctas.filter(|blocks| !self.maker.limits_to(*blocks));
         let connected = match (members, limit) {
@@ -456,7 +442,7 @@ impl NcclBackend {
         connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
     }
 
-    /// Communicators of groups and of all ranks that exist now.
+    /// The number of communicators of groups and of all ranks.
     pub(super) fn live_communicators(&self) -> Vec<Rc<Communicator>> {
         let split = self.connected.of_groups.borrow();
         self.connected.base.iter().chain(split.values().flatten()).cloned().collect()
@@ -474,7 +460,7 @@ impl NcclBackend {
         self.buffers.registration.take().map_or(Ok(()), Registration::end)
     }
 
-    /// What products and copies of this rank take.
+    /// The resources for products and copies of this rank.
     pub(super) fn own_work(&self) -> OwnWork<'_> {
         OwnWork {
             kernels: &self.kernels,
@@ -486,14 +472,14 @@ impl NcclBackend {
         }
     }
 
-    /// Gives the memory of the buffers of calls back, for work that needs none of them and may need all memory.
+    /// Frees the buffers of calls, for work that needs none of them and may need all memory.
     pub(super) fn release_buffers(&mut self) -> Result<()> {
         self.end_registration()?;
         self.buffers.send.release()?;
         self.buffers.receive.release()
     }
 
-    /// Waits until streams are done, at most for a deadline, and looks at what happens to the communicators meanwhile.
+    /// Waits until streams are idle, at most for a deadline, and checks the communicators for errors meanwhile.
     pub(super) fn wait_for(
         &self,
         streams: &[CUstream],
@@ -512,10 +498,10 @@ impl NcclBackend {
                     look()?;
                     if now >= end {
                         let seconds = deadline.as_secs_f64();
-                        return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
+                        return Err(Kind::Hang(format!("not done within {seconds} s; aborted")).into());
                     }
                 }
-                // Times are read from events, so that nothing is lost by giving way to threads of the libraries.
+                // Times come from events, so yielding to threads of the libraries costs nothing.
                 std::thread::yield_now();
             }
         }
@@ -533,13 +519,13 @@ pub(super) struct Capabilities {
     pub driver: (i32, i32),
     /// Compute capability of the device.
     pub capability: (u32, u32),
-    /// The fewest thread blocks of all cases, where limited.
+    /// The minimum of thread blocks of all cases, if limited.
     pub least_ctas: Option<u32>,
     pub forced_ctas: ForcedCtas,
 }
 
 impl Capabilities {
-    /// Why a case is skipped; none if it can run.
+    /// Why a case is skipped; `None` if it can run.
     pub fn skip_reason(&self, binding: &Binding) -> Option<String> {
         self.call_skip_reason(binding).or_else(|| self.variant_skip_reason(binding.op.collective, binding.variant))
     }
@@ -561,11 +547,11 @@ impl Capabilities {
         if self.capability < (9, 0) {
             return Some(format!("NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}", op.element));
         }
-        // It has the kernels, and does not choose them: what would is compiled for the host, and asks for the device's architecture
+        // It has the kernels but does not choose them: the selecting code is compiled for the host and requires the device's architecture
         // (`ncclLaunchOneRank` in its src/device/onerank.cu, 2.24 to 2.30; ncclInvalidArgument, seen on an H100).
         let multiplies = matches!(op.reduce_op, Some(ReduceOp::Avg | ReduceOp::PreMulSum));
         (multiplies && binding.groups.group_size() == 1)
-            .then(|| format!("NCCL multiplies no {} in a group of one rank, as avg and mulsum do", op.element))
+            .then(|| format!("NCCL does not multiply {} in a group of one rank, which avg and mulsum need", op.element))
     }
 
     fn variant_skip_reason(&self, collective: Collective, variant: Variant) -> Option<String> {
@@ -589,16 +575,16 @@ impl Capabilities {
             return Some(self.library.limits_refusal());
         }
         if let Some(reason) = self.forced_ctas.conflict_with(CtaLimits { least: None, most: variant.max_ctas }) {
-            return Some(format!("of thread blocks at most {reason}"));
+            return Some(format!("maximum thread blocks: {reason}"));
         }
         if let (Some(most), Some(least)) =
             (variant.max_ctas, self.least_ctas.filter(|least| variant.max_ctas < Some(*least)))
         {
-            return Some(format!("at most {most} thread blocks are fewer than --min-ctas {least}"));
+            return Some(format!("a maximum of {most} thread blocks is below --min-ctas {least}"));
         }
         if variant.aggregate > 1 && collective == Collective::PingPong {
             return Some(
-                "ping_pong cannot be aggregated: in a group its answer would not wait for its question".to_owned(),
+                "ping_pong cannot be aggregated: within a group the reply would not wait for the request".to_owned(),
             );
         }
         if variant.calls_in_a_graph().is_some() && self.driver < graphs::FIRST_DRIVER {
@@ -624,7 +610,7 @@ mod tests {
     #[test]
     fn parts_of_one_gpu_have_names_of_their_own_and_its_address() {
         let parts = [["a", "m0", "p0"], ["b", "m1", "p0"], ["a", "m2", "p0"]].map(Vec::from);
-        let expected = "ranks 0 and 2 of host a are on parts of one GPU (p0, m2)";
+        let expected = "ranks 0 and 2 of host a are on MIG partitions of one GPU (p0, m2)";
         assert_eq!(parts_of_one_gpu(&parts).as_deref(), Some(expected));
         assert_eq!(parts_of_one_gpu(&parts[..2]), None, "of two hosts");
     }

@@ -48,7 +48,7 @@ impl Prepared {
         })
     }
 
-    /// The same messages on a communicator of all ranks, where those of the group have their world ranks.
+    /// As above on a communicator of all ranks, where the ranks of the group have their world ranks.
     pub fn among_all_ranks(mut self, group: &[u32]) -> Prepared {
         if let Kind::Group(pieces) | Kind::Turns(pieces) = &mut self.call {
             pieces.iter_mut().for_each(|piece| piece.peer = group[piece.peer as usize] as c_int);
@@ -56,7 +56,7 @@ impl Prepared {
         self
     }
 
-    /// A message of elements on a channel, as this end of it sees it.
+    /// A message of elements on a channel, as seen from this end.
     pub fn message(library: &'static Library, element: ElementType, count: u64, end: ChannelEnd) -> Prepared {
         let what = match end {
             ChannelEnd::Sender => Part::Send,
@@ -75,13 +75,10 @@ impl Prepared {
         }
     }
 
-    /// Bytes of one element.
     pub fn element_bytes(&self) -> u64 {
         self.element_bytes as u64
     }
 
-    /// Enqueues the call.
-    ///
     /// # Safety
     /// `send` and `receive` are device memory with room for [`View::buffer_elements`] elements (a barrier needs one
     /// byte to receive), alive until the stream has passed the call; the communicator is that of the view's group.
@@ -148,7 +145,7 @@ impl Prepared {
         }
     }
 
-    /// Makes calls in one group, so that they begin together.
+    /// Makes calls in one group, so that they start together.
     #[inline]
     pub fn grouped(&self, calls: impl FnOnce() -> Result<()>) -> Result<()> {
         let (library, call) = (self.library, &self.library.call);
@@ -161,7 +158,6 @@ impl Prepared {
     }
 
     /// # Safety
-    /// As [`Prepared::issue`].
     #[inline]
     unsafe fn part(
         &self,
@@ -194,7 +190,7 @@ impl Prepared {
     }
 }
 
-// How NCCL carries each collective: by a function of its own, or by parts that replace it.
+// How NCCL executes each collective: by its own function, or by parts that replace it.
 
 /// Offset in elements within the receive buffer at which NCCL leaves the result that [`View::outputs`] describes at
 /// the beginning: NCCL's in-place reduce_scatter leaves each rank's block where it was.
@@ -222,17 +218,17 @@ pub(super) fn decomposition(library: &Library, collective: Collective) -> Option
     }
 }
 
-/// Pieces of work that a call puts into the queue of NCCL on one rank, at most.
+/// Maximum number of work items that a call puts into NCCL's queue on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Of functions that are collectives to NCCL too.
+    /// For functions that are collectives in NCCL too.
     Collectives(u32),
     /// Messages in each direction.
     Messages(u32),
 }
 
 impl Work {
-    /// That of a collective. NCCL's own ncclAlltoAll, ncclGather and ncclScatter are made of messages too, the latter two on one rank.
+    /// A collective. NCCL's own ncclAlltoAll, ncclGather and ncclScatter consist of messages too, the latter two on one rank.
     pub(super) fn of(collective: Collective, ranks: u32) -> Work {
         use Collective::*;
         match collective {
@@ -308,7 +304,6 @@ impl Parts<'_> {
         Kind::Group(to.into_iter().chain(from).collect())
     }
 
-    /// all_to_all and all_to_all_v, out of place.
     fn exchange(&self) -> Vec<Piece> {
         let (geometry, me) = (self.view.geometry, self.view.me);
         let own = geometry.blocks[me as usize];
@@ -387,15 +382,15 @@ impl Parts<'_> {
     }
 }
 
-// NCCL's own estimate of the time of a call, and for which calls it exists.
+// NCCL's own estimate of the time of a call, and the calls that have one.
 
 /// `ncclGroupSimulateEnd`.
 type SimulateEnd = unsafe extern "C" fn(*mut SimulationInfo) -> c_int;
 
 impl Prepared {
-    /// Whether NCCL can estimate the call. Not messages: NCCL has no estimate of them, and whatever a simulated group
-    /// leaves in the queues of its peers would be executed by the next group (`src/include/group.h`,
-    /// `ncclGroupCommJoin`). Nor calls of one rank, which it executes at once (`src/enqueue.cc`, `taskAppend`).
+    /// Whether NCCL can estimate the call. Not messages: NCCL has no estimate for them, and the next group would execute what a simulated
+    /// group leaves in the queues of its peers (`src/include/group.h`, `ncclGroupCommJoin`). Nor calls of one rank, which it executes at
+    /// once (`src/enqueue.cc`, `taskAppend`).
     pub fn is_estimated(&self) -> bool {
         self.is_estimated
     }
@@ -414,7 +409,7 @@ impl Prepared {
 }
 
 impl Kind {
-    /// Whether NCCL carries it without sends and receives, which all_to_all, gather and scatter are to it as well.
+    /// Whether NCCL executes it without sends and receives, which it uses for all_to_all, gather and scatter too.
     fn is_built_from_collectives(&self) -> bool {
         match self {
             Kind::AllReduce { .. }
@@ -430,9 +425,9 @@ impl Kind {
     }
 }
 
-// The kinds of calls of NCCL, and the parts of which some are made.
+// The kinds of NCCL calls, and the parts of composed ones.
 
-/// A call as NCCL is asked for it.
+/// A call as requested from NCCL.
 enum Kind {
     AllReduce {
         count: usize,
@@ -468,9 +463,8 @@ enum Kind {
         at_root: bool,
         call: Rooted,
     },
-    /// Started together.
     Group(Vec<Piece>),
-    /// One after the other.
+    /// One after another.
     Turns(Vec<Piece>),
     Nothing,
 }
@@ -480,7 +474,7 @@ type AllToAll = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, R
 type Rooted =
     unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, RawCommunicator, RawStream) -> c_int;
 
-/// A part of a call, its place in bytes from the begin of its buffer.
+/// A part of a call, with its offset in bytes from the start of its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     what: Part,
@@ -491,9 +485,8 @@ struct Piece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// From the send buffer.
     Send,
-    /// From the receive buffer, which contains the input in place.
+    /// The receive buffer, which contains the input if in place.
     SendOwn,
     Receive,
     /// One rank's block reduced to that rank; with `in_place` from its place in the receive buffer.
@@ -505,7 +498,7 @@ enum Part {
 
 #[cfg(test)]
 mod tests {
-    // The composition of grouped calls, checked by hand; the launched tests check that they carry the right bytes.
+    // The composition of grouped calls, checked by hand; the launched tests check that they transfer the right bytes.
     use super::*;
     use commgauge_base::geometry::{Geometry, Splits};
     use commgauge_base::units::Bytes;

@@ -20,8 +20,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Number of distinct values of a matrix: enough that its rows look random, as power and clocks of a device depend on
-/// its data.
+/// Number of distinct values of a matrix: enough that its rows look random, since power and clocks of a device depend on its data.
 const NUMBERS: usize = 4096;
 /// Seeds of the left matrix and the right one.
 const SEEDS: [u64; 2] = [11, 23];
@@ -33,7 +32,7 @@ const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 0.5e9;
 
 /// A product whose matrices are in device memory.
 pub(super) struct DeviceProduct {
-    /// Always there but at the end.
+    /// Present until drop.
     handle: Option<Handle>,
     matrices: Matrices,
     arithmetic: Arithmetic,
@@ -42,9 +41,9 @@ pub(super) struct DeviceProduct {
     events: [CUevent; 2],
     kernels: Kernels,
     hold: Rc<RefCell<Hold>>,
-    /// Whether the first product was carried out, for which cuBLAS loads kernels and reserves memory.
+    /// Whether the first product has run, in which cuBLAS loads kernels and reserves memory.
     is_loaded: bool,
-    /// Small whole numbers, of which the elements of each matrix are.
+    /// Small whole numbers from which the elements of each matrix are drawn.
     numbers: [Vec<i8>; 2],
     deadline: Duration,
     rank: u32,
@@ -58,7 +57,7 @@ impl DeviceProduct {
     /// Reserves and fills the matrices.
     ///
     /// # Errors
-    /// Types and sizes that cuBLAS does not take, and memory that is not to be had.
+    /// If cuBLAS does not support the type or size, or the memory cannot be allocated.
     pub fn new(shape: &ProductShape, library: &'static Cublas, context: &OwnWork) -> Result<DeviceProduct> {
         let arithmetic = cublas::arithmetic(shape.element)?;
         let (m, n, k) = (length(shape.m)?, length(shape.n)?, length(shape.k)?);
@@ -111,7 +110,7 @@ impl DeviceProduct {
             if u128::from(host::now_nanoseconds() - begun) > self.deadline.as_nanos() {
                 self.given_up.set(true);
                 let seconds = self.deadline.as_secs_f64();
-                return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
+                return Err(Kind::Hang(format!("not done within {seconds} s; aborted")).into());
             }
             std::thread::yield_now();
         }
@@ -127,13 +126,13 @@ impl DeviceProduct {
             self.hold.borrow_mut().until_released(&self.kernels, self.stream)?;
         }
         let enqueued = self.enqueue();
-        // Also after an error, or nothing on the device would end for a long time.
+        // Also after an error: otherwise the device would stay blocked for a long time.
         self.hold.borrow_mut().release_now();
         enqueued?;
         self.wait()?;
         if self.is_loaded && self.hold.borrow().gave_up() {
             return Err(Error::environment(
-                "the host did not enqueue it while the stream was held, so that its time would be that of launching; was this process stopped?",
+                "the host did not enqueue it while the stream was held, so its time would include the launch; was this process stopped?",
             ));
         }
         self.is_loaded = true;
@@ -187,7 +186,7 @@ impl LocalWork for DeviceProduct {
         let elements = self.shape.m.saturating_mul(self.shape.n);
         let mut found: Option<Mismatch> = None;
         for index in 0..CHECKED {
-            // Spread over the whole result, the first and the last among them.
+            // Spread over the whole result, including the first and the last.
             let element = (u128::from(elements - 1) * u128::from(index) / u128::from(CHECKED - 1)) as u64;
             let wrong = self.check_element(element).map_err(|error| self.with_place(&error))?;
             match (wrong, &mut found) {

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Beyond what the step computes, how long it may take.
+/// How long a replay may take in addition to the time that the step computes.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A bound step.
@@ -40,7 +40,7 @@ pub(super) struct NcclReplayer<'b> {
     /// The stream on which the program computes and waits.
     computing: CUstream,
     slots: Vec<SlotCall>,
-    /// All streams but the computing one, and all communicators.
+    /// All streams except the computing one, and all communicators.
     streams: Vec<CUstream>,
     communicators: Vec<Rc<Communicator>>,
     /// By slot: the event at the end of its active call.
@@ -55,7 +55,6 @@ pub(super) struct NcclReplayer<'b> {
     is_connected: bool,
 }
 
-/// A slot, ready to be started.
 struct SlotCall {
     prepared: Arc<Prepared>,
     data: Data,
@@ -67,7 +66,7 @@ struct SlotCall {
     axis: usize,
     bytes: CallBytes,
     receives_message: bool,
-    /// Something hides it.
+    /// Whether the call overlaps with computing.
     is_hidden: bool,
 }
 
@@ -76,7 +75,7 @@ pub(super) fn placement(collective: Collective) -> Placement {
     if collective == Collective::AllToAll { Placement::OutOfPlace } else { placement_of(collective) }
 }
 
-/// The communicators of calls, each once.
+/// The communicators of calls, without duplicates.
 fn communicators_of(slots: &[SlotCall]) -> Vec<Rc<Communicator>> {
     let mut communicators: Vec<Rc<Communicator>> = slots.iter().map(|slot| slot.communicator.clone()).collect();
     communicators.sort_unstable_by_key(Rc::as_ptr);
@@ -103,7 +102,7 @@ impl<'b> NcclReplayer<'b> {
         while backend.timeline.events.len() < events {
             backend.timeline.events.push(driver::create_event()?);
         }
-        // No more than were counted: those that a step before had beyond take queues to the device from these.
+        // No more than counted: extra streams of an earlier step would take queues to the device from these.
         let (streams, wanted) = (&mut backend.replays.axis_streams, binding.plan.groups.len());
         streams.drain(wanted.min(streams.len())..).for_each(driver::destroy_stream);
         while streams.len() < wanted {
@@ -153,7 +152,7 @@ impl<'b> NcclReplayer<'b> {
     }
 
     /// Makes every call once, one after another in an order that all ranks share: NCCL connects at the first call of a kind and waits for
-    /// the other ranks in it, which in the middle of a program may be waiting for something else.
+    /// the other ranks, which may wait for something else in the middle of a program.
     fn connect(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_connected, true) {
             return Ok(());
@@ -180,7 +179,7 @@ impl<'b> NcclReplayer<'b> {
         )
     }
 
-    /// Enqueues everything; `next` is the first event that is free.
+    /// Enqueues everything; `next` is the first free event.
     fn enqueue(&mut self, mut next: usize) -> Result<()> {
         let (program, main) = (self.program, self.computing);
         let mut event = |backend: &NcclBackend| {
@@ -331,7 +330,7 @@ fn prepare(
 }
 
 impl Replayer for NcclReplayer<'_> {
-    /// Collectives in the order in which the program has them, then the messages from stage to stage in one order for all ranks.
+    /// Collectives in program order, then the messages from stage to stage in one order for all ranks.
     fn check(&mut self) -> Result<Option<Mismatch>> {
         self.connect()?;
         let mut first_wrong = None;

@@ -1,5 +1,5 @@
-//! Replays that cannot be carried out: too many events, and those that could wait for themselves, as streams share a queue to the device, or
-//! calls of several communicators have no common order.
+//! Replays that cannot run: those with too many events, and those that could deadlock because streams share a queue to the device or calls
+//! of several communicators have no common order.
 
 use super::communicator::{ChannelEnd, Route};
 use super::driver;
@@ -27,7 +27,7 @@ const USUAL_QUEUES: usize = 8;
 /// `hostStream` in its `src/init.cc`).
 const STREAMS_OF_A_COMMUNICATOR: usize = 2;
 
-/// Streams on this rank's device, each of which takes one of its queues.
+/// Streams on this rank's device; each takes one of its queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Streams {
     /// Of this backend.
@@ -42,15 +42,15 @@ pub(super) fn ensure_replayable(backend: &NcclBackend, binding: &ReplayBinding) 
     let (program, place) = (program_of(binding, rank)?, place(binding, rank));
     if events_of(program) > MOST_EVENTS {
         return Err(Error::usage(format!(
-            "a step of {} actions is too long to be replayed on a GPU; take fewer micro-batches or layers",
+            "a step of {} actions is too long to replay on a GPU; use fewer micro-batches or layers",
             program.actions.len()
         )));
     }
     let routes: BTreeSet<Route> = channels(program, &place, rank).map(|(route, _)| route).collect();
     let groups = (0..binding.plan.groups.len()).filter(|groups| place(*groups).is_some()).count();
-    // Those of groups are split off from one of all ranks, where the library can.
+    // Those of groups are split off from one of all ranks, if the library can.
     let communicators = usize::from(library.call.split.is_some()) + groups + routes.len();
-    // The one of single calls, one for each axis and for each channel, and that of the computing.
+    // One for single calls, one for each axis and each channel, and one for computing.
     let own = 1 + binding.plan.groups.len() + routes.len() + 1;
     let streams = Streams { own, of_nccl: STREAMS_OF_A_COMMUNICATOR * communicators };
     refuse_shared_queues(streams, std::env::var(QUEUES.0).ok())?;
@@ -59,7 +59,7 @@ pub(super) fn ensure_replayable(backend: &NcclBackend, binding: &ReplayBinding) 
     refuse_unordered(called.len() + routes.len(), library.version)
 }
 
-/// The channels of a program's messages, with this rank's end of each; one may come several times.
+/// The channels of a program's messages, with this rank's end of each, not deduplicated.
 pub(super) fn channels<'a>(
     program: &ReplayProgram,
     place: &impl Fn(usize) -> Option<(&'a [u32], u32)>,
@@ -68,7 +68,7 @@ pub(super) fn channels<'a>(
     program.slots.iter().filter_map(move |slot| channel_of(slot, place(program.groups[slot.op as usize])?.0, rank))
 }
 
-/// The channel of a slot's message, and this rank's end of it; nothing for a call of all ranks of its group.
+/// The channel of a slot's message, and this rank's end of it; `None` for a call of all ranks of its group.
 pub(super) fn channel_of(slot: &Slot, group: &[u32], rank: u32) -> Option<(Route, ChannelEnd)> {
     match slot.movement {
         Movement::Together => None,
@@ -90,37 +90,32 @@ pub(super) fn events_of(program: &ReplayProgram) -> usize {
     program.actions.iter().map(of).sum::<usize>() + 1
 }
 
-/// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
+/// Refuses possible deadlocks: streams beyond the device's queues share one, and a call there waits for those before it.
 fn refuse_shared_queues(streams: Streams, queues: Option<String>) -> Result<()> {
-    // More than the most have no effect.
+    // Values above the maximum have no effect.
     let queues = queues.and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL_QUEUES).min(QUEUES.1);
     let Streams { own, of_nccl } = streams;
     if own + of_nccl <= queues {
         return Ok(());
     }
     let fix = if own + of_nccl <= QUEUES.1 {
-        format!("set {}={}, which happens by itself unless ranks share GPUs", QUEUES.0, QUEUES.1)
+        format!("set {}={}, the default unless ranks share GPUs", QUEUES.0, QUEUES.1)
     } else {
-        format!(
-            "{} are the most that CUDA has: replay a layout with fewer axes, pipeline neighbours or chunks",
-            QUEUES.1
-        )
+        format!("CUDA has at most {}: replay a layout with fewer axes, pipeline neighbours or chunks", QUEUES.1)
     };
     Err(Error::usage(format!(
-        "this step has {own} streams, NCCL's communicators have {of_nccl} of their own, and there are {queues} queues to the device: \
-         calls would wait for one another and may deadlock; {fix}"
+        "this step has {own} streams and NCCL's communicators {of_nccl}, for {queues} queues to the device: calls would wait for one another and may deadlock; {fix}"
     )))
 }
 
-/// Refuses to wait for another deadlock: kernels of several communicators may start on each device in another order, and each waits with
-/// multiprocessors of its own for ranks where another came first. NCCL gives them one order, that of the calls, from this version on.
+/// Refuses another possible deadlock: kernels of several communicators may start in different orders on each device, and each occupies
+/// multiprocessors while it waits for ranks where another came first. From this version on NCCL starts them in the order of the calls.
 fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
     if communicators < 2 || version >= ORDERS_FROM {
         return Ok(());
     }
     Err(Error::usage(format!(
-        "calls of several communicators at once need NCCL {}.{} (NCCL_LAUNCH_ORDER_IMPLICIT), found {version}: older ones start them in any \
-         order, and ranks may deadlock",
+        "calls of several communicators at once need NCCL {}.{} (NCCL_LAUNCH_ORDER_IMPLICIT), found {version}: older versions start them in any order, and ranks may deadlock",
         ORDERS_FROM.0, ORDERS_FROM.1
     )))
 }
@@ -144,7 +139,7 @@ enum SpanKind {
     UnderWay {
         axis: usize,
     },
-    /// The same of a call of an op that something hides.
+    /// As above for a call of a hidden op.
     Hidden {
         axis: usize,
         op: usize,
@@ -169,13 +164,13 @@ impl EventSpan {
     }
 }
 
-/// Room for the times of calls in progress, by axis, and for those of hidden calls.
+/// Room for the times of active calls, by axis, and of hidden calls.
 pub(super) struct Intervals {
     under_way: Vec<Interval>,
     pub hidden: Vec<HiddenCall>,
 }
 
-/// A time in which a call of an axis was in progress, in nanoseconds since the replay began. Ordered by axis, then by time.
+/// A period in which a call of an axis was active, in nanoseconds since the replay began. Ordered by axis, then by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Interval {
     axis: usize,
@@ -188,7 +183,7 @@ impl Intervals {
         Intervals { under_way: Vec::with_capacity(spans), hidden: Vec::with_capacity(spans) }
     }
 
-    /// Adds all spans up; those of one axis that overlap count once. `first` is the event with which the replay began.
+    /// Sums all spans; overlapping spans of one axis count once. `first` is the event with which the replay began.
     pub fn sum_up(&mut self, first: CUevent, spans: &[EventSpan], times: &mut RankTimes) -> Result<()> {
         self.under_way.clear();
         self.hidden.clear();
@@ -228,9 +223,9 @@ fn unions(sorted: &[Interval]) -> [u64; Axis::ALL.len()] {
     lengths
 }
 
-// NCCL's queue of work to its kernels, which every communicator has: whoever calls what it has no room for waits, at the end of the group,
-// for kernels that take work out (`waitWorkFifoAvailable` in its `src/enqueue.cc`). Behind a kernel of ours that waits for this thread
-// that would be until that one gives up.
+// NCCL's queue of work to its kernels, which every communicator has: a call that finds no room waits, at the end of the group, for kernels
+// that consume work (`waitWorkFifoAvailable` in its `src/enqueue.cc`). Behind a hold kernel, which waits for this thread, that lasts until
+// the hold kernel times out.
 
 /// Sets its length, a power of two (`ncclParamWorkFifoBytes`).
 const VARIABLE: &str = "NCCL_WORK_FIFO_BYTES";
@@ -243,25 +238,24 @@ const COLLECTIVE_BYTES: u64 = 128;
 
 const REGISTERED_BYTES: u64 = 320;
 
-/// The same of a message in each direction, where the two do not share one piece (twice `ncclDevWorkP2p`).
+/// Work of a message in each direction if the two do not share one piece (twice `ncclDevWorkP2p`).
 const MESSAGES_BYTES: u64 = 96;
 
-/// Why an isolated case cannot be held until its start; none if it can. Graphs have memory of their own for their work.
+/// Why an isolated case cannot be held until its start; `None` if it can. Graphs have their own memory for their work.
 pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
     let is_held = binding.cadence == Cadence::Isolated && binding.variant.calls_in_a_graph().is_none();
     let (pieces, needed) = needed(binding);
     let (calls, room) = (binding.variant.aggregate, length(std::env::var(VARIABLE).ok()));
     (is_held && needed > room).then(|| {
         format!(
-            "{calls} calls of {pieces} pieces each are {} of work for NCCL, whose queue has {} ({VARIABLE}): the rest would be enqueued only \
-             after the start; submit them as a graph, or fewer at a time",
+            "{calls} calls of {pieces} pieces each are {} of work for NCCL, whose queue holds {} ({VARIABLE}): the rest would be enqueued only after the start; use a graph, or fewer calls per sample",
             Bytes(needed),
             Bytes(room)
         )
     })
 }
 
-/// How many turns of a case, of one call or group each, can be enqueued behind something that is held.
+/// How many turns of a case, of one call or group each, can be enqueued behind a held stream.
 pub(super) fn turns_with_room(binding: &Binding) -> u64 {
     if binding.variant.calls_in_a_graph().is_some() {
         return u64::MAX;
@@ -280,13 +274,13 @@ fn needed(binding: &Binding) -> (u64, u64) {
 fn pieces(work: Work, buffers: Buffers) -> (u64, u64) {
     match (work, buffers) {
         (Work::Messages(pieces), _) => (u64::from(pieces), MESSAGES_BYTES),
-        // Graphs apart, which have memory of their own, NCCL registers by itself nothing that was only allocated.
+        // Except for graphs, which have their own memory, NCCL registers nothing by itself that was only allocated.
         (Work::Collectives(pieces), Buffers::Plain | Buffers::Allocated) => (u64::from(pieces), COLLECTIVE_BYTES),
         (Work::Collectives(pieces), Buffers::Registered | Buffers::Symmetric) => (u64::from(pieces), REGISTERED_BYTES),
     }
 }
 
-/// The length of the queue; NCCL does not take what is no power of two.
+/// The length of the queue; NCCL rejects lengths that are not a power of two.
 fn length(set: Option<String>) -> u64 {
     let set = set.and_then(|text| text.trim().parse::<u64>().ok()).filter(|bytes| bytes.is_power_of_two());
     set.unwrap_or(USUAL_BYTES)
@@ -300,7 +294,7 @@ mod tests {
     #[test]
     fn a_step_with_more_streams_than_the_device_has_queues_is_refused_and_both_are_named() {
         const MORE: &str = "set CUDA_DEVICE_MAX_CONNECTIONS=32";
-        const NO_MORE: &str = "32 are the most that CUDA has";
+        const NO_MORE: &str = "CUDA has at most 32";
         for (own, of_nccl, queues, refused) in [
             (3, 0, Some("1"), Some(MORE)),
             (3, 6, Some("8"), Some(MORE)),
@@ -316,7 +310,7 @@ mod tests {
             let error = refuse_shared_queues(streams, queues.map(str::to_owned)).err().map(|error| error.to_string());
             assert_eq!(error.is_some(), refused.is_some(), "{streams:?}, {queues:?}");
             let Some((text, words)) = error.zip(refused) else { continue };
-            let counts = format!("this step has {own} streams, NCCL's communicators have {of_nccl} of their own");
+            let counts = format!("this step has {own} streams and NCCL's communicators {of_nccl}");
             assert!(text.contains(&counts) && text.contains(words), "{text}");
         }
     }

@@ -1,5 +1,5 @@
-//! Whether NCCL creates symmetric windows for the ranks of a group. If it cannot, it gives no error and uses plain or
-//! registered buffers instead; so this is tested once, with a small window that is deregistered again.
+//! Whether NCCL creates symmetric windows for the ranks of a group. If it cannot, it uses plain or registered buffers instead without an
+//! error; so this is tested once, with a small window that is deregistered again.
 
 use super::communicator::Communicator;
 use super::communicator::Members;
@@ -16,7 +16,7 @@ use commgauge_base::variant::Buffers;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// The first version that lays windows where others were before.
+/// The first version that reuses window space.
 const REUSES_SPACE_FROM: Version = Version(2, 28, 0);
 /// From this version on the handle is null if no window was created; 2.28 returns the handle of a registered buffer,
 /// 2.27 a handle of its own.
@@ -73,7 +73,7 @@ impl NcclBackend {
         let all_have_memory = self.all_succeeded(taken.is_ok())?;
         let Some(place) = place.filter(|_| all_have_memory) else { return memory.release().map(|()| true) };
         let communicator = self.communicator(Members::Groups(binding.groups_number), binding.groups.axis, None)?;
-        // SAFETY: the memory is given back after the window.
+        // SAFETY: the memory is freed after the window.
         let window = unsafe { self.maker.register_window(&communicator, memory.address(), TRIED_BYTES as usize)? };
         let mut is_made = window.is_some();
         if let Some(window) = window {

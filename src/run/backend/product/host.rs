@@ -20,13 +20,12 @@ const CHECKED: u64 = 64;
 /// The product on host memory, for one rank.
 ///
 /// # Errors
-/// Where the elements are of a type that is not multiplied here, or the matrices cannot be had.
+/// If the element type is not supported, or the matrices cannot be allocated.
 pub(crate) fn on_host(shape: &ProductShape, rank: u32, available: Bytes) -> Result<Box<dyn LocalWork>> {
     let needed = product_bytes(shape);
     if needed > available {
         return Err(Error::usage(format!(
-            "the product of {} needs {needed} of matrices on each rank, and there is {available} for each; choose a smaller \
-             micro-batch, or a higher tensor-parallel degree",
+            "the product of {} needs {needed} of matrices on each rank, but {available} is available; choose a smaller micro-batch, or a higher tensor-parallel degree",
             shape.uses.join("; ")
         )));
     }
@@ -41,7 +40,7 @@ fn not_multiplied(element: ElementType) -> Error {
     Error::usage(format!("[[compute]]: ranks on host memory multiply float32 and float64, not {element}"))
 }
 
-/// Refuses types that are not multiplied here.
+/// Refuses element types that are not supported here.
 pub(crate) fn check_types(shapes: &[ProductShape]) -> Result<()> {
     let other = shapes
         .iter()
@@ -50,7 +49,6 @@ pub(crate) fn check_types(shapes: &[ProductShape]) -> Result<()> {
     other.map_or(Ok(()), |element| Err(not_multiplied(element)))
 }
 
-/// Three matrices on host memory.
 struct HostProduct<T> {
     rank: u32,
     left: Array2<T>,
@@ -58,7 +56,6 @@ struct HostProduct<T> {
     result: Array2<T>,
 }
 
-/// Element types that are multiplied.
 trait Float: ndarray::LinalgScalar + From<i8> + Into<f64> {}
 impl Float for f32 {}
 impl Float for f64 {}
@@ -72,7 +69,7 @@ impl<T: Float> HostProduct<T> {
         let (m, n, k) = (length(shape.m)?, length(shape.n)?, length(shape.k)?);
         let left = Array2::from_shape_fn((m, k), |(row, column)| T::from(left(row, column)));
         let right = Array2::from_shape_fn((k, n), |(row, column)| T::from(right(row, column)));
-        // Every page is written before anything is timed.
+        // Every page is written before timing.
         Ok(HostProduct { rank, left, right, result: Array2::from_elem((m, n), T::from(-1)) })
     }
 }
@@ -96,7 +93,7 @@ impl<T: Float> LocalWork for HostProduct<T> {
     fn check(&self) -> Result<Option<Mismatch>> {
         let (m, n) = self.result.dim();
         let elements = (m as u64).saturating_mul(n as u64);
-        // Spread over the whole result, the first and the last among them.
+        // Spread over the whole result, including the first and the last.
         let looked_at =
             (0..CHECKED).map(|index| (u128::from(elements - 1) * u128::from(index) / u128::from(CHECKED - 1)) as u64);
         let wrong = |element: &u64| {
@@ -126,7 +123,7 @@ mod tests {
         for element in [ElementType::Float32, ElementType::Float64] {
             for (m, n, k) in [(1, 1, 1), (7, 5, 3), (33, 65, 129)] {
                 let mut product = on_host(&shape(m, n, k, element), 3, Bytes(1 << 30)).unwrap();
-                let unset = product.check().unwrap().expect("nothing was computed yet");
+                let unset = product.check().unwrap().expect("nothing computed yet");
                 assert_eq!((unset.rank, unset.got.as_str()), (3, "-1"));
                 product.run().unwrap();
                 assert_eq!(product.check().unwrap(), None, "{element} {m} x {n} x {k}");

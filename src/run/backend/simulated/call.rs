@@ -20,7 +20,7 @@ pub(super) struct SimulatedCall<'b> {
     /// The backend's clock, which follows the furthest rank.
     pub now: &'b Cell<u64>,
     pub late: Vec<LateSlot>,
-    /// Intermittent faults, if any; `work` and `late` are then without them.
+    /// Intermittent faults, if any; `work` and `late` are without them.
     pub fault_states: Option<FaultStates<'b>>,
     pub corrupt: &'b [CorruptRank],
     pub aborted: bool,
@@ -50,7 +50,7 @@ impl Call for SimulatedCall<'_> {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        // An error in computing the fault state is reported by the call that follows.
+        // The following call reports an error in computing the fault state.
         let state =
             self.fault_states.as_mut().and_then(|fault_states| fault_states.at(start_nanoseconds, self.noise).ok());
         let late = state.map_or(&self.late, |state| &state.late);
@@ -70,7 +70,7 @@ impl Call for SimulatedCall<'_> {
         self.log.read(&self.placed.group_starts, &self.placed.rank_of_slot, self.ranks as usize, marks);
     }
 
-    /// There is no data; only a fault of the kind `corrupt` is ever detected.
+    /// There is no data; only a `corrupt` fault is ever detected.
     fn check(&mut self) -> Result<Option<Mismatch>> {
         Ok(corrupted(self.corrupt, self.noise))
     }
@@ -96,7 +96,7 @@ impl Call for SimulatedCall<'_> {
     }
 }
 
-/// The mismatch of the first corrupt rank that fails this time.
+/// The mismatch of the first corrupt rank whose data is wrong this time.
 pub(super) fn corrupted(ranks: &[CorruptRank], noise: &mut Noise) -> Option<Mismatch> {
     let found = ranks.iter().find(|corrupt| noise.happens(corrupt.probability));
     found.map(|corrupt| Mismatch {
@@ -144,7 +144,7 @@ impl<'a> Clocks<'a> {
         Clocks { group_starts, of_group: vec![now; groups], of_slot: vec![now; slots], together: true, latest: now }
     }
 
-    /// The clock that is furthest.
+    /// The latest clock.
     pub(super) fn latest(&self) -> u64 {
         self.latest
     }
@@ -176,7 +176,7 @@ impl<'a> Clocks<'a> {
         in_time
     }
 
-    /// Carries one call out.
+    /// Executes one call.
     pub(super) fn advance(&mut self, work: &Work, noise: &mut Noise) {
         match work {
             Work::Together { nanoseconds_of_group } => self.advance_together(nanoseconds_of_group, noise),
@@ -240,7 +240,7 @@ impl MarkLog {
         self.together.reserve(marks);
     }
 
-    /// Hands the marks out by world rank; the marks of ranks in no slot are 0.
+    /// Returns the marks by world rank; the marks of ranks in no slot are 0.
     pub(super) fn read(&self, group_starts: &[usize], rank_of_slot: &[u32], ranks: usize, marks: &mut Marks) {
         let slots = rank_of_slot.len();
         marks.local_ranks = ranks;
@@ -261,7 +261,7 @@ impl MarkLog {
     }
 }
 
-/// A clock after a time of this length, to the nearest nanosecond; clocks stop at the end of all time instead of starting again.
+/// A clock after a time of this length, to the nearest nanosecond; clocks saturate instead of wrapping.
 fn later(clock: u64, nanoseconds: f64, factor: f64) -> u64 {
     clock.saturating_add((nanoseconds * factor + 0.5) as u64)
 }

@@ -1,11 +1,11 @@
 //! The simulated machines: where each rank runs, and how fast each node and path is with its faults.
 
-use commgauge_analysis::machine_time::Hop;
 use commgauge_base::error::{Error, Result};
+use commgauge_cost::machine_time::Hop;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Direction, Fault};
 
-/// More ranks than any machine has; a slip of the keyboard must not take all memory.
+/// More ranks than any machine has, so that a typo does not exhaust memory.
 const MOST_RANKS: u32 = 1 << 20;
 
 /// Maximum number of intermittent faults; each doubles the number of possible states of the fleet.
@@ -15,13 +15,10 @@ const MOST_INTERMITTENT: usize = 16;
 /// several of them to a domain.
 #[derive(Clone, Debug)]
 pub(super) struct Fleet {
-    /// With hosts for its nodes.
     pub machine: Machine,
     pub ranks_per_domain: u32,
     pub ranks: u32,
-    /// By rank.
     pub late: Vec<LateRank>,
-    /// By rank.
     pub corrupt: Vec<CorruptRank>,
     /// Intermittent faults.
     pub intermittent: Vec<Intermittent>,
@@ -32,13 +29,13 @@ pub(super) struct Fleet {
     pub rail_factors: Vec<f64>,
     /// Adapters of one node that are slow.
     pub slow_adapters: Vec<SlowAdapter>,
-    /// Devices that are slow inside their node and to the network: rank, share that is left.
+    /// Slow devices, to their node and to the network: rank, remaining share of the rate.
     pub slow_devices: Vec<(u32, f64)>,
     /// Links inside a node that are slow.
     pub slow_inner_links: Vec<SlowInnerLink>,
-    /// Slow paths: both nodes, the lower first, and the share of the rate that is left.
+    /// Slow paths: both nodes, the lower first, and the remaining share of the rate.
     pub slow_links: Vec<([u32; 2], f64)>,
-    /// Fewest nodes of a group from which it is slow, and the share that is left.
+    /// The group size in nodes from which it is slow, and the remaining share.
     pub slow_together: Vec<(u32, f64)>,
 }
 
@@ -125,7 +122,7 @@ impl Fleet {
         }
         if fleet.intermittent.len() > MOST_INTERMITTENT {
             let problem =
-                format!("found {} faults that come and go; at most {MOST_INTERMITTENT}", fleet.intermittent.len());
+                format!("found {} intermittent faults; at most {MOST_INTERMITTENT}", fleet.intermittent.len());
             return Err(Error::config(&fleet.machine.path, "faults", problem));
         }
         fleet.late.sort_unstable();
@@ -133,7 +130,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The fleet with those intermittent faults active whose bit is set.
+    /// The fleet with the intermittent faults active whose bits are set.
     pub(super) fn with_active(&self, present: u64) -> Fleet {
         let mut fleet = Fleet { intermittent: Vec::new(), ..self.clone() };
         for (bit, intermittent) in self.intermittent.iter().enumerate() {
@@ -158,7 +155,7 @@ impl Fleet {
         rank / self.ranks_per_domain
     }
 
-    /// The way between two ranks of a domain.
+    /// The hop between two ranks of a domain.
     pub(super) fn within(&self, sender: u32, receiver: u32) -> Hop {
         let ends = [sender.min(receiver), sender.max(receiver)];
         Hop { latency_seconds: self.machine.within_node.latency.0, rate: self.rate_within(&ends) }
@@ -187,11 +184,10 @@ impl Fleet {
         nodes
     }
 
-    /// The rate into or out of a node for one rank while `ranks_at_work` ranks of the node use the network, with all
-    /// adapters healthy.
-    pub(super) fn adapter_share(&self, node: u32, ranks_at_work: u32) -> f64 {
+    /// The rate into or out of a node for one rank while `active_ranks` ranks of the node use the network, with all adapters healthy.
+    pub(super) fn adapter_share(&self, node: u32, active_ranks: u32) -> f64 {
         let factor = self.rate_factor_of_node[node as usize] * self.network_factor_of_node[node as usize];
-        self.machine.adapter_rate_per_rank(ranks_at_work).0 * factor
+        self.machine.adapter_rate_per_rank(active_ranks).0 * factor
     }
 
     /// Factor on the rate of a rank to or from the network: of its adapters and its device.
@@ -279,7 +275,7 @@ impl Fleet {
         }
     }
 
-    /// Slows the fleet down, or notes when a fault that comes and goes will.
+    /// Slows the fleet down, or registers an intermittent fault.
     pub(super) fn apply_fault(&mut self, fault: &Fault) {
         let (fault, recurrence) = match fault {
             Fault::Intermittent { fault, probability, window: None } => (&**fault, Recurrence::ByCall(*probability)),
@@ -295,7 +291,6 @@ impl Fleet {
         self.intermittent.push(Intermittent { fault: fault.clone(), recurrence });
     }
 
-    /// Slows the fleet down.
     pub(super) fn slow_down(&mut self, fault: &Fault) {
         let rank_of = |node: u32, device: u32| node * self.machine.ranks_per_node + device;
         match *fault {
@@ -327,7 +322,7 @@ impl Fleet {
                 behind.into_iter().flatten().for_each(|factor| *factor *= rate_factor);
             }
             Fault::Scale { from_nodes, rate_factor } => self.slow_together.push((from_nodes, rate_factor)),
-            // Neither of them contains another one; `apply_fault` takes them apart.
+            // No fault contains another one; `apply_fault` splits them.
             Fault::Intermittent { .. } | Fault::While { .. } => {}
         }
     }

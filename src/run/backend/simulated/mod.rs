@@ -13,10 +13,10 @@ mod replay;
 
 use super::{Backend, BackendFacts, Binding, Call, ReplayBinding, Replayer};
 use call::{Clocks, MarkLog, SimulatedCall};
-use commgauge_analysis::machine_time::seconds_without_noise;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Variant;
+use commgauge_cost::machine_time::seconds_without_noise;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Expectation, ExpectedCall, ExpectedGroup, Limit};
 use commgauge_model::layout::{Groups, Locality};
@@ -47,7 +47,7 @@ impl SimulatedBackend {
     /// A fleet of as many nodes as `world_size` ranks need; the last may be partly used.
     ///
     /// # Errors
-    /// A usage error where the number of ranks is 0 or absurd, or where a fault names a rank or node that is not there.
+    /// A usage error if the number of ranks is 0 or absurd, or a fault names a missing rank or node.
     pub fn new(machine: &Machine, world_size: u32, seed: u64) -> Result<SimulatedBackend> {
         Ok(SimulatedBackend {
             machine: machine.clone(),
@@ -102,7 +102,7 @@ impl Backend for SimulatedBackend {
     }
 
     fn product_skip_reason(&self, _: &ProductShape) -> Option<String> {
-        Some("the simulated backend computes nothing; its machine file has no rate of products".to_owned())
+        Some("the simulated backend does not compute; machine files have no rate for products".to_owned())
     }
 
     /// All ranks begin a case at the same moment.
@@ -139,7 +139,7 @@ impl Backend for SimulatedBackend {
         if self.fleet.intermittent.is_empty() {
             return Ok(());
         }
-        Err(Error::usage("a replayed step cannot be simulated with faults that come and go; take them out"))
+        Err(Error::usage("a replayed step cannot be simulated with intermittent faults; remove them"))
     }
 
     fn replay_bytes_needed(&self, _: &ReplayBinding) -> Result<Bytes> {
@@ -151,7 +151,7 @@ impl Backend for SimulatedBackend {
         Ok(Box::new(SimulatedReplayer::new(binding, fleet, connected, noise, now)?))
     }
 
-    /// The furthest of the virtual clocks, moved on a little by every reading.
+    /// The latest virtual clock; every reading advances it a little.
     fn now_nanoseconds(&self) -> u64 {
         let now = self.now.get().saturating_add(NANOSECONDS_PER_CLOCK_READING);
         self.now.set(now);
@@ -163,17 +163,17 @@ impl Backend for SimulatedBackend {
     }
 }
 
-// What a machine file says that a call takes. Libraries have algorithms that the simulation does not know (sums in switches, protocols for
-// small messages), and do not reach what links carry: a call with a figure takes as long as the figure says.
+// The time of a call according to a machine file. Libraries use algorithms that the simulation does not know (in-switch reductions,
+// protocols for small messages), and do not reach the rate of the links: if the file has a figure for a call, the call takes that time.
 
-/// By how much a healthy machine is within a limit of which nobody says what was reached.
+/// How far a healthy machine is within a limit if no reached value is known.
 const WITHIN_LIMIT: f64 = 1.05;
 
-/// The time of a call on a machine that meets its file over the time that its links allow; 1 where nothing is expected of the call. With a fault
-/// it takes that much of the time that the broken links allow.
+/// The time of a call on a machine that meets its file, divided by the time that its links allow; 1 without an expectation. A fault
+/// multiplies the time of the broken links by this factor.
 ///
-/// What a library reaches over this many nodes it reaches over more and fewer, too: groups of several nodes without a figure have the factor of
-/// the nearest number of nodes that has one, or they would look slow beside it.
+/// A library's efficiency over this many nodes holds for other node counts too: groups of several nodes without a figure use the factor of
+/// the nearest node count that has one; otherwise they would look slow in comparison.
 fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let (op, geometry) = (binding.op, binding.geometry);
     let covers = |expected: &Expectation| expected.covers(op.collective, op.bytes_total);
@@ -193,7 +193,7 @@ fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
         bytes: op.bytes_total,
     };
     let machine = &machine.expecting([call], None);
-    let is_candidate = |expected: &&Expectation| expected.variant.is_empty() && covers(expected);
+    let is_candidate = |expected: &&Expectation| expected.table.variant.is_empty() && covers(expected);
     let candidates: Vec<&Expectation> = machine.expectations.iter().filter(is_candidate).collect();
     let Some(group) = nearest(&candidates, &call, machine.hosts_per_node > 1) else { return 1.0 };
     let locality = match group == call.group {
@@ -203,15 +203,15 @@ fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let by_links = seconds_without_noise(machine, op.collective, group.ranks, op.bytes_total, &locality);
     let Some(by_links) = by_links.filter(|seconds| *seconds > 0.0) else { return 1.0 };
     let moved = geometry.bytes_accounted.0 as f64 * op.collective.bus_factor(group.ranks).unwrap_or(0.0);
-    // Figures are of one transfer of a call, of which a ping-pong has two.
+    // Figures describe one transfer of a call; a ping-pong has two.
     let by_links = by_links / f64::from(op.collective.transfers_per_call());
     let about = candidates.iter().filter(|expected| expected.is_about(&ExpectedCall { group, ..call }));
     let seconds = about.map(|expected| expected_seconds(expected, moved, by_links));
     seconds.filter(|seconds| *seconds > 0.0).reduce(f64::min).map_or(1.0, |seconds| seconds / by_links)
 }
 
-/// The group of a call if something is expected of it, else that of as many ranks of each node over the nearest number of nodes of which
-/// something is. Racks are not compared with hosts in one of them.
+/// The group of a call if the file has an expectation for it, else the group with the same ranks per node over the nearest node count that
+/// has one. Racks are not compared with the hosts inside one.
 fn nearest(candidates: &[&Expectation], call: &ExpectedCall, has_racks: bool) -> Option<ExpectedGroup> {
     let nodes = call.group.nodes;
     let is_alike = |group: &ExpectedGroup| {
@@ -226,13 +226,13 @@ fn nearest(candidates: &[&Expectation], call: &ExpectedCall, has_racks: bool) ->
     groups.filter(is_alike).min_by(|a, b| times_as_many(a).total_cmp(&times_as_many(b)))
 }
 
-/// As long as the figure says, and within a bare limit where the links alone would not be.
+/// As long as the figure says; with only a limit, within it if the links alone would not be.
 fn expected_seconds(expected: &Expectation, moved: f64, by_links: f64) -> f64 {
     let seconds = match expected.limit {
         Limit::BusBandwidthFloor(_) => moved / expected.figure(),
         Limit::LatencyCeiling(_) => expected.figure(),
     };
-    match expected.tolerance {
+    match expected.table.tolerance {
         Some(_) => seconds,
         None => by_links.min(seconds / WITHIN_LIMIT),
     }
@@ -240,7 +240,7 @@ fn expected_seconds(expected: &Expectation, moved: f64, by_links: f64) -> f64 {
 
 #[cfg(test)]
 mod fault_tests {
-    // The effect of faults of rails, adapters, leaves, of scale, and of intermittent faults on simulated times.
+    // The effect of faults (rails, adapters, leaves, scale, intermittent) on simulated times.
     use super::*;
     use crate::backend::Marks;
     use commgauge_base::collective::{Collective, Placement};
@@ -306,7 +306,7 @@ mod fault_tests {
 
     #[test]
     fn a_fault_slows_what_it_is_about_and_nothing_else() {
-        // Both ways: 5 us and 1 MB at 1 GB/s; at half the rate 1 ms more. Which of the eight pairs are slow.
+        // Both ways: 5 us and 1 MB at 1 GB/s; at half the rate 1 ms more. The slow ones of the eight pairs.
         for (fault, shift, slow) in [
             ("rail:1:rate=0.5", 1, &[1, 3, 5, 7][..]),
             ("adapter:2.1:rate=0.5", 1, &[3]),
@@ -822,7 +822,6 @@ mod simulated_tests {
         });
     }
 
-    /// As [`isolated`], of some ranks only.
     fn isolated_of(backend: &mut SimulatedBackend, groups: &Groups, op: &Op, ranks: &[usize]) -> Vec<[Vec<u64>; 2]> {
         const LEAD: u64 = 1_000_000_000;
         let start = backend.now_nanoseconds() + LEAD;

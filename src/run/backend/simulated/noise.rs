@@ -3,11 +3,11 @@
 use super::fleet::{Fleet, Recurrence};
 use super::placing::{LateSlot, Placed};
 use crate::backend::Binding;
-use commgauge_analysis::machine_time::{Hop, Volume, collective_seconds, message_seconds};
 use commgauge_base::collective::{Collective, Motion};
 use commgauge_base::error::Result;
 use commgauge_base::geometry::Geometry;
 use commgauge_base::random::{normal, split_mix, uniform};
+use commgauge_cost::machine_time::{Hop, Volume, collective_seconds, message_seconds};
 use commgauge_model::config::machine;
 use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::Groups;
@@ -90,16 +90,14 @@ fn log_normal(sigma: f64, generator: &mut Xoshiro256PlusPlus) -> Vec<f64> {
 /// Eleven days. Absurd sizes over absurd links end here instead of beyond the clock.
 const LONGEST_NANOSECONDS: f64 = 1e15;
 
-/// What becomes of the message of a group's last rank.
+/// The fate of the message of a group's last rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastMessage {
     /// It goes to the first rank.
     Wraps,
-    /// There is none.
     Absent,
 }
 
-/// Effect of an enqueued call on the clocks.
 #[derive(Debug)]
 pub(super) enum Work {
     /// For each group: from the last arrival to the common end.
@@ -141,7 +139,7 @@ impl Work {
                 let seconds = |message: Message| {
                     let forth = message_seconds(messages.forth(message), message_bytes);
                     let back = message_seconds(messages.back(message), message_bytes);
-                    // In turn, as many go forth as back.
+                    // Alternating, as many in each direction.
                     if messages_in_turn > 1 {
                         (forth + back) * f64::from(messages_in_turn) / 2.0
                     } else {
@@ -155,7 +153,7 @@ impl Work {
 }
 
 impl Work {
-    /// The same with all times by a factor.
+    /// With all times multiplied by a factor.
     pub(super) fn times(self, factor: f64) -> Work {
         let times =
             |all: Vec<f64>| all.into_iter().map(|time| (time * factor).clamp(1.0, LONGEST_NANOSECONDS)).collect();
@@ -202,7 +200,6 @@ fn volume(collective: Collective, geometry: &Geometry, domain_of_member: &[u32],
 struct Messages<'a> {
     placed: &'a Placed,
     fleet: &'a Fleet,
-    /// The message of each slot, if it sends one.
     of_slot: Vec<Option<Message>>,
     /// For each node, the messages that leave it, and those that enter it.
     leaving: Vec<u32>,
@@ -214,7 +211,7 @@ struct Messages<'a> {
 struct Message {
     sender: usize,
     receiver: usize,
-    /// Share of the rate that is left to groups of this many nodes.
+    /// Remaining share of the rate for groups of this many nodes.
     scale_factor: f64,
 }
 
@@ -242,12 +239,12 @@ impl<'a> Messages<'a> {
         Messages { placed, fleet, of_slot, leaving, entering }
     }
 
-    /// The way of a message.
+    /// The hop of a message.
     fn forth(&self, message: Message) -> Hop {
         self.hop(message, &self.leaving, &self.entering)
     }
 
-    /// The way of its answer, while all others are answered too.
+    /// The hop of its answer, while all others are answered too.
     fn back(&self, message: Message) -> Hop {
         let Message { sender, receiver, .. } = message;
         self.hop(Message { sender: receiver, receiver: sender, ..message }, &self.entering, &self.leaving)
@@ -268,27 +265,26 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// For each slot the nanoseconds of its message; of slots that send none a moment.
+    /// For each slot the nanoseconds of its message; 1 ns for slots that send none.
     fn nanoseconds(&self, seconds: impl Fn(Message) -> f64) -> Vec<f64> {
         self.of_slot.iter().map(|message| nanoseconds(message.map_or(0.0, &seconds))).collect()
     }
 }
 
-// Intermittent faults: the times of a call for each combination of active faults, computed once when the combination
-// first occurs.
+// Intermittent faults: the times of a call for each combination of active faults, computed when the combination first occurs.
 
-/// The state of a call at each moment.
+/// The state of a call over time.
 #[derive(Debug)]
 pub(super) struct FaultStates<'b> {
     fleet: &'b Fleet,
     seed: u64,
     collective: Collective,
     geometry: Geometry,
-    /// What the call takes of the time that its links allow.
+    /// The call's time as a multiple of what its links allow.
     factor: f64,
     /// The groups on a fleet without these faults.
     placed: &'b Placed,
-    /// The groups, where the paths of a whole group count; messages look up their own, which saves placing thousands of pairs again.
+    /// The groups, where group-wide paths count; messages look up their own, which saves placing thousands of pairs again.
     groups: Option<Groups>,
     of: HashMap<u64, FaultState>,
 }
@@ -323,7 +319,7 @@ impl<'b> FaultStates<'b> {
         })
     }
 
-    /// The present state of the call.
+    /// The current state of the call.
     pub(super) fn at(&mut self, now: u64, noise: &mut Noise) -> Result<&FaultState> {
         let present = present(self.fleet, self.seed, now, noise);
         match self.of.entry(present) {
@@ -353,7 +349,7 @@ pub(super) fn present(fleet: &Fleet, seed: u64, now: u64, noise: &mut Noise) -> 
     there.fold(0, |present, (bit, _)| present | 1 << bit)
 }
 
-/// A number from 0 to 1 that looks drawn but depends on what is given only.
+/// A number from 0 to 1 that looks random but is a function of its inputs.
 fn share_of(seed: u64, window: u64) -> f64 {
     uniform(split_mix(seed, window))
 }

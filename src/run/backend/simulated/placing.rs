@@ -3,8 +3,8 @@
 //! Ranks are stored in *slots*, group after group, so that a call accesses memory in order whatever the layout.
 
 use super::fleet::{Fleet, LateRank};
-use commgauge_analysis::machine_time::{Hop, Paths, Shape};
 use commgauge_base::error::{Error, Result};
+use commgauge_cost::machine_time::{Hop, Paths, Shape};
 use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::{Axis, Groups};
 use std::ops::Range;
@@ -14,9 +14,8 @@ use std::ops::Range;
 pub(super) struct Placed {
     /// World rank in each slot.
     pub rank_of_slot: Vec<u32>,
-    /// Node of each slot.
     pub node_of_slot: Vec<u32>,
-    /// Domain of each slot: what the links within a node join.
+    /// Domain of each slot: the nodes joined by the links within a node.
     pub domain_of_slot: Vec<u32>,
     /// First slot of each group, and one past the last slot of all.
     pub group_starts: Vec<usize>,
@@ -35,7 +34,7 @@ pub(super) struct LateSlot {
 
 impl Placed {
     /// # Errors
-    /// Where a rank is in two groups, or not in the world.
+    /// If a rank is in two groups, or not in the world.
     pub(super) fn new(groups: &Groups, fleet: &Fleet) -> Result<Placed> {
         let rank_of_slot = groups.groups.concat();
         check_disjoint(groups.axis, &rank_of_slot, fleet.ranks)?;
@@ -49,19 +48,18 @@ impl Placed {
         let members = || group_starts.array_windows().map(|[start, end]| *start..*end);
         let spans: Vec<TouchedDomains> =
             members().map(|slots| TouchedDomains::of(&rank_of_slot[slots], fleet)).collect();
-        // Every rank of a group that spans domains uses the network; those of other groups leave it alone.
-        let mut ranks_at_work = vec![0; fleet.nodes() as usize];
+        // Every rank of a group that spans domains uses the network; ranks of other groups do not.
+        let mut active_ranks = vec![0; fleet.nodes() as usize];
         for (_, slots) in spans.iter().zip(members()).filter(|(span, _)| span.domains.len() > 1) {
-            node_of_slot[slots].iter().for_each(|node| ranks_at_work[*node as usize] += 1);
+            node_of_slot[slots].iter().for_each(|node| active_ranks[*node as usize] += 1);
         }
-        let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &ranks_at_work))).collect();
-        let mut at_work = vec![false; fleet.ranks as usize];
-        rank_of_slot.iter().for_each(|rank| at_work[*rank as usize] = true);
-        let idle_ranks = (0..fleet.ranks).filter(|rank| !at_work[*rank as usize]).collect();
+        let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &active_ranks))).collect();
+        let mut is_active = vec![false; fleet.ranks as usize];
+        rank_of_slot.iter().for_each(|rank| is_active[*rank as usize] = true);
+        let idle_ranks = (0..fleet.ranks).filter(|rank| !is_active[*rank as usize]).collect();
         Ok(Placed { rank_of_slot, node_of_slot, domain_of_slot, group_starts, shapes, idle_ranks })
     }
 
-    /// Late ranks, as slots.
     pub(super) fn late_slots(&self, ranks: &[LateRank]) -> Vec<LateSlot> {
         let slot_of = |rank: u32| self.rank_of_slot.iter().position(|other| *other == rank);
         let one = |late: &LateRank| Some(LateSlot { slot: slot_of(late.rank)?, nanoseconds: late.nanoseconds });
@@ -98,7 +96,6 @@ fn check_disjoint(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
     }
 }
 
-/// What a group touches.
 struct TouchedDomains {
     /// The nodes, in ascending order.
     nodes: Vec<u32>,
@@ -119,7 +116,7 @@ struct TouchedDomain {
 }
 
 impl TouchedDomain {
-    /// `members` in ascending order.
+    /// `members` must be in ascending order.
     fn of(members: &[u32], fleet: &Fleet) -> TouchedDomain {
         // A collective sends and receives at the same time.
         let factor = |rank: &u32| Direction::ALL.map(|direction| fleet.adapter_factor(*rank, direction));
@@ -131,9 +128,9 @@ impl TouchedDomain {
         }
     }
 
-    /// The network's share of one rank, on the node with the least.
-    fn adapter_share(&self, fleet: &Fleet, ranks_at_work: impl Fn(u32) -> u32) -> f64 {
-        let shares = self.nodes.iter().map(|node| fleet.adapter_share(*node, ranks_at_work(*node)));
+    /// The network share of one rank, on the node with the least.
+    fn adapter_share(&self, fleet: &Fleet, active_ranks: impl Fn(u32) -> u32) -> f64 {
+        let shares = self.nodes.iter().map(|node| fleet.adapter_share(*node, active_ranks(*node)));
         shares.fold(f64::INFINITY, f64::min)
     }
 }
@@ -158,12 +155,12 @@ impl TouchedDomains {
     }
 
     /// The slowest of each kind, since all ranks of a group end together.
-    fn paths(&self, fleet: &Fleet, ranks_at_work: &[u32]) -> Paths {
+    fn paths(&self, fleet: &Fleet, active_ranks: &[u32]) -> Paths {
         let within = self.domains.iter().map(|domain| domain.rate_within).fold(f64::INFINITY, f64::min);
         let shared = fleet.link_factor(&self.nodes) * fleet.scale_factor(self.nodes.len() as u32);
         let slowest = |rate: &dyn Fn(&TouchedDomain, f64) -> f64| {
             let rates = self.domains.iter().map(|domain| {
-                let share = domain.adapter_share(fleet, |node| ranks_at_work[node as usize]);
+                let share = domain.adapter_share(fleet, |node| active_ranks[node as usize]);
                 rate(domain, share) * domain.adapter_factor
             });
             rates.fold(f64::INFINITY, f64::min) * shared
@@ -174,7 +171,7 @@ impl TouchedDomains {
             within: Hop { latency_seconds: fleet.machine.within_node.latency.0, rate: within },
             between: Hop { latency_seconds: network.latency.0, rate: slowest(&|_, share| share) },
             node_exit_rate: slowest(&exit),
-            // The other ranks of its group leave their share to the leader, as far as its own adapters allow.
+            // The other ranks of its group yield their share to the leader, as far as its own adapters allow.
             leader_rate: slowest(&|domain, share| exit(domain, share).min(domain.adapter_share(fleet, |_| 1))),
         }
     }

@@ -1,5 +1,5 @@
-//! Replay of a whole step on virtual clocks: every rank runs its program as far as it can, and continues when what it
-//! waits for is complete.
+//! Replay of a whole step on virtual clocks: every rank runs its program as far as it can, and continues when the call that it waits for
+//! completes.
 //!
 //! A collective begins with the last rank of its group, after the previous call on the same group, and ends for all
 //! ranks together (a ring too, which is slightly late for its first ranks). A message begins when both its ends have
@@ -12,9 +12,9 @@ use super::noise::{Noise, Work, nanoseconds};
 use super::placing::Placed;
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
-use commgauge_analysis::machine_time::{Hop, message_seconds};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
+use commgauge_cost::machine_time::{Hop, message_seconds};
 use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::replay::{Action, Movement, ReplayPlan, ReplayProgram};
@@ -37,7 +37,7 @@ pub(super) struct SimulatedReplayer<'b> {
     /// By stage and op: nanoseconds in each group.
     durations: Vec<Vec<Vec<f64>>>,
     hidden: Hidden,
-    /// By stage and op: of an all_to_all_v, what each rank of a group exchanges with others.
+    /// By stage and op: for an all_to_all_v, the bytes that each rank of a group exchanges with others.
     crossing: Vec<Vec<Vec<u64>>>,
     /// Index in `axes` of the pipelines, where there are any.
     pipelines: Option<usize>,
@@ -56,7 +56,7 @@ struct AxisPlaces {
     place_in_group: Vec<u32>,
     groups: Vec<GroupState>,
     /// Ranks on each node that use the network.
-    ranks_at_work: Vec<u32>,
+    active_ranks: Vec<u32>,
 }
 
 struct GroupState {
@@ -74,7 +74,7 @@ struct Gathering {
     arrived: Vec<(u32, u32)>,
 }
 
-/// The way of messages: from rank to rank, and which of those between the two.
+/// The route of messages: from rank to rank, and which of those between the two.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Route {
     from: u32,
@@ -93,10 +93,10 @@ struct End {
 struct RankState {
     next: usize,
     clock: u64,
-    /// Of each slot: when it was started, and when it is done.
+    /// For each slot: when it started, and when it is done.
     slots: Vec<(u64, u64)>,
     waits_for: Option<u32>,
-    /// By axis: up to when the time in progress is counted.
+    /// By axis: the time up to which active time is counted.
     covered_until: [u64; Axis::ALL.len()],
     counted: Vec<Counted>,
 }
@@ -160,7 +160,7 @@ impl<'b> SimulatedReplayer<'b> {
         })
     }
 
-    /// Runs a rank until it waits for something that is not done.
+    /// Runs a rank until it must wait.
     fn advance(&mut self, rank: u32) -> Result<()> {
         let program = program(self.plan, rank)?;
         while let Some(action) = program.actions.get(self.ranks[rank as usize].next) {
@@ -181,7 +181,7 @@ impl<'b> SimulatedReplayer<'b> {
                     let axis = program.groups[program.slots[slot as usize].op as usize];
                     let times = &mut self.times[rank as usize].axes[axis];
                     times.waiting_nanoseconds += end.saturating_sub(state.clock);
-                    // Calls end in the order of their starts, but for messages, of which a little is lost here.
+                    // Calls end in the order of their starts, except messages, for which a little is lost here.
                     let covered = &mut state.covered_until[axis];
                     times.under_way_nanoseconds += end.saturating_sub(started.max(*covered));
                     *covered = end.max(*covered);
@@ -298,9 +298,10 @@ impl<'b> SimulatedReplayer<'b> {
         }
         let out_factor = self.fleet.adapter_factor(sender, Direction::Send);
         let into_factor = self.fleet.adapter_factor(receiver, Direction::Receive);
-        let at_work = |node: u32| self.pipelines.map_or(1, |axis| self.axes[axis].ranks_at_work[node as usize]).max(1);
-        let out = self.fleet.adapter_share(from, at_work(from)) * out_factor;
-        let into = self.fleet.adapter_share(to, at_work(to)) * into_factor;
+        let active_ranks =
+            |node: u32| self.pipelines.map_or(1, |axis| self.axes[axis].active_ranks[node as usize]).max(1);
+        let out = self.fleet.adapter_share(from, active_ranks(from)) * out_factor;
+        let into = self.fleet.adapter_share(to, active_ranks(to)) * into_factor;
         Hop {
             latency_seconds: self.fleet.machine.between_nodes.latency.0,
             rate: out.min(into) * self.fleet.link_factor(&[from.min(to), from.max(to)]),
@@ -329,10 +330,10 @@ impl AxisPlaces {
         {
             group_of_rank[*rank as usize] = number as u32;
         }
-        let mut ranks_at_work = vec![0; fleet.nodes() as usize];
+        let mut active_ranks = vec![0; fleet.nodes() as usize];
         for (slots, (shape, _)) in placed.slots().zip(&placed.shapes) {
             if shape.nodes > 1 {
-                placed.node_of_slot[slots].iter().for_each(|node| ranks_at_work[*node as usize] += 1);
+                placed.node_of_slot[slots].iter().for_each(|node| active_ranks[*node as usize] += 1);
             }
         }
         let state = |members: &Vec<u32>| GroupState {
@@ -341,7 +342,7 @@ impl AxisPlaces {
             open: VecDeque::new(),
             free_at: 0,
         };
-        AxisPlaces { group_of_rank, place_in_group, groups: groups.iter().map(state).collect(), ranks_at_work }
+        AxisPlaces { group_of_rank, place_in_group, groups: groups.iter().map(state).collect(), active_ranks }
     }
 }
 
@@ -361,7 +362,7 @@ fn crossing(program: &ReplayProgram) -> Vec<Vec<u64>> {
     program.ops.iter().zip(&program.geometries).map(of).collect()
 }
 
-/// Nanoseconds of a collective in each group: of a ring or a chain those of its slowest message.
+/// Nanoseconds of a collective in each group: for a ring or a chain, of its slowest message.
 fn group_nanoseconds(program: &ReplayProgram, op: usize, placed: &Placed, fleet: &Fleet) -> Vec<f64> {
     match Work::new(program.ops[op].collective, &program.geometries[op], placed, fleet) {
         Work::Together { nanoseconds_of_group } => nanoseconds_of_group,
@@ -378,7 +379,7 @@ fn later(clock: u64, nanoseconds: f64, factor: f64) -> u64 {
 }
 
 impl Replayer for SimulatedReplayer<'_> {
-    /// There is no data; only a fault of the kind `corrupt` is ever detected.
+    /// There is no data; only a `corrupt` fault is ever detected.
     fn check(&mut self) -> Result<Option<Mismatch>> {
         let noise = &mut *self.noise;
         Ok(super::call::corrupted(&self.fleet.corrupt, noise))
@@ -435,14 +436,13 @@ impl Replayer for SimulatedReplayer<'_> {
     }
 }
 
-// The collectives of a simulated step that something hides: as long as their groups took, without the time for which ranks wait for the last
-// of them.
+// The hidden collectives of a simulated step: as long as their groups took, without the time for which ranks wait for the last of them.
 
-/// By stage and op: the calls of each group so far, if something hides them.
+/// By stage and op: the calls of each group so far, if the op is hidden.
 pub(super) struct Hidden(Vec<Vec<Vec<HiddenCall>>>);
 
 impl Hidden {
-    /// None so far. `groups` are by stage and op, as many as there are durations.
+    /// Empty. `groups` are by stage and op, as many as there are durations.
     pub fn new(programs: &[Option<ReplayProgram>], groups: &[Vec<Vec<f64>>]) -> Hidden {
         let of_stage = |(program, groups): (&Option<ReplayProgram>, &Vec<Vec<f64>>)| {
             let hidden = program.as_ref().map_or_else(Vec::new, ReplayProgram::hidden_collectives);
@@ -455,14 +455,14 @@ impl Hidden {
         Hidden(programs.iter().zip(groups).map(of_stage).collect())
     }
 
-    /// Before a step.
+    /// Clears before a step.
     pub fn clear(&mut self) {
         for call in self.0.iter_mut().flatten().flatten() {
             (call.calls, call.nanoseconds) = (0, 0);
         }
     }
 
-    /// A call of a group.
+    /// Adds a call of a group.
     pub fn add(&mut self, program: &ReplayProgram, op: usize, group: usize, nanoseconds: u64) {
         if let Some(hidden) = self.0[program.stage as usize][op].get_mut(group) {
             hidden.calls += 1;
@@ -470,7 +470,7 @@ impl Hidden {
         }
     }
 
-    /// Those of a rank, all calls of an op in one; `group` is its group of an index of the plan's groups.
+    /// The calls of a rank, one entry per op; `group` is the index of its group among the plan's groups.
     pub fn of_rank(&self, program: &ReplayProgram, group: impl Fn(usize) -> u32) -> Vec<HiddenCall> {
         let of_ops = self.0[program.stage as usize].iter().zip(&program.groups);
         let of_group = of_ops.filter_map(|(of_op, groups)| of_op.get(group(*groups) as usize).copied());

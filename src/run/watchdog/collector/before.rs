@@ -1,4 +1,4 @@
-//! What earlier launches had left of a record, and beside it, when a collector was started.
+//! What earlier launches had left of a record, and next to it, when a collector started.
 
 use super::super::reporting_thread::LoneReports;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 pub(super) struct Before {
     /// Length and time of the record.
     record: Option<(u64, SystemTime)>,
-    /// Reports of hosts that had decided alone.
+    /// Reports of hosts that decided alone.
     pub(super) lone_reports: LoneReports,
 }
 

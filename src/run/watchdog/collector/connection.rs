@@ -7,10 +7,8 @@ use std::net::TcpStream;
 
 /// Limit of the send buffer. Downwards only short commands are sent; upwards, the states of a host's ranks.
 const MAX_OUTGOING_BYTES: usize = 1 << 18;
-/// Limit of the receive buffer.
 const MAX_INCOMING_BYTES: usize = 1 << 14;
 
-/// One end of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
@@ -58,7 +56,6 @@ impl Connection {
         &self.incoming
     }
 
-    /// Consumes received bytes.
     pub(super) fn take(&mut self, bytes: usize) {
         self.incoming.drain(..bytes);
     }
@@ -71,12 +68,12 @@ impl Connection {
         Ok(Some(frame))
     }
 
-    /// From here on frames are sealed and opened by this session.
+    /// Seals and opens all further frames with this session.
     pub(super) fn begin(&mut self, session: Session) {
         self.session = Some(session);
     }
 
-    /// Queues a frame. False if there was no greeting yet, or the other end has not received anything for so long that the buffer is full.
+    /// Queues a frame. False if there was no greeting yet, or the other end stopped receiving and the buffer is full.
     pub(super) fn queue(&mut self, frame: &Frame) -> bool {
         let Some(session) = &mut self.session else { return false };
         if self.outgoing.len() + MAX_FRAME_BYTES + TAG_BYTES > MAX_OUTGOING_BYTES {
@@ -90,7 +87,6 @@ impl Connection {
         self.outgoing.extend(bytes);
     }
 
-    /// Sends as much as possible without blocking.
     pub(super) fn flush(&mut self) -> Result<()> {
         while !self.outgoing.is_empty() {
             match self.stream.write(&self.outgoing) {

@@ -1,5 +1,4 @@
-//! A host's collector: a small process next to the ranks, so that it can report and end a launch whichever rank is
-//! stopped or dead.
+//! A host's collector: a small process next to the ranks, so that it can report and end a launch even if ranks are stopped or dead.
 //!
 //! It is started by the lowest rank of the host from the same program, receives the state of every rank over TCP, and
 //! ends with them. The one on the host of rank 0 receives the states of all hosts, decides, and writes the report. The
@@ -44,10 +43,9 @@ use std::time::{Duration, Instant};
 /// Timeout for connecting to one address of the first collector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Listen backlog besides the expected connections.
+/// Listen backlog in addition to the expected connections.
 const MIN_BACKLOG: i32 = 128;
 
-/// Ports and addresses of a collector.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FirstAnswer {
     /// Port for the ranks of its host, on the loopback address.
@@ -67,7 +65,6 @@ impl FirstAnswer {
     }
 }
 
-/// Result of connecting to the first collector.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SecondAnswer {
     /// The error, if it was not reached.
@@ -116,8 +113,8 @@ fn begin() -> std::result::Result<Serving, Box<dyn std::error::Error>> {
     Ok(Serving::new(config, token, listeners, upstream?)?)
 }
 
-/// Room for this many peers that connect at the same time: those beyond it would retry after a second, all at the same time
-/// again, and most of them in vain. The system caps it at its own maximum (net.core.somaxconn, 4096 by default).
+/// Backlog for this many peers that connect at the same time: others would retry after a second, again all at the same time, and mostly in
+/// vain. The system caps it at its own maximum (net.core.somaxconn, 4096 by default).
 fn backlog(peers: usize) -> i32 {
     i32::try_from(peers).unwrap_or(i32::MAX).saturating_add(MIN_BACKLOG)
 }
@@ -129,8 +126,8 @@ fn listen_to_hosts(hosts: u32) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// A connection for each of many ranks or hosts needs more file descriptors than the usual soft limit; where the system refuses,
-/// the first failing connection is reported.
+/// A connection for each of many ranks or hosts needs more file descriptors than the usual soft limit; if the system refuses, the first
+/// failing connection is reported.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -165,7 +162,7 @@ fn reply(answer: &impl Serialize) -> std::result::Result<(), Box<dyn std::error:
     Ok(out.flush()?)
 }
 
-/// Connects to the first collector; one with our secret answers.
+/// Connects to the first collector; a collector with the same secret answers.
 fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> std::result::Result<Connection, String> {
     let mut problem = "it has no address".to_owned();
     for address in &first.addresses {
@@ -221,7 +218,7 @@ const DEFAULT_ADDRESS: &str = "localhost:28028";
 /// Longer answers are cut.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The answer, or why there is none.
+/// The answer, or the reason for its absence.
 fn query(address: Option<&str>, timeout: Duration) -> std::result::Result<String, String> {
     let address = address.unwrap_or(DEFAULT_ADDRESS);
     let deadline = Instant::now() + timeout;
@@ -297,18 +294,14 @@ fn version_6(text: &str) -> Vec<Ipv6Addr> {
 // Starts the watchdog: one collector for each host, to which its ranks connect, and a connection from every collector
 // to the first.
 
-/// How long sending may block before the collector is given up.
+/// How long sending may block before the collector counts as lost.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Inputs of starting the watchdog.
 pub struct Setup<'a> {
-    /// The host of every rank.
     pub hosts: &'a [String],
-    /// The record of the run.
     pub record: PathBuf,
-    /// The backend, by name.
     pub backend: &'static str,
-    /// One deadline for everything, instead of those computed from the cases.
+    /// The user's deadline for everything, instead of those computed from the cases.
     pub timeout: Option<Duration>,
     /// Number of the received stop signal, or 0.
     pub signal: Arc<AtomicUsize>,
@@ -318,8 +311,6 @@ pub struct Setup<'a> {
     pub end_launch: EndLaunch,
 }
 
-/// Starts the watchdog. Collective.
-///
 /// # Errors
 /// If a collector cannot be started or reached; the same on every rank.
 pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
@@ -345,7 +336,6 @@ pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     Ok(watch)
 }
 
-/// Hosts of the ranks.
 struct Nodes {
     node_of_rank: Vec<u32>,
     /// The lowest rank of each host.
@@ -366,12 +356,10 @@ impl Nodes {
     }
 }
 
-/// Addresses of the collectors.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct CollectorAddresses {
-    /// Port of each host's collector.
     ports: Vec<u16>,
-    /// Address at which other collectors reach the first.
+    /// Address of the first collector for other collectors.
     first: FirstAnswer,
 }
 
@@ -394,7 +382,7 @@ impl CollectorAddresses {
 }
 
 fn unserialisable(cause: serde_json::Error) -> Error {
-    Error::environment(format!("cannot tell where the watchdog is: {cause}"))
+    Error::environment(format!("cannot send the address of the watchdog: {cause}"))
 }
 
 /// A random secret, the same on every rank.
@@ -408,7 +396,7 @@ fn shared_token(world: &dyn World) -> Result<Token> {
     };
     agree(world, read)?;
     world.broadcast(&mut token)?;
-    token.try_into().map_err(|_| Error::environment("the watchdog's word was cut on its way"))
+    token.try_into().map_err(|_| Error::environment("the watchdog's secret arrived incomplete"))
 }
 
 fn config(setup: &Setup, nodes: &Nodes, me: u32, token: &Token) -> Config {
@@ -431,7 +419,6 @@ fn config(setup: &Setup, nodes: &Nodes, me: u32, token: &Token) -> Config {
     }
 }
 
-/// A collector that this process started.
 struct Collector {
     _child: Child,
     input: ChildStdin,
@@ -448,11 +435,10 @@ impl Collector {
     fn start(config: &Config) -> Result<Collector> {
         let failed = |cause: &dyn std::fmt::Display| {
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            Error::environment(format!("cannot start the watchdog on host {host}: {cause}; --no-watchdog does without"))
+            Error::environment(format!("cannot start the watchdog on host {host}: {cause}; --no-watchdog disables it"))
         };
         let program = std::env::current_exe().map_err(|cause| failed(&cause))?;
-        // In its own process group: launchers kill the groups of their ranks, and the collector must outlive them for a
-        // moment.
+        // In its own process group: launchers kill the groups of their ranks, and the collector must outlive them briefly.
         let mut child = Command::new(program)
             .env(COLLECTOR_VARIABLE, std::env::var_os(LAUNCH_MARK).unwrap_or_else(|| "1".into()))
             .env_remove(LAUNCH_MARK)
@@ -473,13 +459,12 @@ impl Collector {
         Ok(Collector { _child: child, input, output, answer })
     }
 
-    /// Sends the address of the first collector, and waits until it was reached.
+    /// Sends the address of the first collector, and waits for the connection.
     fn connect_to_first(&mut self, first: &FirstAnswer, first_host: &str) -> Result<()> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let failed = |cause: &dyn std::fmt::Display| {
             Error::environment(format!(
-                "the watchdog of host {host} does not reach that of host {first_host} (tried {}): {cause}; --no-watchdog does \
-                 without",
+                "the watchdog of host {host} does not reach that of host {first_host} (tried {}): {cause}; --no-watchdog disables it",
                 first.shown_addresses()
             ))
         };
@@ -518,8 +503,7 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
     begin().map_err(|cause| {
         let host = &setup.hosts[rank as usize];
         Error::environment(format!(
-            "cannot connect to the watchdog of host {host} on 127.0.0.1, port {port}: {cause}; do all ranks that call their \
-             host {host} share it? --no-watchdog does without"
+            "cannot connect to the watchdog of host {host} on 127.0.0.1, port {port}: {cause}; do all ranks that name their host {host} share it? --no-watchdog disables the watchdog"
         ))
     })
 }

@@ -9,34 +9,33 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A process that has begun to end (`PF_EXITING` of the kernel, in field 9 of proc_pid_stat(5)).
+/// An exiting process (`PF_EXITING` of the kernel, in field 9 of proc_pid_stat(5)).
 const EXITING: u64 = 0x4;
 
-/// SIGKILL in a mask of signals: bit 8 is signal 9.
+/// SIGKILL in a signal mask: bit 8 is signal 9.
 const KILL: u64 = 1 << 8;
 
 /// Fate of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Running,
-    /// SIGTERM has reached it, and it goes on. No signal reaches one that is dying.
+    /// It received SIGTERM and still runs. No signal reaches a dying process.
     Asked,
-    /// SIGTERM had reached it before it was on its way out.
+    /// It received SIGTERM before it began to exit.
     AskedAndDying,
-    /// It is on its way out, and nobody had asked it to end.
+    /// It is exiting, and was not asked to.
     Dying,
     Gone,
 }
 
 impl Fate {
-    /// Whether nothing has ended it so far.
-    pub(super) fn goes_on(self) -> bool {
+    pub(super) fn is_running(self) -> bool {
         matches!(self, Fate::Running | Fate::Asked)
     }
 
-    /// This fate of a process of which another source says that SIGTERM had reached it.
+    /// This fate, if another source says that the process received SIGTERM.
     pub(super) fn after_request(self) -> Fate {
-        if self.goes_on() { Fate::Asked } else { Fate::AskedAndDying }
+        if self.is_running() { Fate::Asked } else { Fate::AskedAndDying }
     }
 }
 
@@ -48,14 +47,14 @@ pub fn process_start(pid: u32) -> Option<u64> {
 /// One process of this host, and no later one with the same id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its id; 0 of a process of another host.
+    /// Its id; 0 for a process of another host.
     pub pid: u32,
-    /// Its start time, as [`process_start`] has it.
+    /// Its start time, from [`process_start`].
     pub start: u64,
 }
 
 impl Process {
-    /// Whether it is one of this host.
+    /// Whether it runs on this host.
     pub(super) fn is_here(self) -> bool {
         self.pid != 0
     }
@@ -65,17 +64,17 @@ impl Process {
         Some(self.stat().filter(|stat| !stat.is_zombie())?.is_stopped())
     }
 
-    /// Whether it is on its way out, and what it has is not yet given back.
+    /// Whether it is exiting and still holds its resources.
     pub(super) fn is_dying(self) -> bool {
-        self.is_stopped().is_some() && !self.fate().goes_on()
+        self.is_stopped().is_some() && !self.fate().is_running()
     }
 
     fn stat(self) -> Option<ProcessStat> {
         ProcessStat::of(self.pid).filter(|stat| stat.start == self.start)
     }
 
-    /// Fate of it. One on its way out has begun to exit, or SIGKILL is on its way to one of its threads; it may take long to
-    /// be gone after that, since it needs a processor and gives its memory back first.
+    /// Its fate. A process is exiting once it has begun to exit or SIGKILL is pending for one of its threads; it may take long to disappear
+    /// after that, since it needs a processor and frees its memory first.
     pub(super) fn fate(self) -> Fate {
         let pid = self.pid;
         let Some(stat) = self.stat() else { return Fate::Gone };
@@ -85,7 +84,6 @@ impl Process {
         if was_asked_to_end(&status) { fate.after_request() } else { fate }
     }
 
-    /// Kills it.
     pub(super) fn kill(self) {
         if self.is_stopped().is_some()
             && let Some(pid) = Pid::from_raw(self.pid as i32)
@@ -96,15 +94,15 @@ impl Process {
     }
 }
 
-/// A signal that ends a process is pending on each of its threads until that thread has seen it.
+/// A fatal signal is pending for each thread until that thread has seen it.
 fn is_being_killed(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut statuses = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
     statuses.any(|status| signals(&status, "SigPnd:") & KILL != 0)
 }
 
-/// Whether a process is known to be none of this launch: it runs another program, or carries the mark of another launch. Such a
-/// process is never killed. What the system does not tell speaks against nobody.
+/// Whether a process certainly belongs to another launch: it runs another program, or carries another launch's mark. Such a process is
+/// never killed. Missing information does not count.
 pub(super) fn is_of_another_launch(pid: u32) -> bool {
     let program = |pid: &str| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let pid = pid.to_string();
@@ -120,22 +118,22 @@ fn variable(environment: &[u8], name: &str) -> Option<Vec<u8>> {
     environment.split(|byte| *byte == 0).find_map(of)
 }
 
-// What killed ranks and a killed launcher leave on a host, which nobody else removes where all of them end at once: shared memory,
-// and the launcher's session folder.
+// What killed ranks and a killed launcher leave on a host, and no other process removes if all of them end at once: shared memory, and the
+// launcher's session folder.
 
 /// Intervals of scanning the ranks' shared memory: until all have begun their cases, and after that.
 const FIRST_SCANS: Duration = Duration::from_secs(1);
 
 const LATER_SCANS: Duration = Duration::from_secs(30);
 
-/// How long processes on their way out are waited for. They need a processor, and give their memory back first.
+/// How long to wait for exiting processes. They need a processor, and free their memory first.
 const DYING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What is to be removed in the end.
+/// What to remove at the end.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     segments: Segments,
-    /// When they were noted last, and whether all ranks had begun their cases.
+    /// Time of the last scan, and whether all ranks had begun their cases.
     noted: Option<(Instant, bool)>,
     session: Option<Session>,
 }
@@ -148,7 +146,7 @@ struct Session {
 }
 
 impl Session {
-    /// That of the launcher that started a rank.
+    /// The session folder of the launcher that started a rank.
     fn of_rank(rank: u32) -> Option<Session> {
         let path = std::env::var_os("PMIX_SERVER_TMPDIR").map(PathBuf::from)?;
         let folder = SessionFolder::of_rank(&path, rank)?;
@@ -158,13 +156,13 @@ impl Session {
 }
 
 impl Leftovers {
-    /// Whether nothing is to be noted yet, whatever the ranks do.
+    /// Whether the next scan is not due yet, whatever the ranks do.
     pub(super) fn rests(&self, now: Instant) -> bool {
         self.noted.is_some_and(|(at, had_begun)| had_begun && now - at <= LATER_SCANS)
     }
 
-    /// Notes from time to time what processes of this host have in shared memory, as killed ones cannot be asked. `have_begun` is
-    /// whether all ranks of the host have begun their cases.
+    /// Periodically notes what processes of this host have in shared memory, as killed ones cannot be queried. `have_begun` is whether all
+    /// ranks of the host have begun their cases.
     pub(super) fn note_at(&mut self, now: Instant, have_begun: bool, processes: &[Process]) {
         let is_due = self.noted.is_none_or(|(at, had_begun)| match (had_begun, have_begun) {
             (false, true) => true,
@@ -177,7 +175,7 @@ impl Leftovers {
         }
     }
 
-    /// Notes it now, as before ranks are ended.
+    /// Scans now, before ranks are ended.
     pub(super) fn note(&mut self, processes: &[Process]) {
         if let (None, Some(process)) = (&self.session, processes.first()) {
             self.session = Session::of_rank(process.pid);
@@ -185,7 +183,7 @@ impl Leftovers {
         processes.iter().for_each(|process| self.segments.note(process.pid));
     }
 
-    /// Removes what these left, once they have ended. A launcher that goes on sees to its folder itself.
+    /// Removes what these left, once they have ended. A running launcher removes its own folder.
     pub(super) fn remove(&self, processes: &[Process]) {
         let launcher = self.session.as_ref().map(|session| session.launcher);
         let ending = processes.iter().copied().chain(launcher);
@@ -200,8 +198,7 @@ impl Leftovers {
     }
 }
 
-// The state of every rank known to a collector, and whether it is time to act. Pure functions on given facts and
-// times.
+// The state of every rank known to a collector, and whether it is time to act. Pure functions of given facts and times.
 
 /// How long a rank may stay in an operation after any rank received a stop signal.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -209,13 +206,9 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Connection state of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankStatus {
-    /// It has not connected yet.
     Expected,
-    /// It is connected and should answer.
     Live,
-    /// Its connection closed without a farewell, before that of any other.
     Died,
-    /// Its connection closed without a farewell, after another rank had died.
     Dragged,
     /// It ended normally, with this exit code.
     Left(i32),
@@ -226,34 +219,24 @@ pub enum RankStatus {
 /// One rank.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// World rank.
     pub rank: u32,
-    /// Connection state.
     pub status: RankStatus,
-    /// Its last known state.
     pub state: RankState,
-    /// Time of the last heartbeat.
     pub last_heartbeat: Instant,
     /// Its process, if it is a rank of this host.
     pub process: Process,
-    /// Its answer to the query.
     pub detail: Option<Box<str>>,
-    /// Its device, where it has one.
     pub device: Option<Box<str>>,
     /// Whether its thread sleeps, according to its answer.
     pub sleeps: bool,
 }
 
-/// Reason for ending a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// A rank stayed in an operation for longer than this.
     Deadline(Duration),
     /// A rank died; true if it had received a stop signal, so that the death was intended.
-    Death {
-        /// Whether all dead ranks had received a stop signal.
-        requested: bool,
-    },
+    Death { requested: bool },
 }
 
 /// The table of ranks, sorted by number.
@@ -261,9 +244,9 @@ pub enum Trigger {
 pub struct RankTable {
     entries: Vec<Entry>,
     first_death: Option<Instant>,
-    /// How long after the first death others count as deaths of their own, and not as its consequences.
+    /// How long after the first death further deaths count as independent, not as its consequences.
     death_window: Duration,
-    /// A rank reported an error before ending: ranks that close after it were ended with it.
+    /// Error of a rank, reported before it ended: ranks that close after it were ended because of it.
     has_reported_error: bool,
 }
 
@@ -284,18 +267,16 @@ impl RankTable {
         RankTable { entries, first_death: None, death_window: Duration::ZERO, has_reported_error: false }
     }
 
-    /// The same under a launcher that asks ranks to end before it kills them, and so gives them this long.
+    /// With a launcher that asks ranks to end before it kills them, and so gives them this long.
     #[must_use]
     pub fn with_death_window(self, death_window: Duration) -> RankTable {
         RankTable { death_window, ..self }
     }
 
-    /// All entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The entry of a rank, if the table has one.
     pub fn get_mut(&mut self, rank: u32) -> Option<&mut Entry> {
         let at = self.entries.binary_search_by_key(&rank, |entry| entry.rank).ok()?;
         self.entries.get_mut(at)
@@ -310,8 +291,8 @@ impl RankTable {
         }
     }
 
-    /// A rank's connection closed. Those that close at the same time as the first, or before a launcher could have ended
-    /// them, are equally suspect.
+    /// A rank's connection closed. Ranks that close together with the first, or before a launcher could have ended them, are equally
+    /// suspect.
     pub fn close(&mut self, rank: u32, now: Instant) {
         let is_first = self.first_death.is_none();
         let (first, window) = (self.first_death.unwrap_or(now), self.death_window);
@@ -328,7 +309,6 @@ impl RankTable {
         }
     }
 
-    /// A rank ended normally.
     pub fn leave(&mut self, rank: u32, code: i32) {
         if let Some(entry) = self.get_mut(rank) {
             entry.status = RankStatus::Left(code);
@@ -336,7 +316,6 @@ impl RankTable {
         self.has_reported_error |= code != 0 && self.first_death.is_none();
     }
 
-    /// When the first rank died.
     pub fn first_death(&self) -> Option<Instant> {
         self.first_death
     }
@@ -361,7 +340,7 @@ impl RankTable {
         }
     }
 
-    /// After the collector itself could not run for a while, that time counts against no rank.
+    /// Time in which the collector itself could not run counts against no rank.
     pub fn reset_heartbeats(&mut self, now: Instant) {
         self.entries.iter_mut().for_each(|entry| entry.last_heartbeat = now);
     }
@@ -374,7 +353,7 @@ impl Entry {
             + Duration::from_millis(self.state.silent_milliseconds.into())
     }
 
-    /// How long it has stayed in its operation, as far as is known.
+    /// How long it has stayed in its operation, as far as known.
     pub fn stayed(&self, now: Instant) -> Duration {
         self.silent(now) + Duration::from_millis(self.state.stuck_milliseconds.into())
     }
@@ -399,11 +378,11 @@ mod tests {
         let process = process_of(&child);
         let later = Process { start: process.start + 1, ..process };
         assert_eq!(process.is_stopped(), Some(false));
-        assert_eq!(later.is_stopped(), None, "another process of the same number");
+        assert_eq!(later.is_stopped(), None, "another process with the same id");
         kill_process(Pid::from_child(&child), Signal::STOP).expect("ours");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while process.is_stopped() != Some(true) {
-            assert!(std::time::Instant::now() < deadline, "it does not stop");
+            assert!(std::time::Instant::now() < deadline, "it keeps running");
         }
         later.kill();
         assert_eq!(process.is_stopped(), Some(true), "not meant");
@@ -421,7 +400,7 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "another program");
         }
         assert!(!is_of_another_launch(std::process::id()));
-        assert!(!is_of_another_launch(0), "of a process that cannot be seen nothing is known");
+        assert!(!is_of_another_launch(0), "nothing is known about an invisible process");
         child.kill().and_then(|()| child.wait()).expect("it ends");
         assert_eq!(variable(b"A=1\0COMMGAUGE_LAUNCH=x=y\0B=2\0", "COMMGAUGE_LAUNCH"), Some(b"x=y".to_vec()));
     }
@@ -438,13 +417,13 @@ mod tests {
             kill_process(Pid::from_child(child), Signal::KILL).expect("ours");
         }
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        // Between taking the signal and beginning to exit, a thread shows neither for an instant.
+        // Between taking the signal and beginning to exit, a thread briefly shows neither.
         while processes.iter().filter(|process| is_dying(**process)).count() < 2 {
             assert!(std::time::Instant::now() < deadline, "both were killed");
         }
         assert!(!is_dying(processes[2]));
         let later = Process { start: processes[2].start + 1, ..processes[2] };
-        assert!(is_dying(later), "another process of the same number");
+        assert!(is_dying(later), "another process with the same id");
         children[2].kill().expect("ours");
         for child in &mut children {
             child.wait().expect("it ends");
@@ -458,8 +437,8 @@ mod tests {
         let processes = [0, 1].map(|at| process_of(&children[at]));
         let signal = |at: usize, signal| kill_process(Pid::from_child(&children[at]), signal).expect("ours");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        // What is stopped handles nothing before it is killed, as what finds no processor. Of two signals that wait it would take
-        // SIGTERM first.
+        // A stopped process handles nothing before it is killed, like a process that gets no processor. Of two pending signals it would
+        // take SIGTERM first.
         signal(0, Signal::STOP);
         while processes[0].is_stopped() != Some(true) {
             assert!(std::time::Instant::now() < deadline, "it stops");
@@ -467,7 +446,7 @@ mod tests {
         signal(0, Signal::TERM);
         assert_eq!(processes[0].fate(), Fate::Asked, "while it lives");
         signal(0, Signal::KILL);
-        // In the other order, as by a launcher that ends the rest.
+        // In the other order, like a launcher that ends the rest.
         signal(1, Signal::KILL);
         signal(1, Signal::TERM);
         while !processes.iter().all(|process| ProcessStat::of(process.pid).is_some_and(ProcessStat::is_zombie)) {
@@ -499,11 +478,11 @@ mod tests {
         table.record_heartbeat(long(0, false), begun);
         assert_eq!(table.trigger(after(10_001)), None);
         table.record_heartbeat(long(1, true), after(10_000));
-        assert_eq!(table.trigger(after(10_001)), Some(Trigger::Deadline(STOP_GRACE)), "somebody wants it to end");
+        assert_eq!(table.trigger(after(10_001)), Some(Trigger::Deadline(STOP_GRACE)), "a stop was requested");
         let mut table = RankTable::new(0..3, begun);
         table.record_heartbeat(state(1, 1_900), begun);
         table.leave(1, 0);
-        assert_eq!(table.trigger(after(99_000)), None, "who has left is not late");
+        assert_eq!(table.trigger(after(99_000)), None, "a rank that left is not late");
         table.record_heartbeat(state(2, 0), begun);
         table.reset_heartbeats(after(50_000));
         assert_eq!(table.trigger(after(51_000)), None, "the collector itself was stopped");
@@ -523,7 +502,7 @@ mod tests {
         assert_eq!(statuses, [RankStatus::Left(0), RankStatus::Dragged, RankStatus::Died, RankStatus::Live]);
         assert_eq!(table.trigger(later), Some(Trigger::Death { requested: false }));
         table.record_heartbeat(state(2, 0), later);
-        assert_eq!(table.entries()[2].status, RankStatus::Died, "nobody comes back");
+        assert_eq!(table.entries()[2].status, RankStatus::Died, "no rank comes back");
     }
 
     #[test]
@@ -537,7 +516,7 @@ mod tests {
             table.close(rank, after(moment));
         }
         let died = table.entries().iter().filter(|entry| entry.status == RankStatus::Died);
-        assert!(died.map(|entry| entry.rank).eq([1, 2]), "one had been asked to end, one came too late");
+        assert!(died.map(|entry| entry.rank).eq([1, 2]), "one was asked to end, one came too late");
     }
 
     #[test]

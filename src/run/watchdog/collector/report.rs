@@ -9,7 +9,7 @@ use commgauge_base::writing::ranges;
 use commgauge_model::record::launch_lines::{HangLine, HangReason, HangState, HungActivity, RankPlace, RanksInState};
 use std::fmt::Write;
 
-/// Maximum number of hosts that are named for a set of ranks.
+/// Maximum number of hosts named for a set of ranks.
 const MAX_HOSTS: usize = 4;
 
 /// Ranks that are described individually.
@@ -18,11 +18,9 @@ const MAX_DETAILS: usize = 8;
 /// A rank as seen by the collector at the time of the report.
 #[derive(Clone, Copy, Debug)]
 pub struct RankView<'a> {
-    /// Its entry in the table.
     pub entry: &'a Entry,
-    /// Its host.
     pub host: &'a str,
-    /// Whether it answers.
+    /// Whether it responds.
     pub answers: bool,
 }
 
@@ -34,8 +32,8 @@ pub struct BlockedRanks<'a> {
 }
 
 impl<'a> BlockedRanks<'a> {
-    /// Finds the operation. The progress of ranks that do not answer is unknown after their last heartbeat, but those
-    /// that answer cannot have passed an operation that these did not perform.
+    /// Finds the operation. The progress of silent ranks is unknown after their last heartbeat, but the others cannot have passed an
+    /// operation that silent ranks did not perform.
     pub fn of(views: &'a [RankView<'a>]) -> BlockedRanks<'a> {
         let place = |view: &&RankView| (view.entry.state.shown.activity, view.entry.state.shown.step | 1);
         let answering = views.iter().filter(|view| view.answers && view.entry.status == RankStatus::Live);
@@ -64,7 +62,6 @@ impl<'a> BlockedRanks<'a> {
         }
     }
 
-    /// A rank inside the operation.
     fn inside(&self) -> Option<&RankView<'a>> {
         let shown = |view: &RankView| (view.entry.state.shown.activity, view.entry.state.shown.step);
         self.views.iter().find(|view| shown(view) == self.target && view.answers)
@@ -72,7 +69,7 @@ impl<'a> BlockedRanks<'a> {
 
     fn doing(&self) -> Option<Doing> {
         self.inside().map(|view| match Doing(view.entry.state.shown.doing) {
-            // Between two operations a rank is in none, except in a replay, which is one operation of many actions.
+            // Between two operations a rank is in none, except in a replay, which is one operation with many actions.
             doing if doing == Doing::OUTSIDE_CALLS || doing >= Doing::REPLAY => Doing::REPLAY,
             doing => doing,
         })
@@ -84,7 +81,7 @@ impl<'a> BlockedRanks<'a> {
 
     /// The ranks that block the others.
     fn suspects(&self) -> Vec<u32> {
-        // Of those that nobody watches it is not known whether they are to blame.
+        // Unwatched ranks are not suspects: their state is unknown.
         for state in [HangState::Died, HangState::StoppedAnswering, HangState::NeverEntered, HangState::Unwatched] {
             let of = self.of_state(state);
             if of.is_empty() {
@@ -103,7 +100,7 @@ impl<'a> BlockedRanks<'a> {
         if !suspects.is_empty() {
             return if suspects.len() < inside.len() { suspects } else { Vec::new() };
         }
-        // Ranks that wait inside a library poll; a few that sleep while the others poll are not in it.
+        // Ranks that wait inside a library poll; a few that sleep while the others poll are elsewhere.
         let asleep: Vec<u32> = inside.iter().filter(|view| view.entry.sleeps).map(|view| view.entry.rank).collect();
         if 2 * asleep.len() < inside.len() { asleep } else { Vec::new() }
     }
@@ -128,7 +125,7 @@ impl<'a> BlockedRanks<'a> {
     }
 }
 
-/// Builds the line of the record. `activity` returns the description of an activity, by its number.
+/// Builds the line of the record. `activity` returns the description of an activity by number.
 pub fn hang_line(
     trigger: Trigger,
     views: &[RankView],
@@ -202,7 +199,7 @@ fn by_state(blocked: &BlockedRanks) -> Vec<RanksInState> {
         .collect()
 }
 
-/// The ranks that are described individually: the suspects, or, if there are none, the ranks with a known device.
+/// The ranks described individually: the suspects, or, if there are none, the ranks with a known device.
 fn described_ranks<'s, 'a>(suspects: &[u32], views: &'s [RankView<'a>]) -> impl Iterator<Item = &'s RankView<'a>> {
     let is_described = move |view: &&RankView| match suspects {
         [] => view.entry.device.is_some(),
@@ -259,7 +256,7 @@ pub fn whole_text(line: &HangLine, views: &[RankView]) -> String {
     if let Some(ras) = &line.nccl_ras {
         let _ = writeln!(text, "\nNCCL RAS\n{ras}");
     }
-    // What other programs and suites say may act on a terminal as well.
+    // Texts from other programs and suites may contain terminal escapes too.
     visible_lines(&text).into_owned()
 }
 
@@ -276,11 +273,11 @@ fn position_text(view: &RankView) -> String {
     let stayed = f64::from(entry.state.stuck_milliseconds) / 1e3;
     let mut text = match (entry.status, view.answers) {
         (RankStatus::Expected, _) => return "it never connected to the watchdog".to_owned(),
-        (RankStatus::Left(code), _) => return format!("it ended in order, with exit code {code}"),
-        (RankStatus::Unwatched, _) => format!("the watchdog of its host is gone; last heard of {place}"),
-        (RankStatus::Died | RankStatus::Dragged, _) => format!("its connection closed; last heard of {place}"),
-        (RankStatus::Live, false) if entry.state.stopped => format!("its process is stopped; last heard of {place}"),
-        (RankStatus::Live, false) => format!("no heartbeat; last heard of {place}"),
+        (RankStatus::Left(code), _) => return format!("it ended normally, with exit code {code}"),
+        (RankStatus::Unwatched, _) => format!("the watchdog of its host is gone; last report {place}"),
+        (RankStatus::Died | RankStatus::Dragged, _) => format!("its connection closed; last report {place}"),
+        (RankStatus::Live, false) if entry.state.stopped => format!("its process is stopped; last report {place}"),
+        (RankStatus::Live, false) => format!("no heartbeat; last report {place}"),
         (RankStatus::Live, true) => format!("{place} of activity {}, for {stayed:.1} s", shown.activity),
     };
     if let Some(detail) = entry.detail.as_deref().filter(|detail| !detail.is_empty()) {
@@ -391,7 +388,7 @@ mod tests {
         use HangState::*;
         for (what, trigger, ranks, suspects, expected, sequence, group) in [
             (
-                "rank 2 does not come to call 100; the other group is through and waits in the barrier after it",
+                "rank 2 never enters call 100; the other group has finished and waits in the next barrier",
                 LATE,
                 vec![
                     live(3, 203, 100, BARRIER),
@@ -405,7 +402,7 @@ mod tests {
                 Some("2-3"),
             ),
             (
-                "rank 1 is stopped; what was last heard of it is long past",
+                "rank 1 is stopped; its last report is old",
                 LATE,
                 vec![live(3, 9_001, 4_500, CALL), silent(3, 77, 38), live(3, 9_003, 4_501, BARRIER)],
                 "1",
@@ -423,7 +420,7 @@ mod tests {
                 Some("0-1"),
             ),
             (
-                "all have entered, and one sleeps where the others look for what should come",
+                "all have entered, and one sleeps while the others poll",
                 LATE,
                 vec![live(3, 5, 2, CALL), Rank { sleeps: true, ..live(3, 5, 2, CALL) }, live(3, 5, 2, CALL)],
                 "1",
@@ -432,7 +429,7 @@ mod tests {
                 Some("0-1"),
             ),
             (
-                "rank 0 died, and the launcher took rank 1 along",
+                "rank 0 died, and the launcher ended rank 1",
                 DEAD,
                 vec![
                     Rank { status: RankStatus::Died, ..silent(3, 5, 2) },
@@ -445,7 +442,7 @@ mod tests {
                 Some("0-1"),
             ),
             (
-                "rank 0 writes to a disk that does not answer",
+                "rank 0 writes to a disk that does not respond",
                 LATE,
                 vec![live(3, 8, 4, 0), live(3, 9, 4, Doing::AGREEMENT.0), live(3, 9, 4, Doing::AGREEMENT.0)],
                 "0",
@@ -476,7 +473,7 @@ mod tests {
                 None,
             ),
             (
-                "rank 1 is stopped, and nobody watches rank 2 any more",
+                "rank 1 is stopped, and rank 2 is no longer watched",
                 LATE,
                 vec![live(3, 5, 2, CALL), silent(3, 4, 1), Rank { status: RankStatus::Unwatched, ..silent(3, 1, 0) }],
                 "1",
@@ -485,7 +482,7 @@ mod tests {
                 Some("0-1"),
             ),
             (
-                "all that are watched wait",
+                "all watched ranks wait",
                 LATE,
                 vec![
                     live(3, 5, 2, CALL),

@@ -30,7 +30,7 @@ const MANY_CONNECTIONS: usize = 64;
 
 const ROUND_PAUSE: Duration = Duration::from_millis(10);
 
-/// Connections without a greeting: how many besides the expected ones, and for how long each.
+/// Connections without a greeting: their number in addition to the expected ones, and the time limit of each.
 const MAX_UNGREETED_PEERS: usize = 64;
 
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -40,10 +40,10 @@ const MAX_ACTIVITIES: usize = 64;
 pub(super) struct Peer {
     pub(super) connection: Connection,
     pub(super) peer_kind: Option<PeerKind>,
-    /// What its greeting must answer.
+    /// The challenge that its greeting must answer.
     challenge: Challenge,
     since: Instant,
-    /// When it was last heard of.
+    /// Time of the last message.
     pub(super) heard: Instant,
 }
 
@@ -55,16 +55,15 @@ pub(super) struct Admission {
     pub(super) accepts_ranks: bool,
 }
 
-/// Since when this collector runs, and when it last heard or sent something.
+/// Start time of this collector, and when it last received or sent something.
 pub(super) struct Times {
     pub(super) begun: Instant,
-    /// When the first collector was last heard of; on the others.
-    pub(super) heard_first: Instant,
+    /// Time of the last message from the first collector; on the other hosts.
+    pub(super) first_heard: Instant,
     beats_sent: Instant,
     states_sent: Instant,
 }
 
-/// A running collector.
 pub struct Serving {
     pub(super) config: Config,
     pub(super) admission: Admission,
@@ -108,7 +107,7 @@ impl Serving {
             before,
             admission: Admission { token, listeners, accepts_ranks: true },
             upstream,
-            times: Times { begun: now, heard_first: now, beats_sent: now, states_sent: now },
+            times: Times { begun: now, first_heard: now, beats_sent: now, states_sent: now },
             is_cut_off: false,
             launcher_may_have_ended_some: false,
             peers: Vec::new(),
@@ -140,7 +139,7 @@ impl Serving {
             waiting.push(PollFd::new(&stdin, PollFlags::IN));
         }
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-        // An interruption by a signal is handled like an event.
+        // An interruption by a signal counts as an event.
         let _ = poll(&mut waiting, Some(&tick));
         if waiting.len() > MANY_CONNECTIONS {
             std::thread::sleep(ROUND_PAUSE);
@@ -220,7 +219,7 @@ impl Serving {
         }
     }
 
-    /// Whether a peer may say this: a rank speaks of itself alone, a host of its own ranks.
+    /// Whether a peer may send this: a rank only reports about itself, a host about its own ranks.
     fn may_send(&self, at: usize, frame: &Frame) -> bool {
         let about = match frame {
             Frame::State(state) => state.rank,
@@ -262,7 +261,7 @@ impl Serving {
         true
     }
 
-    /// Who connects after all were asked, or told to end, is told the same.
+    /// A rank that connects after all were queried, or told to end, gets the same message.
     fn tell_latecomer(&mut self, at: usize) {
         let missed = match &self.stage {
             Stage::Querying { .. } => Frame::Query,
@@ -325,7 +324,7 @@ impl Serving {
         let before = upstream.incoming().len();
         let open = upstream.receive().is_ok();
         if upstream.incoming().len() > before {
-            self.times.heard_first = Instant::now();
+            self.times.first_heard = Instant::now();
         }
         loop {
             let Some(upstream) = &mut self.upstream else { return };
@@ -359,7 +358,7 @@ impl Serving {
         }
     }
 
-    /// Tells everybody that this collector is alive.
+    /// Tells all peers that this collector is alive.
     pub(super) fn send_beats(&mut self, now: Instant) {
         if now - self.times.beats_sent >= BEAT_INTERVAL {
             self.times.beats_sent = now;
@@ -376,7 +375,7 @@ impl Serving {
         }
     }
 
-    /// Notes from time to time what the ranks would leave.
+    /// Periodically notes what the ranks would leave.
     pub(super) fn note_leftovers(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Watching) && !self.leftovers.rests(now) {
             let processes = self.local_processes();
@@ -414,7 +413,7 @@ impl Serving {
                 gone.push(at);
             }
         }
-        // From the back, so that the indices of the others stay valid.
+        // From the back, so that the other indices stay valid.
         for at in gone.into_iter().rev() {
             // It may have sent data before it closed.
             let _ = self.peers[at].connection.receive();
@@ -447,7 +446,7 @@ fn input_is_open() -> bool {
 
 // The loop of a collector, from its first rank to its last.
 
-/// How long other hosts may take to close their connections once they were told to end their ranks.
+/// How long other hosts may take to close their connections after the command to end their ranks.
 const HOSTS_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 impl Serving {
@@ -459,7 +458,7 @@ impl Serving {
             let now = Instant::now();
             if now - last > TICK * 10 {
                 self.table.reset_heartbeats(now);
-                self.times.heard_first = now;
+                self.times.first_heard = now;
                 self.peers.iter_mut().for_each(|peer| peer.heard = now);
             }
             last = now;
@@ -477,8 +476,7 @@ impl Serving {
         self.finish();
     }
 
-    /// Whether nobody is left to wait for. Once the run is ended, these are the ranks of this host: another host may be
-    /// out of reach.
+    /// Whether no peer is left to wait for. Once the run is ended, the peers are the ranks of this host: another host may be unreachable.
     fn is_over(&self, now: Instant) -> bool {
         let has_ranks = || self.peers.iter().any(|peer| matches!(peer.peer_kind, Some(PeerKind::Rank(_))));
         match self.stage {
@@ -488,10 +486,9 @@ impl Serving {
     }
 }
 
-// What a collector needs to know when it is started.
+// The configuration of a collector.
 
-/// Configuration of a collector on its standard input; not on its command line, which every user of the host could
-/// read.
+/// Configuration of a collector on its standard input; the command line would be readable by every user of the host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// The secret of this run.
@@ -506,13 +503,10 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Name of the host of rank 0.
     pub first_host: String,
-    /// How long nothing may be heard of another host, in milliseconds.
+    /// How long another host may stay silent, in milliseconds.
     pub host_deadline_milliseconds: u64,
-    /// The ranks on this host.
     pub local_ranks: Vec<u32>,
-    /// The record of the run.
     pub record: PathBuf,
-    /// The backend, by name.
     pub backend: String,
 }
 
@@ -524,17 +518,16 @@ pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
 /// After a death: time to distinguish it from the ranks that the launcher ends because of it.
 pub(super) const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
 
-/// How long after the first death others are deaths of their own, where the launcher asks ranks before it kills them.
-/// Open MPI 4 was seen to need 60 ms and more to end the others.
+/// How long after the first death further deaths count as independent if the launcher asks ranks before it kills them. Open MPI 4 takes 60
+/// ms and more to end the others.
 pub(super) const DEATH_WINDOW: Duration = Duration::from_millis(30);
 
 /// Interval of telling ranks and other hosts that this collector is alive.
 pub(super) const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A host or collector that was not heard of for this long cannot be reached.
+/// A host or collector that stays silent for this long is unreachable.
 pub(super) const UNREACHABLE_AFTER: Duration = Duration::from_millis(2_500);
 
-/// Stages of a collector.
 pub(super) enum Stage {
     Watching,
     /// A rank has died; others may follow.
@@ -544,12 +537,12 @@ pub(super) enum Stage {
         trigger: Trigger,
         ras: Option<RasQuery>,
     },
-    /// The reason is known and reported. The stacks of the ranks that hold the others up are looked at, before these are ended.
+    /// The reason is known and reported. The stacks of the blocking ranks are read before the ranks are ended.
     Stacks {
         since: Instant,
         outcome: Outcome,
         wanted: Vec<u32>,
-        /// What is in the file of the report so far.
+        /// Content of the report file so far.
         report: String,
     },
     /// Rank 0 is asked for the record, so that its end is written before any launcher notices that
@@ -565,7 +558,6 @@ pub(super) enum Stage {
     },
 }
 
-/// How a run is ended.
 #[derive(Clone)]
 pub(super) struct Outcome {
     /// The reason; on the collector that decides.
@@ -582,7 +574,7 @@ pub(super) struct RasQuery {
 
 #[cfg(test)]
 mod tests {
-    // What a collector tells ranks that connect late.
+    // Messages to ranks that connect late.
     use super::super::process::Trigger;
     use super::*;
     use crate::watchdog::wire::TOKEN_BYTES;
@@ -609,7 +601,7 @@ mod tests {
         Serving::new(config, TOKEN, vec![listener], None).expect("it listens")
     }
 
-    /// Connects as rank 1, and returns what it is told first.
+    /// Connects as rank 1, and returns the first message to it.
     fn first_word_to_a_latecomer(serving: &mut Serving, port: u16) -> Frame {
         let rank = std::thread::spawn(move || {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
@@ -618,11 +610,11 @@ mod tests {
             let mut opener = greet(&mut stream, &hello, &TOKEN).expect("it answers").opener;
             let (mut heard, mut some) = (Vec::new(), [0; 64]);
             loop {
-                if let Some((frame, _)) = opener.open(&heard).expect("it is sealed") {
+                if let Some((frame, _)) = opener.open(&heard).expect("the frame is sealed") {
                     return frame;
                 }
                 let count = stream.read(&mut some).expect("a word");
-                assert!(count > 0, "it says nothing");
+                assert!(count > 0, "the first message is empty");
                 heard.extend(&some[..count]);
             }
         });
@@ -633,7 +625,7 @@ mod tests {
             serving.receive_from_peers(now);
             serving.flush(now);
         }
-        rank.join().expect("it is told something")
+        rank.join().expect("the first message exists")
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The functions in which a rank's measuring thread is, from whichever of eu-stack and gdb is installed. Bounded in time and in
-//! bytes, and never needed: a system without them, or one that keeps processes from looking at each other, gives none.
+//! The functions of a rank's measuring thread, from eu-stack or gdb, whichever is installed. Bounded in time and bytes, and optional: a
+//! system without them, or one that forbids tracing, gives no stacks.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,44 +8,44 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
-/// Functions that are shown, innermost first.
+/// Maximum number of functions, innermost first.
 const MAX_FUNCTIONS: usize = 24;
 
-/// Bytes of all of them, so that they fit into one message.
+/// Maximum total length, so that they fit into one message.
 pub(super) const MAX_BYTES: usize = 1000;
 
-/// Bytes of the tool's output that are read.
+/// Maximum number of bytes read from the tool.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
-/// Stands before the stack of a process in the output for several.
+/// Precedes the stack of each process in the output for several.
 const MARK: &str = "commgauge: process ";
 
-/// What stands outside of the program's own functions.
+/// Marks functions outside the program's own.
 const RUNTIME: &str = "__rust_begin_short_backtrace";
 
-/// What a tool printed until it ended, or until it was ended at the deadline.
+/// Output of a tool until it ended, or until it was killed at the deadline.
 struct Output {
     tool: &'static str,
     text: String,
     is_whole: bool,
 }
 
-/// The functions of each process's first thread, innermost first: `poll < wait_for_message < MPI_Allreduce < main`, or why there
-/// are none. Returns soon after the deadline at the latest.
+/// The functions of each process's first thread, innermost first: `poll < wait_for_message < MPI_Allreduce < main`, or why they are
+/// missing. Returns soon after the deadline at the latest.
 pub(super) fn functions_of(pids: &[u32], deadline: Instant) -> Vec<Result<String, String>> {
     let found = with_eu_stack(pids, deadline).or_else(|| with_gdb(pids, deadline));
     found.unwrap_or_else(|| vec![Err("neither eu-stack nor gdb is installed".to_owned()); pids.len()])
 }
 
-/// The lighter tool; none where it is not installed.
+/// The lighter tool; `None` if it is not installed.
 fn with_eu_stack(pids: &[u32], deadline: Instant) -> Option<Vec<Result<String, String>>> {
     let of = |pid: &u32| Some(read(&run("eu-stack", &["-1", "-p", &pid.to_string()].map(String::from), deadline)?));
     pids.iter().map(of).collect()
 }
 
-/// One for all, since reading the names of the functions is what takes long.
+/// One run for all processes, since reading the symbols takes long.
 fn with_gdb(pids: &[u32], deadline: Instant) -> Option<Vec<Result<String, String>>> {
-    // Nothing is to be fetched over the network, and nothing of other people's files carried out.
+    // Nothing is fetched over the network, and no file of another user is executed.
     let mut words = ["--nx", "--batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off"]
         .map(String::from)
         .to_vec();
@@ -67,12 +67,12 @@ fn with_gdb(pids: &[u32], deadline: Instant) -> Option<Vec<Result<String, String
 fn read(output: &Output) -> Result<String, String> {
     match (functions(&output.text), output.is_whole) {
         (functions, _) if !functions.is_empty() => Ok(functions),
-        (_, true) => Err(format!("{} could not look at the process", output.tool)),
-        (_, false) => Err(format!("{} did not show it in time", output.tool)),
+        (_, true) => Err(format!("{} could not read the process", output.tool)),
+        (_, false) => Err(format!("{} did not respond in time", output.tool)),
     }
 }
 
-/// Runs a tool until it ends or the deadline has passed; none where it cannot be started.
+/// Runs a tool until it ends or the deadline has passed; `None` if it cannot be started.
 fn run(tool: &'static str, words: &[String], deadline: Instant) -> Option<Output> {
     let mut command = Command::new(tool);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
@@ -94,7 +94,7 @@ fn run(tool: &'static str, words: &[String], deadline: Instant) -> Option<Output
             Err(RecvTimeoutError::Timeout) => break,
         }
     }
-    // It may have ended already. With it the system lets go of the process that it looked at.
+    // It may have ended already. When it ends, the system detaches it from the traced process.
     let _ = child.kill();
     let _ = child.wait();
     Some(Output { tool, text: String::from_utf8_lossy(&bytes).into_owned(), is_whole })
@@ -138,15 +138,14 @@ fn function(line: &str) -> Option<String> {
     })
 }
 
-/// Names of Rust's older mangling end with `::h` and a hash in hexadecimal.
+/// Names of Rust's older mangling end with `::h` and a hexadecimal hash.
 fn without_hash(name: &str) -> &str {
     let is_hash = |hash: &str| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.rsplit_once("::h").filter(|(_, hash)| is_hash(hash)).map_or(name, |(rest, _)| rest)
 }
 
-// The stacks of ranks that a collector has heard of so far. Who asks for them, and what follows, is in `stacks`.
+// The stacks of ranks known to a collector. `stacks` requests them and processes the answers.
 
-/// The stacks that are known so far, by rank.
 pub(super) struct Stacks {
     pub(super) found: BTreeMap<u32, String>,
     pub(super) sender: Sender<(u32, String)>,
@@ -162,7 +161,7 @@ impl Default for Stacks {
 
 impl Stacks {
     pub(super) fn keep(&mut self, rank: u32, text: String) {
-        // A host may speak of its own ranks alone, so that there cannot be more than ranks.
+        // A host reports only about its own ranks, so there are at most as many as ranks.
         self.found.insert(rank, text);
     }
 
@@ -181,14 +180,14 @@ mod tests {
     fn the_functions_of_either_tool_are_read_innermost_first() {
         let gdb = "[Thread debugging using libthread_db enabled]\n0x00007f in ?? () from /lib/x.so\n[Switching to thread 1]\n\
             #0  0x00007f12 in clock_nanosleep () from /lib/x86_64-linux-gnu/libc.so.6\n\
-            #1  commgauge_base::progress::fault::sleep_for_ever::h66d77e199b6599a2 () at src/base/progress/fault.rs:90\n\
+            #1  commgauge_base::progress::fault::sleep_forever::h66d77e199b6599a2 () at src/base/progress/fault.rs:90\n\
             #2  0x000055 in <commgauge_run::measure::A as B>::call (self=0x1)\n\
             #3  0x00007f in ?? () from /usr/lib/libmpi.so.40\n#4  0x0000 in main ()\n";
         let eu_stack = "PID 7 - process\nTID 7:\n#0  0x00007f clock_nanosleep\n#1  0x01\n#2  0x000055 main\n#3  0x02\n";
         for (output, expected) in [
             (
                 gdb,
-                "clock_nanosleep < commgauge_base::progress::fault::sleep_for_ever < <commgauge_run::measure::A as B>::call < \
+                "clock_nanosleep < commgauge_base::progress::fault::sleep_forever < <commgauge_run::measure::A as B>::call < \
                  ?? of libmpi.so.40 < main",
             ),
             (eu_stack, "clock_nanosleep < ?? < main"),
@@ -208,8 +207,8 @@ mod tests {
         assert!(!output.is_whole && begun.elapsed() < Duration::from_secs(50));
         assert_eq!(read(&output), Ok("poll".to_owned()));
         let nothing = |is_whole| read(&Output { tool: "gdb", text: String::new(), is_whole });
-        assert_eq!(nothing(false), Err("gdb did not show it in time".to_owned()));
-        assert_eq!(nothing(true), Err("gdb could not look at the process".to_owned()));
+        assert_eq!(nothing(false), Err("gdb did not respond in time".to_owned()));
+        assert_eq!(nothing(true), Err("gdb could not read the process".to_owned()));
         assert!(run("no-such-tool", &[], begun).is_none());
     }
 }

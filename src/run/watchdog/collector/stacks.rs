@@ -1,5 +1,5 @@
-//! The stacks of the ranks that hold the others up, looked at on their hosts before they are ended: whether a rank that does
-//! not come spins in its own code, waits in a library, or in a driver.
+//! The stacks of the blocking ranks, read on their hosts before the ranks are ended: they show whether a missing rank spins in its own
+//! code, waits in a library, or waits in a driver.
 
 use super::super::marks::print_message;
 use super::super::reporting_thread;
@@ -21,17 +21,17 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// How long the stacks of all ranks together may take.
+/// Time limit for the stacks of all ranks together.
 pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A host that looks at a stack ends so long before that.
+/// How much earlier a host that reads a stack stops.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Ranks whose stack is looked at.
+/// Maximum number of stacks.
 const MAX_STACKS: usize = 4;
 
 impl Serving {
-    /// Has the hosts of the suspects look at their stacks; returns the ranks.
+    /// Has the hosts of the suspects read their stacks; returns the ranks.
     pub(super) fn ask_for_stacks(&mut self, outcome: &Outcome) -> Vec<u32> {
         let wanted = outcome.line.as_deref().map_or_else(Vec::new, |line| self.of_interest(line));
         let (here, elsewhere): (Vec<u32>, Vec<u32>) = wanted
@@ -47,8 +47,8 @@ impl Serving {
         wanted
     }
 
-    /// The suspects of a hang that have a process which is not stopped; where nobody stands out, some of those inside. A stopped one
-    /// is left alone, because a tool may wake it.
+    /// The suspects of a hang whose process is not stopped; without suspects, some of the ranks inside the operation. Stopped processes are
+    /// excluded, because a tool may wake them.
     fn of_interest(&mut self, line: &HangLine) -> Vec<u32> {
         if line.reason == HangReason::Death || !line.unreachable_hosts.is_empty() {
             return Vec::new();
@@ -58,13 +58,13 @@ impl Serving {
             "" => inside.map_or("", |of| of.ranks.as_str()),
             suspects => suspects,
         };
-        let is_at_work = |rank: &u32| {
+        let is_busy = |rank: &u32| {
             self.table.get_mut(*rank).is_some_and(|entry| entry.status == RankStatus::Live && !entry.state.stopped)
         };
-        writing::parse(list).filter(is_at_work).take(MAX_STACKS).collect()
+        writing::parse(list).filter(is_busy).take(MAX_STACKS).collect()
     }
 
-    /// Looks at the stacks of ranks of this host, in a thread of its own.
+    /// Looks at the stacks of ranks of this host, in its own thread.
     pub(super) fn look_at_stacks(&mut self, ranks: &[u32]) {
         let pid_of = |rank: &u32| Some(self.table.get_mut(*rank)?.process.pid).filter(|pid| *pid != 0);
         let ranks: Vec<u32> = ranks.to_vec();
@@ -81,7 +81,7 @@ impl Serving {
         });
     }
 
-    /// Keeps the stacks that were found on this host, or hands them to the collector that asked.
+    /// Keeps the stacks found on this host, or sends them to the collector that asked.
     pub(super) fn pass_stacks_on(&mut self) {
         while let Ok((rank, text)) = self.stacks.waiting.try_recv() {
             self.send_up(&Frame::Stack(rank, text.clone()));
@@ -89,7 +89,7 @@ impl Serving {
         }
     }
 
-    /// Adds the stacks to the report, where there are any, and begins to end the run.
+    /// Adds the stacks to the report, if any, and begins to end the run.
     pub(super) fn report_stacks(&mut self, now: Instant) {
         if !matches!(self.stage, Stage::Stacks { .. }) {
             return;
@@ -110,7 +110,7 @@ impl Serving {
             if let Err(cause) = write_own(&self.report_path(), whole.as_bytes()) {
                 let _ = writeln!(text, "  the stacks could not be added to the report: {cause}");
             }
-            self.print_behind(format!("where it is, innermost function first\n{}", text.trim_end()));
+            self.print_behind(format!("stack, innermost function first\n{}", text.trim_end()));
         }
         self.begin_ending(outcome, now);
     }
@@ -120,11 +120,11 @@ impl Serving {
         self.config.hosts.get(node as usize).cloned().unwrap_or_else(|| "?".to_owned())
     }
 
-    /// Prints behind what is being printed.
+    /// Prints after the current output.
     fn print_behind(&mut self, text: String) {
         let before = self.printing.take();
         self.printing = Some(std::thread::spawn(move || {
-            // A thread that could not print has said all that it can.
+            // A thread that cannot print has no other way to report it.
             let _ = before.map(std::thread::JoinHandle::join);
             print_message(&text);
         }));
@@ -140,18 +140,18 @@ fn note(places: &mut Vec<RankPlace>, rank: u32, host: String, stack: String) {
 
 // The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
 
-/// How long answers are awaited.
+/// How long to wait for answers.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
 
-/// NCCL's service queries all its processes, and gives up silent ones after some seconds.
+/// NCCL's service queries all its processes, and skips silent ones after some seconds.
 const RAS_TIMEOUT: Duration = Duration::from_millis(2_500);
 
-/// Ranks end themselves first, so that launchers see our exit code; then the stopped ones are killed, then all.
+/// Ranks end themselves first, so that launchers see the exit code; then the stopped ones are killed, then all.
 const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
 
 const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
 
-/// How long rank 0 may take to give up the record.
+/// How long rank 0 may take to release the record.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How long a rank that has left may take to exit, and how much longer for each rank of the host, as all exit at once.
@@ -159,7 +159,7 @@ const EXIT_TIMEOUT_OF_RANKS: Duration = Duration::from_secs(10);
 
 const EXIT_TIMEOUT_PER_RANK: Duration = Duration::from_millis(100);
 
-/// How long the record's writer may take to exit, and how long the lock may be held after it gave the record up.
+/// How long the record's writer may take to exit, and how long it may hold the lock after it released the record.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
@@ -181,7 +181,7 @@ impl Serving {
                     self.stage = Stage::Settling(now);
                 }
                 Some(Trigger::Death { requested: false }) => {}
-                // A rank that was asked to stop may end; the record shows what is missing.
+                // A rank with a stop request may end; the record shows what is missing.
                 Some(Trigger::Death { requested: true }) | None => {}
                 Some(trigger) => self.query(trigger, now),
             },
@@ -215,10 +215,9 @@ impl Serving {
         }
     }
 
-    /// Decides alone for the ranks of this host when the first collector is out of reach for long, or for a while and it
-    /// is time to act.
+    /// Decides alone for the ranks of this host if the first collector is unreachable for long, or for a while when it is time to act.
     fn give_up_first(&mut self, now: Instant) {
-        let silent = now.saturating_duration_since(self.times.heard_first);
+        let silent = now.saturating_duration_since(self.times.first_heard);
         let acts = || silent > self.host_deadline() || silent > UNREACHABLE_AFTER && self.table.trigger(now).is_some();
         if self.upstream.is_some() && acts() {
             self.upstream = None;
@@ -230,13 +229,13 @@ impl Serving {
         Duration::from_millis(self.config.host_deadline_milliseconds)
     }
 
-    /// Reason to act: a rank, or a host of which nothing is heard.
+    /// Reason to act: a rank, or a silent host.
     fn trigger(&self, now: Instant) -> Option<Trigger> {
         let lost = self.is_cut_off || self.silent_hosts(now, self.host_deadline()).next().is_some();
         self.table.trigger(now).or_else(|| lost.then(|| Trigger::Deadline(self.host_deadline())))
     }
 
-    /// The other hosts of which nothing was heard for this long, but for those whose collector alone is known to be silent.
+    /// The other hosts that were silent for this long, except those of which only the collector is known to be silent.
     fn silent_hosts(&self, now: Instant, silence: Duration) -> impl Iterator<Item = &String> {
         let peers = self.peers.iter().filter(move |peer| now.saturating_duration_since(peer.heard) > silence);
         peers.filter_map(|peer| match peer.peer_kind {
@@ -251,7 +250,7 @@ impl Serving {
         !entries.iter().any(|entry| entry.status == RankStatus::Unwatched && is_there(entry.rank))
     }
 
-    /// The hosts that cannot be reached, as far as this one is concerned.
+    /// The hosts that are unreachable from this one.
     fn unreachable_hosts(&self, now: Instant) -> Vec<String> {
         if self.is_cut_off {
             return vec![self.config.first_host.clone()];
@@ -261,7 +260,7 @@ impl Serving {
         hosts
     }
 
-    /// Kills ranks that have said that they end, and do not: nothing waits for them any more.
+    /// Kills ranks that announced their end but do not end: nothing else waits for them.
     fn kill_lingering(&self, now: Instant) {
         let has_left = |entry: &&Entry| matches!(entry.status, RankStatus::Left(_));
         let timeout = EXIT_TIMEOUT_OF_RANKS + EXIT_TIMEOUT_PER_RANK * self.local().count() as u32;
@@ -321,7 +320,7 @@ impl Serving {
         }
         let Stage::Querying { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
         if let (Trigger::Deadline(deadline), None) = (trigger, self.trigger(now)) {
-            // A host without free processors was not heard from in time, for which no rank is to be suspected.
+            // A host without free processors reported late, for which no rank is to be suspected.
             let seconds = deadline.as_secs_f64();
             print_message(&format!("some ranks missed heartbeats for {seconds:.2} s but recovered"));
             return;
@@ -362,11 +361,11 @@ impl Serving {
         match write_own(&path, report.as_bytes()) {
             Ok(()) => text.push_str(&format!("  every rank: {}", path.shown())),
             Err(cause) => {
-                text.push_str(&format!("  the whole report could not be written to {}: {cause}", path.shown()));
+                text.push_str(&format!("  the full report could not be written to {}: {cause}", path.shown()));
                 line.report = None;
             }
         }
-        // In a separate thread: the reader of the output may be stuck as well.
+        // In a separate thread: the reader of the output may hang as well.
         self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
         let code = if matches!(trigger, Trigger::Deadline(_)) { HANG_EXIT_CODE } else { ENVIRONMENT_EXIT_CODE };
         let outcome = Outcome { line: Some(Box::new(line)), code };
@@ -383,7 +382,7 @@ impl Serving {
         if !self.is_first() {
             // Before any rank is ended: whoever sees the others end looks for the reason.
             if let Some(Err(cause)) = outcome.line.as_deref().map(|line| self.write_lone_report(line)) {
-                print_message(&format!("what this host has found could not be written: {cause}"));
+                print_message(&format!("this host's findings could not be written: {cause}"));
             }
             self.end_all(outcome);
             return;
@@ -392,20 +391,20 @@ impl Serving {
         self.stage = Stage::TakingRecord { since: now, outcome, is_given_up: false };
     }
 
-    /// Ends the record as soon as rank 0 writes no more to it, then all ranks.
+    /// Ends the record as soon as rank 0 has stopped writing to it, then all ranks.
     fn take_record(&mut self, waited: Duration) {
         let is_given_up = matches!(self.stage, Stage::TakingRecord { is_given_up: true, .. });
         let writer = match self.table.get_mut(0) {
             Some(entry) if entry.status == RankStatus::Live && !is_given_up => match is_stopped_here(entry) {
                 true => Writer::Stopped,
                 false if waited < GIVE_UP_TIMEOUT => return,
-                // It holds the lock; what remains is to end it first.
+                // It holds the lock; all that remains is to end it first.
                 false => Writer::Ending(Duration::ZERO),
             },
             _ => Writer::Ending(LOCK_TIMEOUT),
         };
         let Stage::TakingRecord { outcome, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
-        // If this fails it is tried again, and reported, once rank 0 is gone.
+        // If this fails, it is repeated and reported once rank 0 is gone.
         let _ = self.end_record(&outcome, writer);
         self.end_all(outcome);
     }
@@ -443,7 +442,7 @@ impl Serving {
         }
     }
 
-    /// What this host has found, for whoever writes the end of the record.
+    /// This host's findings, for the process that writes the end of the record.
     fn write_lone_report(&self, line: &HangLine) -> std::io::Result<()> {
         write_own(&reporting_thread::data_path(&self.config.record, self.config.node), &serde_json::to_vec(line)?)
     }
@@ -470,15 +469,15 @@ impl Serving {
         self.leftovers.remove(&self.local_processes());
     }
 
-    /// Why another host has ended its ranks, while nothing was heard of this collector, so that the launcher ended those of this host.
+    /// Why another host has ended its ranks while this collector was silent, so that the launcher ended the ranks of this host.
     fn lone_hang(&self) -> Option<HangLine> {
         if !self.is_first() || self.config.nodes == 1 {
             return None;
         }
-        self.before.lone_reports.new_beside(&self.config.record).filter(|line| line.reason == HangReason::Deadline)
+        self.before.lone_reports.new_since(&self.config.record).filter(|line| line.reason == HangReason::Deadline)
     }
 
-    /// What the end line says of ranks that ended without one and that nobody ended.
+    /// Text of the end line for ranks that ended by themselves without one.
     fn ended_by_ranks(&self) -> Option<Ended> {
         let status = EndStatus::Failed;
         if let Some((rank, exit_code, why)) = &self.error {
@@ -489,14 +488,14 @@ impl Serving {
             let reason = line.sentence();
             return Some(Ended { status, exit_code: HANG_EXIT_CODE, reason, hang: Some(Box::new(line)) });
         }
-        let reason = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
+        let reason = "the ranks were signalled to stop and did not end; results so far are kept".to_owned();
         let signal = host::noted(&self.config.record).unwrap_or(SIGTERM);
         let exit_code = Error::from(Kind::Interrupted(signal)).exit_code();
         Some(Ended { status: EndStatus::Interrupted, exit_code, reason, hang: None })
     }
 }
 
-/// What an end line says, and what a hang line before it.
+/// Text of an end line, and of a hang line before it.
 struct Ended {
     status: EndStatus,
     exit_code: i32,

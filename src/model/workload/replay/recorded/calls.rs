@@ -1,4 +1,4 @@
-//! Calls and actions of a rank, as a trace recorded them.
+//! Calls and actions of a rank, as recorded in a trace.
 
 use crate::layout::{Groups, Membership};
 use commgauge_base::collective::Collective;
@@ -9,12 +9,11 @@ use commgauge_base::writing::ranges;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 
-/// What one rank did.
+/// The work of one rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedRank {
-    /// Its calls, in any order.
     pub calls: Vec<RecordedCall>,
-    /// What it did, in order. Each call is started once and waited for once.
+    /// Its actions, in order. Each call is started once and waited for once.
     pub actions: Vec<RecordedAction>,
 }
 
@@ -23,19 +22,19 @@ pub struct RecordedRank {
 pub struct RecordedCall {
     /// Index of its groups in the plan; the rank is in one of them.
     pub groups: usize,
-    /// What it moves.
+    /// The transfer.
     pub kind: RecordedKind,
-    /// Type of the elements; any of a barrier.
+    /// Type of the elements; any for a barrier.
     pub element: ElementType,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
-    /// Of an uneven all_to_all: elements to each rank of the group.
+    /// For an uneven all_to_all: elements to each rank of the group.
     pub elements_to_each: Option<Vec<u64>>,
-    /// Its number on the group, where that is known; the same on all ranks.
+    /// Its number on the group, if known; the same on all ranks.
     pub sequence: Option<u64>,
 }
 
-/// What a call moves.
+/// The transfer of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordedKind {
     /// All ranks of the group call it.
@@ -52,12 +51,11 @@ pub enum RecordedKind {
     },
 }
 
-/// One thing that a rank did.
+/// An action of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedAction {
-    /// It computed.
     Compute {
-        /// How long.
+        /// The duration.
         nanoseconds: u64,
     },
     /// It started a call.
@@ -65,7 +63,7 @@ pub enum RecordedAction {
         /// Index of the call.
         call: usize,
     },
-    /// It had a call's result.
+    /// It waited for a call.
     Wait {
         /// Index of the call.
         call: usize,
@@ -73,7 +71,7 @@ pub enum RecordedAction {
 }
 
 impl RecordedKind {
-    /// Whether a rank can be through with it before the others have come.
+    /// Whether a rank can complete it before the other ranks have entered.
     pub(super) fn may_end_alone(self) -> bool {
         use Collective::{Broadcast, Gather, Reduce, Scatter};
         match self {
@@ -94,24 +92,24 @@ impl fmt::Display for RecordedKind {
     }
 }
 
-// Which calls of the ranks are one, found by carrying the records out under the strictest rules: a call is complete when all its
-// ranks have started it. Calls of a group are matched in their order, messages by sender, receiver and order.
+// Matches the calls of the ranks by executing the records under the strictest rules: a call is complete when all its ranks have started it.
+// Calls of a group are matched in their order, messages by sender, receiver and order.
 //
-// The job did end, so its order waits for nothing that comes later, as long as a call ends nowhere before all have begun. Messages
-// and calls with a root may: where all ranks that are not done wait for such, these waits move to the end.
+// The job completed, so its order waits for nothing that comes later, as long as no call ends before all ranks have begun it. Messages and
+// calls with a root may end earlier: if all unfinished ranks wait for such calls, these waits move to the end.
 
-/// What all ranks together called.
+/// The matched calls of all ranks.
 #[derive(Debug)]
 pub(super) struct Matched {
-    /// The kinds of calls, in the order in which the first of each was complete.
+    /// The classes of calls, in order of first completion.
     pub classes: Vec<CallClass>,
     /// By rank and call: its class.
     pub class_of_call: Vec<Vec<usize>>,
-    /// By rank: what it does, without deadlock.
+    /// By rank: its actions, without deadlock.
     pub actions: Vec<Vec<RecordedAction>>,
 }
 
-/// Calls that differ in nothing but their time.
+/// Calls that differ only in time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CallClass {
     /// Index of the groups in the plan.
@@ -121,11 +119,10 @@ pub(super) struct CallClass {
     pub moves: Moves,
     pub element: ElementType,
     pub bytes_total: Bytes,
-    /// Of an uneven all_to_all: elements from each rank to each.
+    /// For an uneven all_to_all: elements from each rank to each.
     pub rows: Option<Vec<Vec<u64>>>,
 }
 
-/// What the calls of a class move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Moves {
     Together(Collective),
@@ -136,13 +133,13 @@ pub(super) enum Moves {
     },
 }
 
-/// A call as all its ranks see it.
+/// A call as seen by all its ranks.
 struct Instance {
-    /// Of the rank that came first.
+    /// The rank that came first.
     first: usize,
     call: RecordedCall,
     place: Membership,
-    /// Those that came, with their calls.
+    /// The ranks that came, with their calls.
     arrived: Vec<(usize, usize)>,
     needed: usize,
     waiting: Vec<usize>,
@@ -154,7 +151,7 @@ impl Instance {
     }
 }
 
-/// The way of messages: groups, group, and ranks within it.
+/// The route of messages: groups, group, and ranks within it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Route {
     groups: usize,
@@ -182,7 +179,7 @@ struct Walk<'a> {
     instances: Vec<Instance>,
     /// By groups and group: the collectives, in order.
     collectives: HashMap<(usize, usize), Vec<usize>>,
-    /// By groups and rank: collectives that it started.
+    /// By groups and rank: number of started collectives.
     turns: HashMap<(usize, usize), usize>,
     routes: HashMap<Route, RouteState>,
     completed: Vec<usize>,
@@ -253,7 +250,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Carries out a rank's actions until it waits for others.
+    /// Runs a rank's actions until it waits for others.
     fn advance(&mut self, rank: usize) -> Result<()> {
         while let Some(action) = self.ranks[rank].actions.get(self.next[rank]) {
             match *action {
@@ -331,7 +328,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Refuses a call that is not the one that others of its group made at its place.
+    /// Rejects a call that differs from the one that others of its group made at its place.
     fn ensure_same(&self, index: usize, rank: usize, call: usize) -> Result<()> {
         let (instance, this) = (&self.instances[index], &self.ranks[rank].calls[call]);
         let there = &instance.call;
@@ -353,7 +350,8 @@ impl<'a> Walk<'a> {
             Some((one, other)) if one != other => format!(" (numbers {other} and {one} of the group)"),
             _ => String::new(),
         };
-        let how = if is_exchange { "; of an uneven all_to_all the trace must say what goes to each rank" } else { "" };
+        let how =
+            if is_exchange { "; for an uneven all_to_all the trace must have the counts for each rank" } else { "" };
         Err(Error::usage(format!(
             "{} does not fit {} of {} of {} on rank {}{numbers}{how}; accepted: traces of the same steps of all ranks",
             self.name(rank, call),
@@ -364,7 +362,7 @@ impl<'a> Walk<'a> {
         )))
     }
 
-    /// Whether the rank waits for a call that the job was through with before all had come.
+    /// Whether the rank waits for a call that the job completed before all ranks had entered.
     fn may_move_wait(&self, rank: usize) -> bool {
         match self.ranks[rank].actions.get(self.next[rank]) {
             Some(RecordedAction::Wait { call }) => self.ranks[rank].calls[*call].kind.may_end_alone(),
@@ -372,7 +370,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Why a rank would wait for ever.
+    /// Why a rank would block forever.
     fn stuck(&self, rank: usize) -> Error {
         let waits_for = match self.ranks[rank].actions.get(self.next[rank]) {
             Some(RecordedAction::Wait { call }) => self.instance_of[rank][*call],
@@ -380,7 +378,7 @@ impl<'a> Walk<'a> {
         };
         match waits_for {
             Some(index) => self.nobody_else_came(&self.instances[index]),
-            None => Error::usage(format!("rank {rank} of the trace cannot go on")),
+            None => Error::usage(format!("rank {rank} of the trace cannot continue")),
         }
     }
 
@@ -399,7 +397,7 @@ impl<'a> Walk<'a> {
         };
         let others = ranges(&missing);
         Error::usage(format!(
-            "{} waits for rank {others}, in whose trace it never comes; accepted: traces of the same steps of all ranks, none of them cut off",
+            "{} waits for rank {others}, whose trace lacks it; accepted: traces of the same steps of all ranks, none of them truncated",
             self.name(rank, call)
         ))
     }
@@ -443,13 +441,13 @@ impl<'a> Walk<'a> {
             RecordedKind::Receive { from } => Moves::Message { from, to: instance.place.rank_in_group },
         };
         let rows = self.rows(instance)?;
-        // An uneven exchange has the name of the rank that sends most, whoever comes first.
+        // An uneven exchange has the name of the rank that sends most, whichever comes first.
         let most = rows.iter().flatten().map(|row| row.iter().sum::<u64>().saturating_mul(element.size())).max();
         let bytes_total = most.map_or(bytes_total, Bytes);
         Ok(CallClass { groups, group: instance.place.group, moves, element, bytes_total, rows })
     }
 
-    /// What each rank sends to each in an uneven exchange.
+    /// The amount that each rank sends to each in an uneven exchange.
     fn rows(&self, instance: &Instance) -> Result<Option<Vec<Vec<u64>>>> {
         let call_of = |arrived: &(usize, usize)| &self.ranks[arrived.0].calls[arrived.1];
         if instance.arrived.iter().all(|arrived| call_of(arrived).elements_to_each.is_none()) {
@@ -464,10 +462,7 @@ impl<'a> Walk<'a> {
             let row = call.elements_to_each.clone().unwrap_or_else(even);
             if row.len() != ranks {
                 let name = self.name(arrived.0, arrived.1);
-                return Err(Error::usage(format!(
-                    "{name} says what goes to {} ranks of a group of {ranks}",
-                    row.len()
-                )));
+                return Err(Error::usage(format!("{name} has counts for {} ranks of a group of {ranks}", row.len())));
             }
             rows[place.rank_in_group as usize] = row;
         }

@@ -1,7 +1,7 @@
-//! A plan of calls that a trace recorded: each rank has a program of its own, with its own order of calls and gaps of computing.
+//! A plan of the calls recorded in a trace: each rank has its own program, with its own order of calls and gaps of computing.
 //!
-//! `matching` carries the records out on paper: it finds which calls of the ranks are one, refuses what does not fit together, and
-//! lets no rank wait for what others start after it. `programs` makes the programs of that.
+//! `calls` simulates the records: it matches the calls of the ranks, rejects contradictions, and lets no rank wait for calls that others
+//! start after it. The programs are made from the result.
 
 mod calls;
 
@@ -22,23 +22,47 @@ use commgauge_base::geometry::Geometry;
 use commgauge_base::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-impl ReplayPlan {
-    /// The plan of what ranks did, one after another from rank 0 on, with the programs of the ranks of this process, selected by `plays`.
+/// The work of a trace's ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedReplay {
+    /// The groups of every axis that any rank uses.
+    pub groups: Vec<Groups>,
+    /// The work of each rank.
+    pub ranks: Vec<RecordedRank>,
+    /// From a rank's first call to the end of its last, on the slowest rank; absent if the trace has no times.
+    pub job_nanoseconds: Option<u64>,
+    /// Parts of the trace that the replay omits.
+    pub notes: Vec<String>,
+}
+
+impl TracedReplay {
+    /// The plan, with the programs of this process's ranks.
     ///
     /// # Errors
-    /// Calls that do not fit together, and those that cannot be carried out.
+    /// Calls that contradict each other, or cannot be executed.
+    pub fn plan(&self, plays: impl Fn(u32) -> bool) -> Result<ReplayPlan> {
+        let plan = ReplayPlan::of_recorded(self.groups.clone(), &self.ranks, plays)?;
+        Ok(ReplayPlan { job_nanoseconds: self.job_nanoseconds, ..plan })
+    }
+}
+
+impl ReplayPlan {
+    /// The plan of the work of ranks, one after another from rank 0 on, with the programs of this process's ranks, selected by `plays`.
+    ///
+    /// # Errors
+    /// Calls that contradict each other, or cannot be executed.
     pub fn of_recorded(groups: Vec<Groups>, ranks: &[RecordedRank], plays: impl Fn(u32) -> bool) -> Result<ReplayPlan> {
         let matched = calls::matched(&groups, ranks)?;
         plan(groups, ranks, &matched, plays)
     }
 }
 
-// Programs of what ranks did, from their matched calls.
+// Programs of the ranks, from their matched calls.
 
-/// What stands for a schedule in the record of what was recorded.
+/// The name in records that replaces a schedule's.
 pub const RECORDED_SCHEDULE: &str = "trace";
 
-/// The programs of all ranks, of which those that this process plays are kept.
+/// The programs of all ranks; those of this process are kept.
 fn plan(
     groups: Vec<Groups>,
     ranks: &[RecordedRank],
@@ -67,7 +91,7 @@ fn plan(
     })
 }
 
-/// A class with what its calls need.
+/// A class with the data that its calls need.
 struct PlannedClass<'a> {
     class: &'a CallClass,
     op: Op,
@@ -113,7 +137,7 @@ impl<'a> PlannedClass<'a> {
     }
 }
 
-/// A number for each type and size of messages: those of one number arrive in order.
+/// A number for each type and size of messages: messages of one number arrive in order.
 type Streams = HashMap<(ElementType, Bytes), u32>;
 
 fn streams(classes: &[CallClass]) -> Streams {
@@ -125,7 +149,7 @@ fn streams(classes: &[CallClass]) -> Streams {
     streams
 }
 
-/// For each class, whether it is a collective that every rank waits for right after its start: MPI's blocking calls match no others.
+/// For each class, whether it is a collective that every rank waits for right after its start: MPI's blocking calls only match each other.
 fn classes_waited_for_at_once(matched: &Matched) -> Vec<bool> {
     let mut at_once: Vec<bool> =
         matched.classes.iter().map(|class| matches!(class.moves, Moves::Together(_))).collect();
@@ -142,7 +166,7 @@ fn classes_waited_for_at_once(matched: &Matched) -> Vec<bool> {
 
 fn program(rank: usize, classes: &[PlannedClass], matched: &Matched, groups: &[Groups]) -> Result<ReplayProgram> {
     let class_of_call = &matched.class_of_call[rank];
-    // In the order of the classes, which is the same on all ranks.
+    // In class order, which is the same on all ranks.
     let own: BTreeSet<usize> = class_of_call.iter().copied().collect();
     let own: Vec<usize> = own.into_iter().collect();
     let op_of_class: HashMap<usize, usize> = own.iter().enumerate().map(|(op, class)| (*class, op)).collect();
@@ -181,7 +205,7 @@ fn program(rank: usize, classes: &[PlannedClass], matched: &Matched, groups: &[G
     })
 }
 
-/// What a rank moves on each axis.
+/// The traffic of a rank on each axis.
 fn totals(rank: u32, program: &ReplayProgram, groups: &[Groups]) -> Result<Vec<AxisTotals>> {
     let mut starts = vec![0u64; program.ops.len()];
     let mut exposed = vec![false; program.ops.len()];
@@ -227,7 +251,7 @@ fn totals(rank: u32, program: &ReplayProgram, groups: &[Groups]) -> Result<Vec<A
 
 #[cfg(test)]
 mod tests {
-    // Records that fit together have programs without deadlock; others are refused with what does not fit.
+    // Consistent records have programs without deadlock; others are rejected with the contradiction.
     use super::super::deadlock::carry_out;
     use super::super::{Action, Movement};
     use super::*;
@@ -265,7 +289,7 @@ mod tests {
     }
 
     fn refused(ranks: &[RecordedRank]) -> String {
-        let error = plan(ranks).expect_err("it does not fit together");
+        let error = plan(ranks).expect_err("it is inconsistent");
         assert_eq!(error.exit_code(), 2);
         error.to_string()
     }
@@ -310,7 +334,7 @@ mod tests {
         let ranks = [one_by_one(&calls), overlapped, one_by_one(&calls), one_by_one(&calls)];
         let plan = plan(&ranks).unwrap();
         carry_out(&plan);
-        // MPI's blocking calls match no others.
+        // MPI's blocking calls only match each other.
         assert!(plan.programs.iter().flatten().all(|program| program.at_once == [false]));
     }
 
@@ -327,17 +351,13 @@ mod tests {
         let program = plan.programs[0].as_ref().unwrap();
         let kinds: Vec<Movement> = program.slots.iter().map(|slot| slot.movement).collect();
         assert_eq!(kinds, [Movement::Send { to: 1, stream: 0 }, Movement::Receive { from: 1, stream: 0 }]);
-        assert_eq!(
-            program.actions.last(),
-            Some(&Action::Wait { slot: 0 }),
-            "the wait for what is sent moves to the end"
-        );
-        assert_eq!(plan.listed[0][0].wire_bytes_per_step, Bytes(40), "what is received counts where it is sent");
+        assert_eq!(program.actions.last(), Some(&Action::Wait { slot: 0 }), "the wait for a send moves to the end");
+        assert_eq!(plan.listed[0][0].wire_bytes_per_step, Bytes(40), "receives count at the sender");
     }
 
     #[test]
     fn a_broadcast_whose_root_goes_on_alone_does_not_hold_it_up() {
-        // The root is through with its broadcast before rank 1 comes to it, which waits for a message that the root sends afterwards.
+        // The root completes its broadcast before rank 1, which waits for a message that the root sends afterwards, enters it.
         let root = one_by_one(&[together(Collective::Broadcast, 8), call(0, RecordedKind::Send { to: 1 }, 40)]);
         let other = one_by_one(&[together(Collective::Broadcast, 8)]);
         let last = one_by_one(&[call(0, RecordedKind::Receive { from: 0 }, 40), together(Collective::Broadcast, 8)]);
@@ -398,17 +418,17 @@ mod tests {
             (
                 "an exchange without counts",
                 [16, 32, 16, 16].map(|bytes| one_by_one(&[together(Collective::AllToAll, bytes)])),
-                "of an uneven all_to_all the trace must say what goes to each rank",
+                "for an uneven all_to_all the trace must have the counts for each rank",
             ),
             (
-                "a message that nobody receives",
+                "a message that no rank receives",
                 [
                     one_by_one(&[call(0, RecordedKind::Send { to: 1 }, 8)]),
                     one_by_one(&[]),
                     one_by_one(&[]),
                     one_by_one(&[]),
                 ],
-                "waits for rank 2, in whose trace it never comes",
+                "waits for rank 2, whose trace lacks it",
             ),
             (
                 "bytes that do not divide",

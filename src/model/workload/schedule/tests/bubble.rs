@@ -1,4 +1,4 @@
-//! The closed forms of the bubble, where messages cost nothing.
+//! The closed forms of the bubble, with free messages.
 
 use super::*;
 use crate::workload::schedule::PassCosts;
@@ -12,7 +12,7 @@ fn the_bubble_is_the_closed_form_exactly_where_messages_cost_nothing() {
     type ClosedForm = fn(f64, f64) -> f64;
     // Of the total, with F = B = W; p stages, m micro-batches.
     let rows: [(ScheduleKind, u32, ClosedForm, &str); 8] = [
-        (Naive, 1, |p, _| 1.0 - 1.0 / p, "one rank of p at work"),
+        (Naive, 1, |p, _| 1.0 - 1.0 / p, "one rank of p active"),
         (GPipe, 1, |p, m| (p - 1.0) / (m + p - 1.0), "arXiv 1811.06965 section 2.3"),
         (OneForwardOneBackward, 1, |p, m| (p - 1.0) / (m + p - 1.0), "arXiv 2104.04473 section 2.2.1"),
         (Interleaved, 2, |p, m| (p - 1.0) / (2.0 * m + p - 1.0), "arXiv 2104.04473 section 2.2.2, v = 2"),
@@ -124,14 +124,14 @@ fn costs_may_differ_between_ranks_and_messages_delay_the_receiver() {
     let timeline = simulate(&schedule(OneForwardOneBackward, 2, 4), &SlowLastRank).unwrap();
     assert_eq!(timeline.makespan().0, 1.0 + 0.5 + 4.0 * 6.0 + 0.5 + 2.0);
     assert_eq!((timeline.busy(0).0, timeline.span(1).0), (12.0, 24.0));
-    // One micro-batch alone, there and back.
+    // One micro-batch alone, forward and back.
     let timeline = simulate(&schedule(GPipe, 2, 1), &SlowLastRank).unwrap();
     assert_eq!(timeline.makespan().0, 1.0 + 0.5 + 2.0 + 4.0 + 0.5 + 2.0);
 }
 
 #[test]
 fn interleaved_zero_bubble_is_pytorchs_pass_by_pass() {
-    // What ScheduleInterleavedZeroBubble makes of 2 ranks, 2 chunks and 4 micro-batches: pass, micro-batch, chunk.
+    // The result of ScheduleInterleavedZeroBubble for 2 ranks, 2 chunks and 4 micro-batches: pass, micro-batch, chunk.
     let torch = [
         "F0.0 F1.0 F0.1 F1.1 B0.1 W0.1 F2.0 B1.1 W1.1 F3.0 B0.0 W0.0 F2.1 B1.0 W1.0 F3.1 B2.1 W2.1 B3.1 W3.1 B2.0 W2.0 B3.0 W3.0",
         "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 W0.1 F2.0 B0.0 W1.1 F3.0 B1.0 W0.0 F2.1 B2.1 W1.0 F3.1 B3.1 W2.1 B2.0 W3.1 B3.0 W2.0 W3.0",

@@ -4,7 +4,7 @@ use super::*;
 use crate::workload::schedule::{timeline_text, timeline_text_columns};
 
 fn drawn(kind: ScheduleKind) -> String {
-    // One at a time needs no more to be understood, and would be a long line.
+    // One at a time suffices, and would be a long line.
     let micro_batches = if kind == Naive { 2 } else { 8 };
     let timeline = run(&schedule(kind, 4, micro_batches));
     timeline_text(&timeline, timeline_text_columns(&timeline, 2))

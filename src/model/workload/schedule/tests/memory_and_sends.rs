@@ -6,7 +6,7 @@ use super::*;
 fn each_rank_of_1f1b_stores_as_many_activations_as_its_distance_from_the_end() {
     for (p, m) in [(1, 5), (4, 2), (4, 8), (8, 64)] {
         for rank in 0..p {
-            // Megatron-LM schedules.py: warm-up of p - rank - 1, and the one in work.
+            // Megatron-LM schedules.py: warm-up of p - rank - 1, and the active one.
             assert_eq!(schedule(OneForwardOneBackward, p, m).peak_activations(rank), f64::from(m.min(p - rank)));
             assert_eq!(schedule(GPipe, p, m).peak_activations(rank), f64::from(m));
             assert_eq!(schedule(Naive, p, m).peak_activations(rank), 1.0);

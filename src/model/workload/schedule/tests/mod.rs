@@ -24,7 +24,7 @@ fn run(schedule: &Schedule) -> Timeline {
     simulate(schedule, &StageCosts::EQUAL).unwrap()
 }
 
-/// The most that a rank idles between its first start and its last end, with F = B = W = 1.
+/// The maximum idle time of a rank between its first start and its last end, with F = B = W = 1.
 fn idle_of_longest_span(schedule: &Schedule) -> f64 {
     let timeline = run(schedule);
     let spans = (0..schedule.stages()).map(|rank| timeline.span(rank).0);

@@ -1,4 +1,4 @@
-//! Cuts the parameters of a rank into buckets, as the backward pass fills them: from the last tensor to the first.
+//! Cuts the parameters of a rank into buckets, as filled by the backward pass: from the last tensor to the first.
 //!
 //! `zero` has the calls for each bucket.
 
@@ -8,30 +8,29 @@ use crate::workload::step::TrainingStep;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// PyTorch: bytes after which the first bucket closes, and every further one (torch/csrc/distributed/c10d/reducer.hpp).
+/// PyTorch: size at which the first bucket closes, and every further one (torch/csrc/distributed/c10d/reducer.hpp).
 const FIRST_BUCKET_BYTES: u64 = 1 << 20;
 
 const BUCKET_BYTES: u64 = 25 << 20;
 
-/// What a rank's part of the parameters is a multiple of (DeepSpeed runtime/zero/stage_1_and_2.py `nccl_start_alignment_factor`).
+/// A rank's part of the parameters is a multiple of this (DeepSpeed runtime/zero/stage_1_and_2.py `nccl_start_alignment_factor`).
 const DEEPSPEED_ALIGNMENT: u64 = 2;
 
 /// The buckets of a part of the parameters of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Buckets {
-    /// What they hold.
+    /// The parameters in them.
     pub share: Share,
     /// In the order in which the backward pass fills them, equal ones together, the last one separate.
     pub runs: Vec<Run>,
-    /// The same for gathering parameters.
+    /// For gathering parameters.
     pub gathered: Vec<Run>,
-    /// Parameters in all of them.
     pub parameters: u64,
     /// The rule, with its numbers.
     pub rule: String,
 }
 
-/// The buckets of a part: of all of it, or of what a layer-wise optimizer updates and of the rest.
+/// The buckets of a part: of all of it, or separately of what a layer-wise optimizer updates and of the rest.
 pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Buckets> {
     match step.training.data.bucket_rule {
         BucketRule::LayerWise => {
@@ -45,11 +44,11 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Buckets> {
 
 fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Buckets {
     let data = &step.training.data;
-    // Whole tensors are sharded by whom updates them, not by where they lie in a bucket.
+    // Whole tensors are sharded by their updating rank, not by their place in a bucket.
     let sharded = data.style != DataStyle::Ddp && data.parameter_return != ParameterReturn::GatherShares;
     let order = match data.bucket_rule {
         BucketRule::Megatron | BucketRule::LayerWise => Order::Megatron,
-        // Only stage 2 reduces gradients as they come.
+        // Only stage 2 reduces gradients as they are produced.
         BucketRule::DeepSpeed if data.style != DataStyle::Zero2 => Order::Definition,
         BucketRule::PyTorch | BucketRule::DeepSpeed => Order::PyTorch,
     };
@@ -99,7 +98,7 @@ fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Bucke
     Buckets { share, gathered: runs.clone(), runs, parameters, rule }
 }
 
-/// The tensors of a share in the order in which their gradients come, model chunk by model chunk.
+/// The tensors of a share in the order of their gradients, model chunk by model chunk.
 fn chunks(step: &TrainingStep, stage: u32, part: &Part, share: Share, order: Order) -> Vec<Vec<Tensor>> {
     let of_share = |chunk| {
         let tensors = of_chunk(step, stage, chunk, order).into_iter().rev();
@@ -117,7 +116,7 @@ pub(super) fn of_matrices(step: &TrainingStep, stage: u32, part: &Part) -> Vec<V
     chunks.into_iter().zip(limits).flat_map(of_chunk).collect()
 }
 
-/// What cuts each model chunk of a layer-wise optimizer, in the order of `chunks`.
+/// The cuts of each model chunk of a layer-wise optimizer, in the order of `chunks`.
 fn layered_limits(step: &TrainingStep, stage: u32) -> Vec<Option<u64>> {
     let data = &step.training.data;
     let limit = data.bucket_parameters.unwrap_or_else(|| megatron_parameters(step));
@@ -128,8 +127,8 @@ fn layered_limits(step: &TrainingStep, stage: u32) -> Vec<Option<u64>> {
     limits
 }
 
-/// ZeRO closes a bucket before the tensor that would pass the limit, in the order in which gradients are there; without ZeRO
-/// the engine closes it behind that tensor, in the order of the model.
+/// ZeRO closes a bucket before the tensor that would exceed the limit, in gradient order; without ZeRO the engine closes it after that
+/// tensor, in model order.
 fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>, String) {
     let mut tensors: Vec<u64> = chunks.iter().flatten().map(|tensor| tensor.elements).collect();
     if style == DataStyle::Ddp {
@@ -143,11 +142,11 @@ fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>,
             }
         }
         buckets.extend((filled > 0).then_some(filled));
-        let rule = format!("behind the tensor that passes {limit} parameters, DeepSpeed runtime/engine.py");
+        let rule = format!("after the tensor that exceeds {limit} parameters, DeepSpeed runtime/engine.py");
         return (buckets, rule);
     }
     if style == DataStyle::Zero1 {
-        // Stage 1 reduces at the end of the step, group by group in the order of the model.
+        // Stage 1 reduces at the end of the step, group by group in model order.
         tensors.reverse();
     }
     let mut buckets: Vec<u64> = Vec::new();
@@ -159,7 +158,8 @@ fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>,
         filled += elements;
     }
     buckets.extend((filled > 0).then_some(filled));
-    let rule = format!("before the tensor that would pass {limit} parameters, DeepSpeed runtime/zero/stage_1_and_2.py");
+    let rule =
+        format!("before the tensor that would exceed {limit} parameters, DeepSpeed runtime/zero/stage_1_and_2.py");
     (buckets, rule)
 }
 
@@ -176,7 +176,7 @@ fn megatron(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], shards: Opt
     }
     let text = match stage {
         0 => format!("at max(40e6, 1e6*d) = {rule} parameters with d = {d}, between tensors"),
-        _ => "one bucket for each model chunk, because the stages before are still at work when it is full".to_owned(),
+        _ => "one bucket for each model chunk, because earlier stages are still active when it is full".to_owned(),
     };
     (buckets, format!("{text}, Megatron-LM core/distributed/param_and_grad_buffer.py"))
 }
@@ -185,7 +185,7 @@ fn megatron_parameters(step: &TrainingStep) -> u64 {
     (1_000_000 * u64::from(step.layout.degrees.dp)).max(40_000_000)
 }
 
-/// The same with matrices padded so that each is whole in the shard of a rank: chunks of one of the two shares, over so many ranks.
+/// With matrices padded so that each is whole in the shard of a rank: chunks of one of the two shares, over this many ranks.
 fn layered(step: &TrainingStep, stage: u32, share: Share, ranks: u64, chunks: &[Vec<Tensor>]) -> (Vec<u64>, String) {
     let limits = layered_limits(step, stage);
     let (alignment, embedding) = megatron_padding(Some(ranks));
@@ -206,7 +206,7 @@ fn layered(step: &TrainingStep, stage: u32, share: Share, ranks: u64, chunks: &[
     (buckets, format!("{cut}, Megatron-LM core/optimizer/layer_wise_optimizer.py _compute_per_buffer_param_layout"))
 }
 
-/// Alignment of a tensor's start and of a bucket's end, and where a shared embedding goes: buckets that are sharded are padded.
+/// Alignment of a tensor's start and of a bucket's end, and the place of a shared embedding: sharded buckets are padded.
 fn megatron_padding(shards: Option<u64>) -> ((u64, u64), SharedEmbedding) {
     match shards {
         Some(ranks) => ((TENSOR_ALIGNMENT, least_common_multiple(ranks, BUCKET_ALIGNMENT)), SharedEmbedding::Apart),
@@ -214,13 +214,13 @@ fn megatron_padding(shards: Option<u64>) -> ((u64, u64), SharedEmbedding) {
     }
 }
 
-// How Megatron-FSDP lays tensors into the buffer of a bucket: no row of a tensor may cross shards, so a buffer is a multiple of the ranks
+// Megatron-FSDP's layout of tensors in the buffer of a bucket: no row of a tensor may cross shards, so a buffer is a multiple of the ranks
 // and of a chunk that every row divides.
 //
 // Megatron-LM core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py `_get_parameter_groups` (step 3) and
 // `build_data_parallel_buffer_index`.
 
-/// Elements of the buffer of some tensors that so many ranks share out.
+/// Elements of the buffer of some tensors sharded over this many ranks.
 pub(super) fn buffer(tensors: &[Tensor], ranks: u64) -> u64 {
     let mut tensors = tensors.to_vec();
     tensors.sort_by_key(|tensor| Reverse(tensor.row()));
@@ -228,8 +228,8 @@ pub(super) fn buffer(tensors: &[Tensor], ranks: u64) -> u64 {
     end(&tensors, chunk).next_multiple_of(chunk * ranks)
 }
 
-/// The chunk of tensors, those with the longest rows first: the longest row, and a common multiple with those that do not fit into it.
-/// Tensors that are shorter than it count as fragments.
+/// The chunk of the tensors, those with the longest rows first: the longest row, and a common multiple with rows that do not fit into it.
+/// Tensors shorter than it count as fragments.
 fn chunk(tensors: &[Tensor]) -> u64 {
     tensors.iter().fold(1, |chunk, tensor| {
         let fits = chunk.is_multiple_of(tensor.row()) && tensor.elements.is_multiple_of(chunk);
@@ -237,8 +237,8 @@ fn chunk(tensors: &[Tensor]) -> u64 {
     })
 }
 
-/// The end of the last tensor. What a tensor leaves of its last chunk takes the rest of one other tensor, if there is one that fits, and then
-/// fragments; those that found no place come behind.
+/// The end of the last tensor. The rest of a tensor's last chunk holds the rest of one other tensor, if one fits, and then fragments;
+/// fragments without a place follow at the end.
 fn end(tensors: &[Tensor], chunk: u64) -> u64 {
     let (mut fragments, mut whole): (Vec<u64>, Vec<u64>) =
         tensors.iter().map(|tensor| tensor.elements).partition(|elements| *elements < chunk);
@@ -267,28 +267,26 @@ fn end(tensors: &[Tensor], chunk: u64) -> u64 {
     end + fragments.iter().sum::<u64>()
 }
 
-// The buckets of Megatron-LM's layer-wise optimizer, as for Muon, which needs whole matrices: those lie in buckets of their own, each whole
-// within the shard of one rank, and the rest in buckets as the distributed optimizer has them.
+// The buckets of Megatron-LM's layer-wise optimizer, as for Muon, which needs whole matrices: these are in separate buckets, each whole
+// within the shard of one rank, and the rest is in buckets as in the distributed optimizer.
 //
-// Megatron-LM core/optimizer/layer_wise_optimizer.py `_compute_per_buffer_param_layout`, `is_managed_by_layer_wise_optimizer`. Which matrix
-// goes to which shard costs padding: a bucket is as long as its fullest shard, times the ranks.
+// Megatron-LM core/optimizer/layer_wise_optimizer.py `_compute_per_buffer_param_layout`, `is_managed_by_layer_wise_optimizer`. The
+// assignment of matrices to shards costs padding: a bucket is as long as its fullest shard, times the ranks.
 
-/// A bucket takes further matrices until it has this part of what its largest one makes it long (`PADDING_FLOOR`).
+/// A bucket takes further matrices until it holds this fraction of the length that its largest one requires (`PADDING_FLOOR`).
 const FILLED: f64 = 0.9;
 
-/// Which tensors of a part lie in the same buckets.
+/// Which tensors of a part share buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// All.
     All,
-    /// Those that a layer-wise optimizer updates whole.
+    /// Tensors that a layer-wise optimizer updates whole.
     Whole,
-    /// Those that it leaves to the distributed optimizer.
+    /// Tensors that it leaves to the distributed optimizer.
     Others,
 }
 
 impl Share {
-    /// Whether it has a tensor.
     pub fn has(self, tensor: &Tensor) -> bool {
         match self {
             Share::All => true,
@@ -297,12 +295,12 @@ impl Share {
         }
     }
 
-    /// What it is of a part, in words that stand before the part's name.
+    /// Its name within a part, as a prefix of the part's name.
     pub fn words(self) -> &'static str {
         match self {
             Share::All => "",
             Share::Whole => "in matrices, each whole on one rank, of ",
-            Share::Others => "in what is no matrix, with embedding and head, of ",
+            Share::Others => "in non-matrices, with embedding and head, of ",
         }
     }
 }
@@ -317,7 +315,7 @@ pub(super) fn buckets(matrices: impl Iterator<Item = Tensor>, limit: Option<u64>
     bucketed(matrices, limit, ranks).into_iter().map(|bucket| padded(bucket, ranks)).collect()
 }
 
-/// What lies in each bucket: matrices in the order in which their gradients come, cut once they have `limit` elements.
+/// The content of each bucket: matrices in gradient order, cut once they have `limit` elements.
 pub(super) fn bucketed(matrices: impl Iterator<Item = Tensor>, limit: Option<u64>, ranks: u64) -> Vec<Vec<Tensor>> {
     let (mut buckets, mut open, mut filled, mut largest) = (Vec::new(), Vec::new(), 0, 0);
     for tensor in matrices {
@@ -334,7 +332,6 @@ pub(super) fn bucketed(matrices: impl Iterator<Item = Tensor>, limit: Option<u64
     buckets
 }
 
-/// Elements of a bucket.
 fn padded(bucket: Vec<Tensor>, ranks: u64) -> u64 {
     let mut fullest = 0;
     deal_out(bucket, ranks, |place| fullest = place.end.max(fullest));
@@ -349,15 +346,15 @@ pub(super) fn of_first_rank(bucket: Vec<Tensor>, ranks: u64) -> Vec<Tensor> {
     own
 }
 
-/// Where a matrix lies in its bucket.
+/// A matrix's place in its bucket.
 struct Dealt {
     tensor: Tensor,
     shard: u64,
-    /// Where it ends in the shard.
+    /// Its end in the shard.
     end: u64,
 }
 
-/// The largest matrix first, each to the first shard of those that have least.
+/// The largest matrix first, each to the first of the shards with the least.
 fn deal_out(mut bucket: Vec<Tensor>, ranks: u64, mut to: impl FnMut(Dealt)) {
     bucket.sort_by_key(|tensor| Reverse(tensor.elements));
     let mut shards: BinaryHeap<Reverse<(u64, u64)>> = (0..ranks).map(|shard| Reverse((0, shard))).collect();
@@ -369,26 +366,25 @@ fn deal_out(mut bucket: Vec<Tensor>, ranks: u64, mut to: impl FnMut(Dealt)) {
     }
 }
 
-// Where a row of tensors is cut into buckets, and equal buckets together.
+// Cuts a row of tensors into buckets, and groups equal buckets.
 
-/// Megatron-LM: a tensor starts at a multiple of this many elements where buckets are sharded (param_and_grad_buffer.py).
+/// Megatron-LM: a tensor starts at a multiple of this many elements if buckets are sharded (param_and_grad_buffer.py).
 pub(super) const TENSOR_ALIGNMENT: u64 = 64;
 
-/// And a bucket ends at a common multiple of this and the ranks.
+/// A bucket ends at a common multiple of this and the ranks.
 pub(super) const BUCKET_ALIGNMENT: u64 = 128;
 
-/// Equal buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Elements of one bucket on the wire, padded where shards must be equal.
+    /// Elements of one bucket on the wire, padded if shards must be equal.
     pub elements: u64,
     /// Number of equal buckets.
     pub buckets: u64,
-    /// Whether it is the bucket that closes when the backward pass ends, and that the next forward pass needs first.
+    /// Whether it is the bucket that closes at the end of the backward pass, and that the next forward pass needs first.
     pub last: bool,
 }
 
-/// Where buckets close.
+/// The positions at which buckets close.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     /// Elements after which the first bucket closes, at the next boundary between tensors.
@@ -399,12 +395,12 @@ pub(super) struct Cut {
     pub alignment: (u64, u64),
 }
 
-/// Where the gradients of an embedding go that the first and the last stage share.
+/// Bucket of the gradients of an embedding that the first and the last stage share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SharedEmbedding {
     /// Into a bucket with the tensors before and after it.
     WithOthers,
-    /// Into a bucket of its own.
+    /// In a separate bucket.
     Apart,
 }
 
@@ -429,7 +425,7 @@ pub(super) fn close<'a>(tensors: impl Iterator<Item = &'a Tensor>, cut: Cut, emb
     buckets
 }
 
-/// Cuts after exactly this many parameters, wherever that is in a tensor.
+/// Cuts after exactly this many parameters, even within a tensor.
 pub(super) fn exactly(parameters: u64, bucket: u64, even: u64) -> Vec<Run> {
     let rest = match parameters % bucket {
         0 => bucket.min(parameters),
@@ -469,8 +465,8 @@ mod tests {
 
     #[test]
     fn rows_never_cross_shards() {
-        // A layer of Llama 3 8B: rows of 14336 and 4096, whose common multiple is 28672. Of the output projection 4096 elements stay in its
-        // last chunk, of q, k and v 20480, and one norm fills it: 4096 + 20480 + 4096 = 28672. The other norm comes last.
+        // A layer of Llama 3 8B: rows of 14336 and 4096, whose common multiple is 28672. The output projection leaves 4096 elements in its
+        // last chunk, q, k and v 20480, and one norm fills it: 4096 + 20480 + 4096 = 28672. The other norm comes last.
         let norm = Tensor::vector(4096);
         let layer = [
             Tensor::matrix(4096 * 4096, 4096),
@@ -514,7 +510,7 @@ mod tests {
     fn the_first_rank_has_the_largest_matrix_of_a_bucket() {
         let elements = |own: Vec<Tensor>| own.into_iter().map(|tensor| tensor.elements).collect::<Vec<_>>();
         assert_eq!(elements(of_first_rank(of([300, 1000, 600]), 2)), [1000]);
-        assert_eq!(elements(of_first_rank(of([128; 6]), 4)), [128, 128], "the fifth comes round to it");
+        assert_eq!(elements(of_first_rank(of([128; 6]), 4)), [128, 128], "the fifth returns to it");
     }
 
     #[test]

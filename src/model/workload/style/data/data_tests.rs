@@ -51,7 +51,7 @@ pub(super) fn wire_on(step: &TrainingStep, stage: u32, axis: Axis) -> f64 {
     data_ops(step, stage).iter().filter(|op| op.axis == axis).map(|op| wire(step, op)).sum()
 }
 
-/// Padding adds a little, and nothing is left out.
+/// Padding adds a little, and nothing is missing.
 fn assert_padded(found: f64, parameters: f64, what: &str) {
     assert!(found >= parameters - 64.0 && found <= parameters * 1.0001 + 64.0, "{what}: {found}, not {parameters}");
 }
@@ -117,7 +117,7 @@ fn replicated_shards_are_reduced_over_both_groups() {
 
 #[test]
 fn recomputation_gathers_once_more_under_zero_3() {
-    // arXiv 2104.07857 section 4.1. The root is not computed again.
+    // arXiv 2104.07857 section 4.1. The root is not recomputed.
     let training = "micro_batches = 8\ndata_style = 'zero3'\nrecompute = 'full'";
     with_step("llama-3-8b", "dp=4", training, 4, |step| {
         let (all, layers) = (step.rank_parameters(0).total() as f64, step.rank_layer_parameters(0).total() as f64);
@@ -137,9 +137,9 @@ fn zero_3_with_eight_micro_batches_moves_10_7_times_what_zero_1_does() {
 
 #[test]
 fn the_counter_examples_have_their_data_parallel_bytes() {
-    // GB that a GPU sends in a step, of transformer layers alone and on average over the stages. Sources of the layouts: arXiv
-    // 2104.04473 table 2 and its 1T run; arXiv 2407.21783 table 4; MLPerf Training v4.0 GPT-3 on 10,752 H100; vTrain
-    // (arXiv 2312.12391); Llama 2 and Llama 3 model cards.
+    // GB that a GPU sends per step, of transformer layers only and averaged over the stages. Sources of the layouts: arXiv 2104.04473 table
+    // 2 and its 1T run; arXiv 2407.21783 table 4; MLPerf Training v4.0 GPT-3 on 10,752 H100; vTrain (arXiv 2312.12391); Llama 2 and Llama 3
+    // model cards.
     let zero1 = "data_style = 'zero1'";
     let half = "gradient_element_type = 'float16'";
     for (model, layout, training, ranks, expected) in [
@@ -331,7 +331,7 @@ fn choices_that_do_not_go_together_are_refused_with_what_does() {
             "llama-3-8b",
             "dp=8",
             "replicas_of_shards = 2",
-            "2 replicas of shards with data_style ddp; accepted: 1, or data_style zero1",
+            "replicas_of_shards = 2 needs data_style = zero1 or hsdp; found data_style = ddp",
         ),
         (
             "llama-3-8b",
@@ -339,14 +339,24 @@ fn choices_that_do_not_go_together_are_refused_with_what_does() {
             "data_style = 'hsdp'\nreplicas_of_shards = 3",
             "3 replicas of shards do not divide the 8 ranks",
         ),
-        ("llama-3-8b", "dp=8", "data_style = 'fsdp'\nreplicas_of_shards = 2", "with data_style fsdp; accepted: 1"),
-        ("llama-3-8b", "dp=8", "reshard_after_forward = false", "reshard_after_forward = false with data_style ddp"),
-        ("mixtral-8x7b", "ep=2", "data_style = 'hsdp'\nreplicas_of_shards = 2", "2 replicas of shards beside ep = 2"),
+        (
+            "llama-3-8b",
+            "dp=8",
+            "data_style = 'fsdp'\nreplicas_of_shards = 2",
+            "needs data_style = zero1 or hsdp; found data_style = fsdp",
+        ),
+        (
+            "llama-3-8b",
+            "dp=8",
+            "reshard_after_forward = false",
+            "reshard_after_forward = false needs data_style = fsdp or hsdp",
+        ),
+        ("mixtral-8x7b", "ep=2", "data_style = 'hsdp'\nreplicas_of_shards = 2", "replicas_of_shards = 2 with ep = 2"),
         (
             "llama-3-8b",
             "pp=2",
             "data_style = 'zero3'\nschedule = 'dualpipe'",
-            "schedule dualpipe holds every layer twice",
+            "schedule dualpipe stores every layer twice",
         ),
         ("llama-3-8b", "dp=8", "data_style = 'zero4'", "accepted: ddp, zero1, zero2, zero3, fsdp, hsdp"),
     ] {

@@ -1,5 +1,5 @@
-//! ZeRO-3, FSDP and HSDP: parameters sharded, gathered unit by unit for every use. A unit is one layer, or the root with
-//! embedding, head and last norm, or as `unit_rule` says; `units` has them.
+//! ZeRO-3, FSDP and HSDP: parameters sharded, gathered unit by unit for every use. A unit is one layer, or the root with embedding, head
+//! and last norm, or as set by `unit_rule`.
 //!
 //! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), 2306.10209 section 3.2 (secondary shards), 2304.11277 (FSDP; HSDP in section
 //! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
@@ -13,7 +13,6 @@ use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
-use commgauge_base::units::Bytes;
 
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
@@ -21,7 +20,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     for part in parts(step) {
         for unit in units(step, stage, &part) {
             let sharded = Sharded { step, stage, part, unit };
-            ops.extend(sharded.gathers().into_iter().flat_map(|op| sharded.in_steps(op)));
+            ops.extend(sharded.gathers());
             ops.push(sharded.scatter_gradients());
             ops.extend(sharded.reduce_replicas());
             ops.extend(sharded.gather_replicas());
@@ -31,7 +30,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     ops
 }
 
-/// The largest element of each weight that Megatron-FSDP holds in 8 bits, from which the optimizer's ranks make its one scale.
+/// The largest element of each weight that Megatron-FSDP stores in 8 bits, from which the optimizer's ranks compute its single scale.
 fn largest_elements(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
     let data = &step.training.data;
     if data.units.rule != UnitRule::Buckets || !data.parameter_element_type.moves_only() {
@@ -105,7 +104,7 @@ impl Sharded<'_> {
         matches!(self.unit.what, Wrapped::Layers { .. })
     }
 
-    /// PyTorch's root, and torchtitan's last unit, whose backward pass comes at once.
+    /// PyTorch's root, and torchtitan's last unit, whose backward pass follows at once.
     fn stays_gathered(&self) -> bool {
         match self.unit.what {
             Wrapped::Root => self.step.training.data.units.rule == UnitRule::RootKept,
@@ -120,30 +119,6 @@ impl Sharded<'_> {
         let why = self.why("Ep", element.size(), bytes, &format!("gathered {what}"));
         let op = Op::new(Style::Data, self.part.axis, Collective::AllGather, element, bytes);
         Op { when, overlap, why, ..op }
-    }
-
-    /// A gather as it is sent: at once, or first between nodes and then within each (DeepSpeed 0.16.9 runtime/zero/mics.py
-    /// _hierarchical_all_gather_params).
-    fn in_steps(&self, op: Op) -> Vec<Op> {
-        let Some(inner) = self.step.training.data.shards.gather_inner else { return vec![op] };
-        let (whole, between) = (op.bytes_total.0, op.bytes_total.0 / u64::from(inner));
-        let source = "arXiv 2205.00119 section 3.3";
-        vec![
-            Op {
-                axis: Axis::DpShardOuter,
-                bytes_total: Bytes(between),
-                why: format!(
-                    "1/{inner} of {whole} B = {between} B: the first step, between nodes of {inner} ranks ({source}); {}",
-                    op.why
-                ),
-                ..op.clone()
-            },
-            Op {
-                axis: Axis::DpShardInner,
-                why: format!("the second step, within a node ({source}); {}", op.why),
-                ..op
-            },
-        ]
     }
 
     /// Gradients to the rank that has the shard.
@@ -167,7 +142,7 @@ impl Sharded<'_> {
         (self.when_in_backward_end(), if exposed { Overlap::Exposed } else { Overlap::Backward })
     }
 
-    /// Once in a step.
+    /// Once per step.
     fn in_last_backward(&self, exposed: bool) -> (When, Overlap) {
         let (moment, overlap) = match exposed {
             true => (Moment::AfterBackward, Overlap::Exposed),
@@ -200,7 +175,7 @@ impl Sharded<'_> {
         (self.part.replicas > 1).then_some(op)
     }
 
-    /// Shards that the groups with the same ones updated in parts: for each gather of the first micro-batch (megatron_fsdp.py
+    /// Shards that the groups with equal ones updated in parts: for each gather of the first micro-batch (megatron_fsdp.py
     /// `outer_fsdp_group_param_gather`).
     fn gather_replicas(&self) -> Option<Op> {
         let (data, element) = (&self.step.training.data, self.unit.element);
@@ -217,7 +192,6 @@ impl Sharded<'_> {
         (data.outer_sharding == OuterSharding::Optimizer).then_some(op)
     }
 
-    /// Equal units.
     fn calls(&self) -> u64 {
         match self.unit.what {
             Wrapped::Layers { number, .. } => number,
@@ -225,7 +199,7 @@ impl Sharded<'_> {
         }
     }
 
-    /// Before its use in a pass. The root is used first where the stage has that end of the model.
+    /// Before its use in a pass. The root is used first if the stage has that end of the model.
     fn when(&self, pass: Pass) -> When {
         let (input, output) = (self.step.stages.has_input(self.stage), self.step.stages.has_output(self.stage));
         let end = match (self.unit.what, pass) {
@@ -270,7 +244,7 @@ impl Sharded<'_> {
             Wrapped::Root => "root unit".to_owned(),
             Wrapped::Input => "unit of the embedding".to_owned(),
             Wrapped::Output => "unit of last norm and head".to_owned(),
-            Wrapped::Kept { .. } => "a bucket of what is no layer".to_owned(),
+            Wrapped::Kept { .. } => "a bucket of parameters outside layers".to_owned(),
         };
         let data = &self.step.training.data;
         let source = match data.style {
@@ -295,32 +269,31 @@ impl Sharded<'_> {
     }
 }
 
-// What is gathered in one call where parameters are sharded: a unit of FSDP, ZeRO-3 or HSDP.
+// The parameters gathered in one call if they are sharded: a unit of FSDP, ZeRO-3 or HSDP.
 
 /// Parameters that are gathered in one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
     pub what: Wrapped,
-    /// Parameters of one.
     pub parameters: u64,
-    /// The same, rounded up so that shards are equal.
+    /// Rounded up so that shards are equal.
     pub padded: u64,
     /// Type in which they are gathered.
     pub element: ElementType,
 }
 
-/// What a unit wraps.
+/// Content of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrapped {
     /// Equal layers of a stage.
     Layers { kind: LayerKind, number: u64 },
     /// Everything else of a stage.
     Root,
-    /// The embedding alone.
+    /// Only the embedding.
     Input,
-    /// Last norm and head alone.
+    /// Only last norm and head.
     Output,
-    /// A bucket of everything else, which stays gathered until the optimizer. `end` is where its last gradient comes.
+    /// A bucket of everything else, which stays gathered until the optimizer. `end` is the position of its last gradient.
     Kept { end: End },
 }
 
@@ -355,7 +328,7 @@ pub(super) fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
     layers.flatten().chain(ends).filter(|unit| unit.parameters > 0).collect()
 }
 
-/// The tensors of a layer as Megatron-FSDP lays them out: those in 8 bits have a buffer of their own.
+/// The tensors of a layer in Megatron-FSDP's layout: 8-bit ones have a separate buffer.
 fn of_layer_in_buffers(step: &TrainingStep, what: Wrapped, tensors: Vec<Tensor>, part: &Part) -> Vec<Unit> {
     let element = step.training.data.parameter_element_type;
     if !element.moves_only() {
@@ -365,7 +338,7 @@ fn of_layer_in_buffers(step: &TrainingStep, what: Wrapped, tensors: Vec<Tensor>,
     vec![in_buffer(what, narrow, part, element), in_buffer(what, wide, part, wide_element(step))]
 }
 
-/// Whether Transformer Engine can have a tensor in 8 bits: weights of linears, not norms, biases and routers.
+/// Whether Transformer Engine can store a tensor in 8 bits: weights of linears, not norms, biases and routers.
 pub(super) fn is_in_eight_bits(tensor: &Tensor) -> bool {
     tensor.division != Division::Whole
 }
@@ -383,8 +356,8 @@ fn in_buffer(what: Wrapped, mut tensors: Vec<Tensor>, part: &Part, element: Elem
     Unit { what, parameters, padded: buckets::buffer(&tensors, part.owners), element }
 }
 
-/// What is no layer, cut behind the tensor with which a bucket has `bucket_parameters`; an embedding that two stages share has a bucket of its
-/// own. Every model chunk has buckets of its own (Megatron-LM training/training.py, `resolve_ddp_bucket_size`: no limit without
+/// Parameters outside layers, cut after the tensor with which a bucket reaches `bucket_parameters`; an embedding shared by two stages has a
+/// separate bucket. Every model chunk has separate buckets (Megatron-LM training/training.py, `resolve_ddp_bucket_size`: no limit without
 /// `--overlap-grad-reduce`).
 fn kept(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
     let limit = step.training.data.bucket_parameters.unwrap_or(u64::MAX);
@@ -425,26 +398,24 @@ fn kept(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
 // ZeRO++ (arXiv 2306.10209): parameters gathered in 8 bits (qwZ, section 3.1), and gradients of matrices in 4 bits, first among the ranks
 // of a node and then from node to node (qgZ, section 3.3).
 //
-// DeepSpeed's kernels give each block of numbers a scale in 32 bits and no offset (csrc/quantization/pt_binding.cpp). What the blocks
-// are is in runtime/zero/partition_parameters.py `CUDAQuantizer.quantize` and runtime/comm/coalesced_collectives.py
-// `all_to_all_quant_reduce`.
+// DeepSpeed's kernels give each block of numbers a 32-bit scale and no offset (csrc/quantization/pt_binding.cpp). The blocks are defined in
+// runtime/zero/partition_parameters.py `CUDAQuantizer.quantize` and runtime/comm/coalesced_collectives.py `all_to_all_quant_reduce`.
 
-/// Elements of a block that DeepSpeed aims at.
+/// DeepSpeed's target size of a block, in elements.
 const TARGET_BLOCK: u64 = 8000;
 
-/// Elements that a block is a multiple of.
+/// A block is a multiple of this many elements.
 const BLOCK_MULTIPLE: u64 = 8;
 
-/// The two calls of a gather of `elements` parameters among `ranks`: numbers of 8 bits, and the scales of their blocks.
+/// The two calls of a gather of `elements` parameters among `ranks`: 8-bit numbers, and the scales of their blocks.
 ///
 /// # Errors
-/// A share that no blocks divide, with what would do.
+/// If no blocks divide a share, with valid values.
 pub(super) fn gathers(op: &Op, elements: u64, ranks: u64) -> Result<[Op; 2], String> {
     let share = elements / ranks;
     let blocks = blocks(share).ok_or_else(|| {
         format!(
-            "quantised_parameters: {share} parameters on each of {ranks} ranks are no multiple of {BLOCK_MULTIPLE}, which DeepSpeed's blocks \
-             are (runtime/zero/partition_parameters.py CUDAQuantizer.quantize); accepted: other ranks, or persistent_parameters above the \
+            "quantised_parameters: {share} parameters on each of {ranks} ranks are not a multiple of {BLOCK_MULTIPLE}, as DeepSpeed's blocks require (runtime/zero/partition_parameters.py CUDAQuantizer.quantize); accepted: other ranks, or persistent_parameters above the \
              size of that tensor"
         )
     })?;
@@ -460,8 +431,8 @@ pub(super) fn gathers(op: &Op, elements: u64, ranks: u64) -> Result<[Op; 2], Str
     Ok([op.clone(), Op { when: op.when, overlap: op.overlap, why: of_blocks, ..scales }])
 }
 
-/// Blocks of a rank's share: as few as make none longer than the target, each a multiple of 8 elements. `None` where the share is no multiple
-/// of 8.
+/// Blocks of a rank's share: the minimum number in which none exceeds the target, each a multiple of 8 elements. `None` if the share is not
+/// a multiple of 8.
 fn blocks(share: u64) -> Option<u64> {
     if share == 0 || !share.is_multiple_of(BLOCK_MULTIPLE) {
         return None;
@@ -488,7 +459,7 @@ pub(super) struct Reduction {
     pub what: &'static str,
 }
 
-/// Where gradients are reduced: all ranks, those of a node, and their type where they are not quantised.
+/// The ranks that reduce gradients: all, those of a node, and the type if they are not quantised.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReducingRanks {
     pub axis: Axis,
@@ -497,10 +468,11 @@ pub(super) struct ReducingRanks {
     pub element: ElementType,
 }
 
-/// The calls for the gradient of a tensor. Vectors, and what two steps of all_to_all do not divide, are reduced as they are, each alone.
+/// The calls for the gradient of a tensor. Vectors, and tensors that two steps of all_to_all do not divide, are reduced unquantised, each
+/// alone.
 ///
 /// # Errors
-/// A matrix whose scales do not divide, with why: DeepSpeed ends with an error of the second call.
+/// If the scales of a matrix do not divide, with the reason: DeepSpeed fails in the second call.
 pub(super) fn reductions(tensor: &Tensor, among: ReducingRanks) -> Result<Vec<Reduction>, String> {
     let ReducingRanks { ranks, node, .. } = among;
     // A scale for each index of the longer of the first two dimensions.
@@ -555,7 +527,7 @@ pub(super) fn reductions(tensor: &Tensor, among: ReducingRanks) -> Result<Vec<Re
     ])
 }
 
-/// The one call for a gradient that is not quantised.
+/// The one call for an unquantised gradient.
 fn alone(tensor: &Tensor, among: ReducingRanks) -> Reduction {
     let ReducingRanks { axis, ranks, element, .. } = among;
     let elements = tensor.elements.next_multiple_of(ranks);
@@ -577,7 +549,7 @@ mod tests {
 
     #[test]
     fn blocks_are_as_deepspeed_finds_them() {
-        // By its own loop: from ceil(n / 8000) up to the first that divides an eighth of n.
+        // By DeepSpeed's own loop: from ceil(n / 8000) up to the first that divides an eighth of n.
         for (share, expected) in [
             (8, Some(1)),
             (8000, Some(1)),
@@ -601,7 +573,7 @@ mod tests {
             calls.into_iter().map(|call| (call.axis, call.collective, call.element, call.bytes)).collect()
         };
         use Collective::{AllToAll, ReduceScatter};
-        // 14336 x 4096: half a byte for each of 58,720,256 numbers, 14336 scales; of both an eighth from node to node.
+        // 14336 x 4096: half a byte for each of 58,720,256 numbers, 14336 scales; of both an eighth between nodes.
         let wide = [
             (Axis::DpShard, AllToAll, ElementType::Int8, 29_360_128),
             (Axis::DpShard, AllToAll, ElementType::Float32, 57_344),

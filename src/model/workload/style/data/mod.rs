@@ -1,10 +1,9 @@
 //! Data parallelism: the gradients and parameters that the replicas of a stage exchange in an optimizer step.
 //!
-//! `tensors` lists the parameters of a rank, `buckets` cuts them, `zero` has the styles that work on buckets (DDP,
-//! ZeRO-1, ZeRO-2), `layer_wise` those of whole matrices, `fsdp` those that gather parameters for every use (ZeRO-3, FSDP, HSDP) in its
-//! `units`, which Megatron-FSDP fills by a `bucket_layout`, `modules` ZeRO-3 as DeepSpeed runs it,
-//! by what its `coordinator` gathers at each module, `quantised` what ZeRO++ makes of that, `orthogonalised` what Muon sends between the
-//! parts of a matrix.
+//! `tensors` lists the parameters of a rank, `buckets` cuts them (for Megatron-FSDP and layer-wise optimizers too), `zero` has the styles
+//! on buckets (DDP, ZeRO-1, ZeRO-2), on whole matrices, and Muon's messages between the parts of a matrix, `fsdp` the styles that gather
+//! parameters for every use (ZeRO-3, FSDP, HSDP) and the quantised calls of ZeRO++, `modules` ZeRO-3 as in DeepSpeed, with its gathers at
+//! each module.
 
 mod buckets;
 mod fsdp;
@@ -20,7 +19,7 @@ use crate::workload::Op;
 use crate::workload::step::TrainingStep;
 use commgauge_base::error::Result;
 
-/// How many tensors of parameters a rank of a stage has, as transformers' modules define them.
+/// Number of parameter tensors on a rank of a stage, as defined by transformers' modules.
 pub(super) fn tensors_of_stage(step: &TrainingStep, stage: u32) -> u64 {
     let of_chunk = |chunk| tensors::of_chunk(step, stage, chunk, tensors::Order::Definition).len() as u64;
     (0..step.stages.chunks()).map(of_chunk).sum()
@@ -41,7 +40,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
 
 #[cfg(test)]
 mod framework_tests {
-    // Traffic of data parallelism as frameworks send it: known answers, and choices that a style has no use for.
+    // Traffic of data parallelism as sent by frameworks: known answers, and choices without effect in a style.
     use super::data_tests::{data_ops, wire_on, with_step};
     use crate::layout::Axis;
     use crate::workload::Op;
@@ -58,7 +57,7 @@ mod framework_tests {
             let sent = |collective| ops.iter().filter(move |op| op.collective == collective);
             assert!(
                 sent(Collective::AllReduce).all(|op| op.bytes_total.0 <= 2 * 525_336_576),
-                "the head alone passes the limit"
+                "the head alone exceeds the limit"
             );
             assert_eq!(sent(Collective::ReduceScatter).count(), 0);
             let gathered: Vec<_> = sent(Collective::AllGather).map(|op| op.bytes_total.0).collect();
@@ -142,7 +141,7 @@ mod framework_tests {
         let (inside, outside) = (of("secondary_shards = 2", Axis::DpShard), of("secondary_shards = 2", Axis::Dp));
         let whole = of("", Axis::Dp);
         assert!(inside > 0.0 && outside < whole, "{inside} {outside} {whole}");
-        // What crosses is less by what a rank of two receives instead of a rank of eight: 1/2 for 7/8.
+        // Traffic across nodes falls by the ratio of what a rank of two and a rank of eight receives: 1/2 for 7/8.
         assert!(((whole - outside) / inside - 7.0 / 4.0).abs() < 1e-9, "{inside} {outside} {whole}");
     }
 
@@ -150,24 +149,30 @@ mod framework_tests {
     fn secondary_shards_without_parameters_or_groups_for_them_are_refused() {
         for (preset, layout, ranks, training, expected) in [
             ("llama-3-8b", "dp=8", 8, "data_style = 'zero3'", "with data_style zero3 and 2 micro-batches"),
-            ("llama-3-8b", "dp=8", 8, "data_style = 'zero2'", "with data_style zero2; accepted: with zero3 and fsdp"),
+            (
+                "llama-3-8b",
+                "dp=8",
+                8,
+                "data_style = 'zero2'",
+                "needs data_style = zero3 or fsdp; found data_style = zero2",
+            ),
             (
                 "llama-3-8b",
                 "dp=8",
                 8,
                 "data_style = 'fsdp'\nreshard_after_forward = false",
-                "where parameters stay whole",
+                "needs reshard_after_forward = true",
             ),
             (
                 "llama-3-8b",
                 "dp=6\ntp=4",
                 24,
                 "data_style = 'fsdp'",
-                "no part of the 6 ranks of dp x cp; accepted: 2, 3",
+                "does not divide the 6 ranks of dp x cp; accepted: 2, 3",
             ),
-            ("llama-3-8b", "dp=4", 4, "data_style = 'fsdp'", "no part of the 4 ranks of dp x cp; accepted: 2"),
+            ("llama-3-8b", "dp=4", 4, "data_style = 'fsdp'", "does not divide the 4 ranks of dp x cp; accepted: 2"),
             ("llama-3-8b", "tp=4", 4, "data_style = 'fsdp'", "accepted: none"),
-            ("mixtral-8x7b", "dp=8\nep=2", 8, "data_style = 'fsdp'", "experts would need groups of their own"),
+            ("mixtral-8x7b", "dp=8\nep=2", 8, "data_style = 'fsdp'", "experts would need separate groups"),
         ] {
             let training = format!("micro_batches = 2\nsecondary_shards = 4\n{training}");
             let message = with_step(preset, layout, &training, ranks, |_| ()).unwrap_err().to_string();
@@ -235,15 +240,15 @@ mod framework_tests {
         // One bucket without padding, since nothing overlaps.
         assert_eq!(found, [(AllReduce, 4 * parameters, 1), (AllGatherV, 2 * parameters, 1)]);
         // Sorted by size there are 65 norms, 32 each of output, queries with keys and values, down, gate with up, and 2 of words: 195
-        // tensors, dealt out there and back. Each kind of 32 is even but for where it begins.
+        // tensors, dealt in alternating direction. Each kind of 32 is even except for its start.
         let blocks = ops[1].geometry(4).unwrap().blocks;
         assert_eq!(blocks.iter().sum::<u64>(), parameters);
         assert!(blocks.iter().all(|block| block.abs_diff(parameters / 4) < words), "{blocks:?}");
         assert_ne!(blocks.iter().min(), blocks.iter().max());
         let refused = |more: &str| of(&format!("{training}\n{more}")).unwrap_err().to_string();
         for (more, expected) in [
-            ("gradient_reduction = 'reduce_scatter'", "accepted: gradient_reduction = all_reduce"),
-            ("replicas_of_shards = 2", "a layer-wise optimizer has no instances"),
+            ("gradient_reduction = 'reduce_scatter'", "gather_shares needs gradient_reduction = all_reduce; found"),
+            ("replicas_of_shards = 2", "gather_shares needs replicas_of_shards = 1; found"),
         ] {
             let problem = refused(more);
             assert!(problem.contains(expected), "{problem}");
@@ -272,7 +277,7 @@ mod framework_tests {
         );
         let sum = |of: Collective| found.iter().filter(|call| call.0 == of).map(|call| call.1 * call.2).sum::<u64>();
         assert_eq!(sum(ReduceScatter), 4 * 2 * 8_030_261_248, "every gradient in every micro-batch, in bfloat16");
-        // Once forward and once backward, less what is used again soon.
+        // Once forward and once backward, except parameters that are used again soon.
         let (once, twice) = (4 * 2 * 8_030_261_248, 2 * 4 * 2 * 8_030_261_248);
         assert!((once..twice).contains(&sum(AllGather)), "{found:?}");
         assert!(found.iter().filter(|call| call.0 == ReduceScatter).all(|call| call.2 <= 2 * 525_336_576), "{found:?}");
@@ -283,39 +288,33 @@ mod framework_tests {
         for (choice, expected) in [
             (
                 "unit_rule = 'root_kept'",
-                "unit_rule = root_kept changes nothing with data_style ddp; accepted: with zero3",
+                "unit_rule = root_kept needs data_style = zero3, fsdp or hsdp; found data_style = ddp",
             ),
             (
                 "gradient_accumulation = 'unsharded'",
-                "gradient_accumulation = unsharded changes nothing with data_style ddp; accepted: with fsdp and hsdp",
+                "gradient_accumulation = unsharded needs data_style = fsdp or hsdp; found data_style = ddp",
             ),
-            (
-                "gradient_reduction = 'all_reduce'",
-                "gradient_reduction = all_reduce changes nothing with data_style ddp",
-            ),
-            (
-                "replica_reduction = 'micro_batch'",
-                "replica_reduction = micro_batch changes nothing with data_style ddp",
-            ),
+            ("gradient_reduction = 'all_reduce'", "gradient_reduction = all_reduce needs data_style = zero1 or zero2"),
+            ("replica_reduction = 'micro_batch'", "replica_reduction = micro_batch needs data_style = hsdp"),
             (
                 "parameter_return = 'broadcast'",
-                "parameter_return = broadcast changes nothing with data_style ddp; accepted: with zero1",
+                "parameter_return = broadcast needs data_style = zero1; found data_style = ddp",
             ),
             (
                 "data_style = 'fsdp'\nunit_rule = 'modules'",
-                "unit_rule = modules changes nothing with data_style fsdp; accepted: with zero3",
+                "unit_rule = modules needs data_style = zero3; found data_style = fsdp",
             ),
             (
                 "data_style = 'zero3'\nprefetch_bucket = 1",
-                "change nothing with unit_rule layers; accepted: with unit_rule = modules",
+                "prefetch_bucket = 1 needs unit_rule = modules; found unit_rule = layers",
             ),
             (
                 "data_style = 'zero3'\nshard_buffers = 'listed'",
-                "shard_buffers = listed changes nothing with data_style zero3; accepted: with zero3 and unit_rule = modules",
+                "shard_buffers = listed needs unit_rule = modules; found unit_rule = layers",
             ),
             (
                 "data_style = 'fsdp'\nbroadcast_buffers = 'rotary'",
-                "broadcast_buffers = rotary changes nothing with data_style fsdp; accepted: with ddp and zero1",
+                "broadcast_buffers = rotary needs data_style = ddp or zero1; found data_style = fsdp",
             ),
         ] {
             let training = format!("micro_batches = 8\n{choice}");
@@ -354,9 +353,9 @@ mod framework_tests {
     #[test]
     fn an_axis_that_a_framework_does_not_divide_by_is_refused() {
         for (framework, layout, expected) in [
-            ("ddp", "tp=2 dp=2", "divides a model by dp alone, found tp 2"),
-            ("fsdp1", "dp=2 pp=2", "divides a model by dp alone, found pp 2"),
-            ("hf", "dp=2 pp=2", "divides a model by tp, cp, dp alone, found pp 2"),
+            ("ddp", "tp=2 dp=2", "divides a model only by dp, found tp 2"),
+            ("fsdp1", "dp=2 pp=2", "divides a model only by dp, found pp 2"),
+            ("hf", "dp=2 pp=2", "divides a model only by tp, cp, dp, found pp 2"),
         ] {
             let training = format!("micro_batches = 8\nframework = '{framework}'");
             assert!(with_step("llama-3-8b", "dp=4", &training, 4, |_| ()).is_ok(), "{framework}");
@@ -420,7 +419,7 @@ mod levels_tests {
         // Queries with keys and values, output, gate with up, down: the largest elements of 4 weights of a layer.
         assert!(rows.contains(&(Axis::Dp, AllReduce, Float32, 4 * 4 * 32, 1)), "{rows:?}");
         let message = with_step("deepseek-v3", "dp=8", training, 8, |_| ()).unwrap_err().to_string();
-        assert!(message.contains("no list here knows which weights are in 8 bits"), "{message}");
+        assert!(message.contains("is not modelled in 8 bits"), "{message}");
     }
 
     #[test]
@@ -431,7 +430,7 @@ mod levels_tests {
             assert_eq!(calls(step, Axis::DpReplicate), [(AllReduce, 32, 2 * layer), (AllReduce, 1, 2 * 32_065 * 4096)]);
         })
         .unwrap();
-        // Shared out, optimizer state is on 16 ranks: a layer has 476 times 16 chunks, and each of two groups half of the shard's.
+        // With sharding, optimizer state is on 16 ranks: a layer has 476 times 16 chunks, and each of two groups half of the shard's.
         with_step("llama-3-8b", "dp=16", &format!("{training}\nouter_sharding = 'optim'"), 16, |step| {
             let (layer, rest) = (476 * 2 * 28_672, 16_033 * 2 * 4096);
             let of_layers = [(ReduceScatter, 32, 2 * layer), (AllGather, 64, 2 * layer)];
@@ -443,12 +442,15 @@ mod levels_tests {
         for (choice, expected) in [
             (
                 "data_style = 'hsdp'\nreplicas_of_shards = 2\nouter_sharding = 'optim'",
-                "accepted: with hsdp and buckets",
+                "outer_sharding = optim needs unit_rule = buckets; found unit_rule = layers",
             ),
-            ("data_style = 'zero3'\nunit_rule = 'buckets'", "with data_style zero3; accepted: with fsdp and hsdp"),
+            (
+                "data_style = 'zero3'\nunit_rule = 'buckets'",
+                "unit_rule = buckets needs data_style = fsdp or hsdp; found data_style = zero3",
+            ),
             (
                 "data_style = 'fsdp'\nunit_rule = 'buckets'\nreshard_after_forward = false",
-                "accepted: reshard_after_forward = true",
+                "buckets needs reshard_after_forward = true; found",
             ),
             ("data_style = 'fsdp'\nunit_rule = 'buckets'\ngradient_accumulation = 'unsharded'", "accepted: sharded"),
             (
@@ -474,46 +476,11 @@ mod levels_tests {
         })
         .unwrap();
     }
-
-    #[test]
-    fn groups_of_shards_wider_than_a_node_gather_between_nodes_and_then_within_each() {
-        // 16 ranks of 2 nodes in each of 4 groups. A layer of Llama 3 8B: 218,112,000 parameters, of which the ranks of the same place on each
-        // node hold an eighth.
-        let training = "micro_batches = 4\ndata_style = 'hsdp'\nreplicas_of_shards = 4\ngather_inner = 8";
-        let layer = 2 * 218_112_000;
-        with_step("llama-3-8b", "dp=64", training, 64, |step| {
-            assert_eq!([Axis::DpShardOuter, Axis::DpShardInner].map(|axis| step.layout.group_size(axis)), [2, 8]);
-            let root = 2 * (2 * 128_256 * 4096 + 4096);
-            let twice = |bytes: u64, calls| [(AllGather, calls, bytes), (AllGather, calls, bytes)];
-            assert_eq!(calls(step, Axis::DpShardOuter), [twice(layer / 8, 128), twice(root / 8, 4)].concat());
-            assert_eq!(calls(step, Axis::DpShardInner), [twice(layer, 128), twice(root, 4)].concat());
-            // Between nodes (2-1)/2 of an eighth instead of what crosses in a ring of 16; gradients go at once.
-            assert_eq!(calls(step, Axis::DpShard), [(ReduceScatter, 128, 2 * layer), (ReduceScatter, 4, 2 * root)]);
-        })
-        .unwrap();
-        for (choice, expected) in [
-            (
-                "data_style = 'zero1'\ngather_inner = 2",
-                "changes nothing with data_style zero1; accepted: with zero3, fsdp and hsdp",
-            ),
-            ("data_style = 'fsdp'\ngather_inner = 3", "do not divide the 8 ranks of a group of shards"),
-            (
-                "data_style = 'fsdp'\ngather_inner = 8",
-                "makes no two steps of the 8 ranks of a group of shards; accepted: 2, 4",
-            ),
-            ("data_style = 'fsdp'\nsecondary_shards = 4\ngather_inner = 2", "accepted: unit_rule = layers, root_kept"),
-            ("framework = 'fsdp2'\ngather_inner = 2", "fsdp2 does not use gather_inner"),
-        ] {
-            let training = format!("micro_batches = 2\n{choice}");
-            let message = with_step("llama-3-8b", "dp=8", &training, 8, |_| ()).unwrap_err().to_string();
-            assert!(message.contains(expected), "{choice}: {message}");
-        }
-    }
 }
 
 #[cfg(test)]
 mod matrices_tests {
-    // Known answers of what an optimizer of whole matrices, as Muon, shares out and sends; counted by hand for Llama 3 8B.
+    // Known answers of an optimizer of whole matrices, such as Muon; counted by hand for Llama 3 8B.
     use super::data_tests::with_step;
     use super::framework_tests::calls;
     use crate::layout::Axis;
@@ -541,8 +508,8 @@ mod matrices_tests {
         // head and 65 norms are a multiple of 128.
         let (unit, others) = (4096 * 4096, 2 * 128_256 * 4096 + 65 * 4096);
         assert_eq!(of(8), rows(32 * 13 * unit, others));
-        // On 3 ranks: 11, 11 and 10 of 7; two of 3.5 to the third, and ten to each; ten of 1.5 to each, and one to the first two: 128.5, 128.5
-        // and 127; 32 of 1 to where least is: 138.5, 138.5 and 139. The rest is no multiple of 3 x 128.
+        // On 3 ranks: 11, 11 and 10 of 7; two of 3.5 to the third, and ten to each; ten of 1.5 to each, and one to the first two: 128.5,
+        // 128.5 and 127; 32 of 1 to the shard with the least: 138.5, 138.5 and 139. The rest is not a multiple of 3 x 128.
         assert_eq!(of(3), rows(3 * 139 * unit, others.next_multiple_of(384)));
     }
 
@@ -569,7 +536,8 @@ mod matrices_tests {
         };
         let duplicated = "muon_tp_mode = 'duplicated'";
         assert_eq!(of("tp=2", 2, duplicated), gathered(32));
-        // Queries, keys and values apart, output, gate with up, and down: 6 matrices of a layer, each 4096 wide where it is not divided.
+        // Queries, keys and values separately, output, gate with up, and down: 6 matrices of a layer, each 4096 wide where it is not
+        // divided.
         let distributed = [(AllReduce, Float32, 4, 32 * 6), (AllReduce, Bfloat16, 2 * 4096 * 4096, 32 * 6 * 5)]
             .map(|(collective, element, bytes, calls)| (Axis::Tp, collective, element, bytes, calls));
         assert_eq!(of("tp=4", 4, "muon_tp_mode = 'distributed'"), distributed);
@@ -583,8 +551,8 @@ mod matrices_tests {
     fn muon_with_parts_of_matrices_is_refused() {
         for (layout, ranks, training, expected) in [
             ("tp=2 dp=2", 4, "data_style = 'zero1'", "with data_style zero1, whose ranks have parts of matrices"),
-            ("tp=2 dp=2", 4, "data_style = 'fsdp'", "accepted: ddp, or zero1 with bucket_rule = layer_wise"),
-            ("dp=2", 2, "data_style = 'ddp'", "changes nothing with tp = 1"),
+            ("tp=2 dp=2", 4, "data_style = 'fsdp'", "needs data_style = ddp or zero1; found data_style = fsdp"),
+            ("dp=2", 2, "data_style = 'ddp'", "has no effect with tp = 1"),
             ("tp=16", 16, "data_style = 'ddp'", "accepted: tp up to 8"),
         ] {
             let training = format!("micro_batches = 2\nmuon_tp_mode = 'distributed'\n{training}");
@@ -596,10 +564,16 @@ mod matrices_tests {
     #[test]
     fn whole_matrices_go_with_sharded_gradients_alone() {
         for (choice, expected) in [
-            ("data_style = 'ddp'", "bucket_rule = layer_wise with data_style ddp; accepted: with zero1"),
-            ("data_style = 'zero1'\ngradient_reduction = 'all_reduce'", "accepted: reduce_scatter, to the rank"),
-            ("data_style = 'zero1'\nparameter_return = 'broadcast'", "accepted: all_gather, each_optimizer"),
-            ("data_style = 'zero1'\nreplicas_of_shards = 2", "a layer-wise optimizer has no instances"),
+            ("data_style = 'ddp'", "bucket_rule = layer_wise needs data_style = zero1; found data_style = ddp"),
+            (
+                "data_style = 'zero1'\ngradient_reduction = 'all_reduce'",
+                "layer_wise needs gradient_reduction = reduce_scatter",
+            ),
+            (
+                "data_style = 'zero1'\nparameter_return = 'broadcast'",
+                "needs parameter_return = all_gather or each_optimizer",
+            ),
+            ("data_style = 'zero1'\nreplicas_of_shards = 2", "layer_wise needs replicas_of_shards = 1"),
         ] {
             let training = format!("micro_batches = 2\nbucket_rule = 'layer_wise'\n{choice}");
             let message = with_step("llama-3-8b", "dp=4", &training, 4, |_| ()).unwrap_err().to_string();
@@ -612,7 +586,7 @@ mod matrices_tests {
 
     #[test]
     fn experts_of_a_layer_wise_optimizer_are_gathered_once_and_the_rest_by_its_one_distributed_optimizer() {
-        // Mixtral has no biases: its experts are matrices alone, so that one distributed optimizer has all that is none.
+        // Mixtral has no biases: its experts are only matrices, so one distributed optimizer has all other parameters.
         let training = "micro_batches = 2\nframework = 'megatron'\ndata_style = 'zero1'\nbucket_rule = 'layer_wise'";
         let gathers = |axis| {
             let rows = with_step("mixtral-8x7b", "dp=4 ep=2", training, 4, |step| calls(step, axis)).unwrap();
@@ -666,7 +640,7 @@ mod shards_tests {
             let of_scales = pass.iter().filter(|row| (row.0, row.2, row.3) == (Axis::Dp, Float32, 4 * scales));
             assert_eq!(of_scales.map(|row| row.4).sum::<u64>(), 2 * calls, "{elements}: {scales} scales");
         }
-        // Norms of 4096 stay on every rank, and come back as they are when the optimizer is done.
+        // Norms of 4096 stay on every rank, and return unquantised after the optimizer.
         let norms: Vec<_> = pass.iter().filter(|row| row.2 == Bfloat16).collect();
         assert_eq!(norms, [&(Axis::Dp, AllGather, Bfloat16, 2 * 4096, 65)]);
     }
@@ -678,7 +652,7 @@ mod shards_tests {
             let here = all.iter().filter(move |row| row.0 == axis && row.1 == AllGather && row.2 == Int8);
             here.map(|row| row.3 * row.4).sum::<u64>()
         };
-        // All but 65 norms, once in either pass.
+        // All but 65 norms, once per pass.
         assert_eq!((of(Axis::Dp), of(Axis::DpShard)), (8_030_261_248 - 65 * 4096, 8_030_261_248 - 65 * 4096));
         // 4,194,304 parameters on 8 ranks: 524,288 in 128 blocks, on 16 ranks in 64.
         let scales = |axis| all.iter().any(|row| (row.0, row.2, row.3) == (axis, Float32, 4 * 1024));
@@ -689,7 +663,7 @@ mod shards_tests {
     fn zero_plus_plus_reduces_matrices_in_four_calls_and_norms_in_one() {
         let all = sent("dp=16", 16, &format!("{ALONE}\nquantised_gradients = 8"));
         let reduced: Vec<_> = all.into_iter().filter(|row| row.1 != AllGather).collect();
-        // Half a byte for each number; as many scales as the longer side has; between the two nodes an eighth of both.
+        // Half a byte per number; as many scales as the longer side has; between the two nodes an eighth of both.
         let of_matrix = |elements: u64, blocks: u64, calls: u64| {
             [
                 (Axis::DpShard, AllToAll, Int8, elements / 2, calls),
@@ -751,7 +725,7 @@ mod shards_tests {
                 "dp=16",
                 16,
                 "quantised_gradients = 3",
-                "quantised_gradients = 3 are no part of the 16 ranks of dp x cp; accepted: 2, 4, 8",
+                "quantised_gradients = 3 does not divide the 16 ranks of dp x cp; accepted: 2, 4, 8",
             ),
             ("dp=16", 16, "quantised_gradients = 16", "accepted: 2, 4, 8"),
             (
@@ -779,7 +753,7 @@ mod shards_tests {
                 "dp=1024",
                 1024,
                 "quantised_parameters = true\npersistent_parameters = 0",
-                "4 parameters on each of 1024 ranks are no multiple of 8",
+                "4 parameters on each of 1024 ranks are not a multiple of 8",
             ),
         ] {
             let training = format!("{ALONE}\n{more}");
@@ -793,12 +767,9 @@ mod shards_tests {
         for (training, expected) in [
             (
                 "data_style = 'fsdp'\nquantised_parameters = true",
-                "quantised_parameters change nothing with unit_rule layers",
+                "quantised_parameters = true needs unit_rule = modules; found unit_rule = layers",
             ),
-            (
-                "data_style = 'fsdp'\nquantised_gradients = 4",
-                "changes nothing with unit_rule layers; accepted: with unit_rule = modules",
-            ),
+            ("data_style = 'fsdp'\nquantised_gradients = 4", "needs unit_rule = modules; found unit_rule = layers"),
         ] {
             let training = format!("micro_batches = 1\n{training}");
             let message = with_step("llama-3-8b", "dp=16", &training, 16, |_| ()).unwrap_err().to_string();

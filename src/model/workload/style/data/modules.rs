@@ -1,6 +1,6 @@
-//! ZeRO-3 as DeepSpeed runs it: gathers by module, tensors that stay on every rank, and gradients in buckets.
+//! ZeRO-3 as in DeepSpeed: gathers by module, tensors that stay on every rank, and gradients in buckets.
 //!
-//! `traced` has the modules, `coordinator` what is gathered when. Source: DeepSpeed runtime/zero/stage3.py, partitioned_param_coordinator.py.
+//! Source: DeepSpeed runtime/zero/stage3.py, partitioned_param_coordinator.py.
 
 use super::fsdp;
 use super::fsdp::{ReducingRanks, Reduction};
@@ -15,18 +15,18 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Copies of each rank's part of a tensor where parts are gathered into a list: from the buffer of the call into the list (PyTorch
+/// Copies of each rank's part of a tensor if parts are gathered into a list: from the buffer of the call into the list (PyTorch
 /// torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp `allgather`), and from there into the tensor (DeepSpeed of 2021,
 /// runtime/zero/partition_parameters.py `_allgather_params`).
 const GATHER_COPIES: u64 = 2;
 
-/// The same where a list is scattered: into the buffer of the call (`reduce_scatter`; `_reduce_scatter_gradient`).
+/// If a list is scattered: into the buffer of the call (`reduce_scatter`; `_reduce_scatter_gradient`).
 const SCATTER_COPIES: u64 = 1;
 
 /// The calls of one rank of a stage in an optimizer step.
 ///
 /// # Errors
-/// Quantised parameters or gradients whose blocks the ranks do not divide.
+/// If the ranks do not divide the blocks of quantised parameters or gradients.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let model = Traced::of(step, stage);
     let sharded = parts(step);
@@ -40,7 +40,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// What a call carries.
+/// Content of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Carried {
     elements: u64,
@@ -70,7 +70,7 @@ impl Calls<'_> {
         tensor.elements < self.step.training.data.units.modules.persistent_parameters
     }
 
-    /// What a call with these tensors carries, of which each rank's part is copied so often.
+    /// The content of a call with these tensors; each rank's part is copied this many times.
     fn carried(&self, tensors: &[usize], copies_of_part: u64) -> Carried {
         let tensors: Vec<usize> = tensors.iter().copied().filter(|tensor| self.is_here(*tensor)).collect();
         let copies = match self.step.training.data.units.shard_buffers {
@@ -80,7 +80,7 @@ impl Calls<'_> {
         Carried { elements: self.elements(&tensors), copies }
     }
 
-    /// What modules need and what comes next, in every micro-batch.
+    /// Gathers for the active module and the next ones, in every micro-batch.
     fn gathers(&self) -> Result<Vec<Op>> {
         let tensors = self.model.tensors.iter();
         let parameters: Vec<Parameter> = tensors
@@ -103,8 +103,8 @@ impl Calls<'_> {
                 _ => End::Whole,
             };
             let (overlap, what) = match urgency {
-                Urgency::Needed => (Overlap::Exposed, "what the module at work needs"),
-                Urgency::Ahead => (Overlap::Prefetch, "what the next modules need"),
+                Urgency::Needed => (Overlap::Exposed, "for the active module"),
+                Urgency::Ahead => (Overlap::Prefetch, "for the next modules"),
             };
             let when = When::MicroBatch { pass, end, calls, one_in: 1 };
             let element = if choices.quantised { ElementType::Int8 } else { self.parameter() };
@@ -116,7 +116,7 @@ impl Calls<'_> {
             let ranks = u64::from(self.step.layout.group_size(op.axis));
             fsdp::gathers(&op, carried.elements, ranks)
                 .map(Vec::from)
-                .map_err(|problem| self.step.training.place.wrong(problem))
+                .map_err(|problem| self.step.training.places.table().wrong(problem))
         };
         let ops = equal.into_iter().map(op).collect::<Result<Vec<_>>>()?;
         Ok(ops.into_iter().flatten().collect())
@@ -130,7 +130,7 @@ impl Calls<'_> {
         }
     }
 
-    /// Tensor by tensor, with equal calls together.
+    /// Tensor by tensor, with equal calls grouped.
     fn quantised_reductions(&self, node: u64) -> Result<Vec<Op>> {
         let data = &self.step.training.data;
         let Part { axis, ranks, .. } = self.part;
@@ -138,7 +138,7 @@ impl Calls<'_> {
         let mut equal: Vec<(Reduction, u64)> = Vec::new();
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
             let calls = fsdp::reductions(&self.model.tensors[tensor], among)
-                .map_err(|problem| self.step.training.place.wrong(problem))?;
+                .map_err(|problem| self.step.training.places.table().wrong(problem))?;
             for call in calls {
                 match equal.iter_mut().find(|(known, _)| *known == call) {
                     Some((_, times)) => *times += 1,
@@ -164,7 +164,8 @@ impl Calls<'_> {
         if self.step.training.data.overlap_gradients { Overlap::Backward } else { Overlap::Exposed }
     }
 
-    /// Gradients in the order in which they come, in every micro-batch; a bucket closes before the tensor that would pass its size.
+    /// Gradients in the order in which they are produced, in every micro-batch; a bucket closes before the tensor that would exceed its
+    /// size.
     fn reductions_of_buckets(&self) -> Vec<Op> {
         let limit = self.step.training.data.bucket_parameters.unwrap_or(DEEPSPEED_BUCKET_PARAMETERS);
         let (mut buckets, mut open, mut filled) = (Vec::new(), Vec::new(), 0);
@@ -190,7 +191,7 @@ impl Calls<'_> {
         equal.into_iter().map(op).collect()
     }
 
-    /// Tensors that stay on every rank, each in a call of its own when the optimizer is done.
+    /// Tensors that stay on every rank, each in a separate call after the optimizer.
     fn returns(&self) -> Vec<Op> {
         let mut equal: BTreeMap<Carried, u64> = BTreeMap::new();
         for (index, tensor) in self.model.tensors.iter().enumerate() {
@@ -234,25 +235,24 @@ impl Calls<'_> {
     }
 }
 
-// The modules of a stage, in the order in which they work on a micro-batch: that of transformers' Llama, or of its Mixtral, whose experts
-// DeepSpeed takes for one module; of other families every tensor counts as a module of its own.
+// The modules of a stage, in the order of their work on a micro-batch: those of transformers' Llama, or of its Mixtral, whose experts
+// DeepSpeed treats as one module; for other families every tensor counts as a separate module.
 
 /// Tensors of a layer of transformers' Llama: a norm, q, k, v, o, a norm, gate, up, down.
 const LLAMA_TENSORS: usize = 9;
 
-/// Where in them modules without tensors of their own begin: attention, feed-forward, and the activation behind the gate.
+/// The indices at which modules without tensors of their own begin: attention, feed-forward, and the activation after the gate.
 const LLAMA_MODULES: [usize; 3] = [1, 6, 7];
 
-/// The tensors of a stage, and its modules in the order in which they work on a micro-batch.
+/// The tensors of a stage, and its modules in the order of their work on a micro-batch.
 pub(super) struct Traced {
-    /// The tensors, in the order of the model.
+    /// The tensors, in model order.
     pub tensors: Vec<Tensor>,
-    /// The modules of a micro-batch, in the order in which they work.
+    /// The modules of a micro-batch, in work order.
     pub trace: Vec<Module>,
 }
 
 impl Traced {
-    /// Those of a stage.
     pub fn of(step: &TrainingStep, stage: u32) -> Traced {
         let mut traced = Traced { tensors: Vec::new(), trace: Vec::new() };
         let [input, output] = of_ends(step, stage);
@@ -279,7 +279,7 @@ impl Traced {
             traced.trace.extend(modules.into_iter().map(|parameters| Module { pass, parameters }));
         };
         work(Pass::Forward, forward);
-        // Norm and head are the last two; the whole model's own hook comes between them.
+        // Norm and head are the last two; the hook of the whole model is between them.
         work(Pass::Backward, std::iter::once(vec![]).chain(output.last().map(alone)).collect());
         work(Pass::Backward, std::iter::once(vec![]).chain(output.iter().rev().skip(1).map(alone)).collect());
         for layer in layers.iter().rev() {
@@ -292,7 +292,7 @@ impl Traced {
         traced
     }
 
-    /// Tensors in the order in which their gradients are complete: one that two modules have, behind the second.
+    /// Tensors in the order in which their gradients complete: one shared by two modules follows the second.
     pub fn gradients(&self) -> Vec<usize> {
         let backward = self.trace.iter().filter(|module| module.pass == Pass::Backward);
         let mut from_the_end: Vec<usize> = Vec::new();
@@ -310,12 +310,12 @@ impl Traced {
     }
 }
 
-/// The order in which the modules of a layer work.
+/// The order of the modules of a layer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ModuleOrder {
-    /// That of transformers' Llama, with modules that have no tensors of their own.
+    /// The order of transformers' Llama, with modules that have no tensors of their own.
     Llama,
-    /// The same with router and experts in one module (runtime/zero/leaf_module_config.py DEFAULT_LEAF_MODULE_CLASSES).
+    /// With router and experts in one module (runtime/zero/leaf_module_config.py DEFAULT_LEAF_MODULE_CLASSES).
     Mixtral,
     /// The layer, and every tensor.
     Tensors,
@@ -330,7 +330,7 @@ impl ModuleOrder {
         }
     }
 
-    /// The modules of a layer on the way forward, the layer itself first.
+    /// The modules of a layer in the forward pass, the layer itself first.
     fn forward(self, layer: &[usize], tensors: &[Tensor]) -> Vec<Vec<usize>> {
         if let Some((attention, experts)) = self.apart(layer, tensors) {
             let [norm, projections @ .., second] = attention else { return vec![layer.to_vec()] };
@@ -351,7 +351,7 @@ impl ModuleOrder {
         modules
     }
 
-    /// The same on the way back: the layer, its feed-forward, down, up, the activation, gate, norm, attention, o, v, k, q, norm.
+    /// The modules in the backward pass: the layer, its feed-forward, down, up, the activation, gate, norm, attention, o, v, k, q, norm.
     fn backward(self, layer: &[usize], tensors: &[Tensor]) -> Vec<Vec<usize>> {
         if let Some((attention, experts)) = self.apart(layer, tensors) {
             let [norm, projections @ .., second] = attention else { return vec![layer.to_vec()] };
@@ -371,7 +371,7 @@ impl ModuleOrder {
         of_feed_forward.into_iter().chain(of_attention).collect()
     }
 
-    /// What a layer has before its experts, both norms among it, and the experts with their router, which stands before them.
+    /// A layer's tensors before its experts, including both norms, and the experts with their router, which precedes them.
     fn apart<'a>(self, layer: &'a [usize], tensors: &[Tensor]) -> Option<(&'a [usize], &'a [usize])> {
         let first =
             layer.iter().position(|tensor| tensors[*tensor].is_expert()).filter(|_| self == ModuleOrder::Mixtral)?;
@@ -379,21 +379,20 @@ impl ModuleOrder {
     }
 }
 
-// Which parameters DeepSpeed's ZeRO-3 gathers, at which module: it knows the modules of a micro-batch from the ones before, fetches
-// what the module at work misses, fetches ahead, and releases what is not used again soon.
+// Which parameters DeepSpeed's ZeRO-3 gathers, and at which module: it learns the modules of a micro-batch from earlier ones, fetches what
+// the active module lacks, prefetches, and releases parameters that are not used again soon.
 //
 // DeepSpeed runtime/zero/partitioned_param_coordinator.py fetch_sub_module, release_sub_module.
 
 /// A tensor of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
-    /// Its elements.
     pub elements: u64,
     /// Whether it stays on every rank.
     pub persistent: bool,
 }
 
-/// A module at work: what it reads, by index.
+/// An active module: the parameters it reads, by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
     pub pass: Pass,
@@ -408,28 +407,28 @@ pub(super) struct Gather {
     pub parameters: Vec<usize>,
 }
 
-/// Whether a module waits for what is gathered.
+/// Whether a module waits for the gather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
-    /// The module at work does.
+    /// The active module does.
     Needed,
     /// A later one will.
     Ahead,
 }
 
-/// Whether the tensors that stay on every rank are there when a micro-batch begins.
+/// Whether the persistent tensors are complete when a micro-batch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Persistent {
-    /// They are: an optimizer step has brought them.
+    /// Yes: an optimizer step has gathered them.
     Here,
-    /// They are not: no optimizer step has ended.
+    /// No: no optimizer step has ended.
     NotYet,
 }
 
-/// The gathers of one of several micro-batches of a step, whose modules work in this order.
+/// The gathers of one of several micro-batches of a step, whose modules run in this order.
 ///
-/// What a module releases is decided in the first micro-batch in which all modules are known, the second of all, and kept. Where a step
-/// has several, that is before the first optimizer step.
+/// A module's releases are decided in the first micro-batch in which all modules are known, the second of all, and kept. With several
+/// micro-batches per step, that is before the first optimizer step.
 pub(super) fn gathers(
     parameters: &[Parameter],
     trace: &[Module],
@@ -452,14 +451,14 @@ struct Coordinator<'a> {
     trace: &'a [Module],
     choices: ModuleChoices,
     here: Vec<bool>,
-    /// Elements gathered and not released.
+    /// Gathered elements not yet released.
     elements_here: i128,
-    /// Every use of a parameter that was not yet looked at, with the module that has it.
+    /// Every unprocessed use of a parameter, with its module.
     uses: VecDeque<(usize, usize)>,
-    /// The last use of each parameter that was looked at.
+    /// The last processed use of each parameter.
     looked_at: Vec<Option<usize>>,
     gathers: Vec<Gather>,
-    /// What each module released so far would release, and what it is known to, where that was decided before.
+    /// The releases of each processed module, and the known ones if they were decided before.
     decided: Vec<Vec<usize>>,
     known: Option<Vec<Vec<usize>>>,
 }
@@ -497,14 +496,14 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// What the module needs and is not there.
+    /// Parameters that the module needs and lacks.
     fn fetch(&mut self, index: usize) {
         let needed = self.trace[index].parameters.iter().copied();
         let missing = needed.filter(|parameter| !self.here[*parameter]).collect();
         self.gather(index, Urgency::Needed, missing);
     }
 
-    /// What the next modules need, up to a number of parameters and while not too many are there.
+    /// Parameters of the next modules, up to a number and a limit of gathered ones.
     fn fetch_ahead(&mut self, index: usize) {
         let own = &self.trace[index].parameters;
         let unseen = own.iter().filter(|parameter| self.looked_at[**parameter].is_none_or(|last| last < index)).count();
@@ -553,7 +552,7 @@ impl<'a> Coordinator<'a> {
         self.decided.push(released);
     }
 
-    /// What the module read, unless it stays, was fetched for a later module too, or is used again soon.
+    /// Parameters read by the module, unless they stay, were prefetched for a later module, or are used again soon.
     fn releasable(&self, index: usize) -> Vec<usize> {
         let next = index + 1;
         let soon = self.used_soon(next);
@@ -613,6 +612,6 @@ mod tests {
         let expected = [&alone[..1], &expected, &alone[2..3]].concat();
         assert_eq!(gathered(ahead), expected);
         let full = ModuleChoices { live_parameters: 10, ..ahead };
-        assert_eq!(gathered(full), alone, "no room to fetch ahead");
+        assert_eq!(gathered(full), alone, "no room to prefetch");
     }
 }

@@ -1,8 +1,8 @@
-//! The parameters of a rank, tensor by tensor in the order of the model: buckets close between tensors only.
+//! The parameters of a rank, tensor by tensor in model order: buckets close only between tensors.
 //!
-//! Order and fusion are those of Megatron-LM (core/models/gpt/gpt_model.py, core/transformer/attention.py and moe/,
-//! with Transformer Engine's layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees
-//! them. `step::rank_parameters` counts the parameters; a test compares the two.
+//! Order and fusion follow Megatron-LM (core/models/gpt/gpt_model.py, core/transformer/attention.py and moe/, with Transformer Engine's
+//! layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees them. `step::rank_parameters` counts the
+//! parameters; a test compares the two.
 
 use crate::config::step::OuterSharding;
 use crate::config::{Family, FeedForward, LatentAttention, LinearRule, Mixer, Model};
@@ -43,7 +43,7 @@ pub(super) fn of_part(step: &TrainingStep, stage: u32, part: &Part, order: Order
     chunks.filter(|tensor| if tensor.is_expert() { part.experts } else { part.dense }).collect()
 }
 
-/// The tensors before the first layer, and behind the last one, on a stage that has them.
+/// The tensors before the first layer, and after the last one, on a stage that has them.
 pub(super) fn of_ends(step: &TrainingStep, stage: u32) -> [Vec<Tensor>; 2] {
     let before = if step.stages.has_input(stage) { input(step, stage) } else { Vec::new() };
     let mut behind = Vec::new();
@@ -54,7 +54,6 @@ pub(super) fn of_ends(step: &TrainingStep, stage: u32) -> [Vec<Tensor>; 2] {
     [before, behind].map(|list| list.into_iter().filter(|tensor| tensor.elements > 0).collect())
 }
 
-/// The tensors of one layer.
 pub(super) fn of_layer_alone(step: &TrainingStep, layer: u32, order: Order) -> Vec<Tensor> {
     let mut list = Vec::new();
     of_layer(step, layer, order, &mut list);
@@ -84,7 +83,7 @@ fn of_prediction_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut
     list.extend(norm(step.model));
 }
 
-/// A weight, and in some families a bias as wide.
+/// A weight, and in some families a bias.
 fn norm(model: &Model) -> Vec<Tensor> {
     vec![Tensor::vector(model.hidden); (model.norm_parameters() / model.hidden) as usize]
 }
@@ -121,8 +120,8 @@ fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor
     }
 }
 
-/// The tensors of a feed-forward of `whole` parameters on the rank: first projection or projections, bias, second, bias, and what else
-/// belongs to it, such as the gate of shared experts.
+/// The tensors of a feed-forward of `whole` parameters on the rank: first projection or projections, bias, second, bias, and other parts,
+/// such as the gate of shared experts.
 fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> Vec<Tensor> {
     let h = model.hidden;
     if width == 0 {
@@ -146,8 +145,8 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
     list
 }
 
-/// Routed experts. Megatron-LM has all first projections, then all second ones; transformers has those of a layer in one tensor each, with
-/// gate and up projection in one (`MixtralExperts` and the like).
+/// Routed experts. Megatron-LM has all first projections, then all second ones; transformers has one tensor per layer for each, with gate
+/// and up projection fused (`MixtralExperts` and similar).
 fn of_experts(step: &TrainingStep, width: u64, order: Order, list: &mut Vec<Tensor>) {
     let (model, etp, experts) = (step.model, u64::from(step.layout.degrees.etp), step.experts_per_rank());
     let one = feed_forward(model, width, etp, model.one_expert_parameters(etp), Order::Megatron);
@@ -160,11 +159,11 @@ fn of_experts(step: &TrainingStep, width: u64, order: Order, list: &mut Vec<Tens
     }
 }
 
-// The tensors of attention and of linear attention, in the order of a framework.
+// The tensors of attention and of linear attention, in the framework's order.
 //
 // Megatron-LM core/transformer/attention.py, multi_latent_attention.py, core/ssm/; transformers' modules of the same names.
 
-/// Attention, and the norm in front of it where that does not stand behind the layer.
+/// Attention, and the norm before it unless it follows the layer.
 pub(super) fn of_attention(model: &Model, t: u64, order: Order, first_norm: Vec<Tensor>, list: &mut Vec<Tensor>) {
     let output = output_projection(model, t);
     let mut tensors = if order == Order::Megatron { output.to_vec() } else { Vec::new() };
@@ -183,10 +182,9 @@ fn elements(tensors: &[Tensor]) -> u64 {
     tensors.iter().map(|tensor| tensor.elements).sum()
 }
 
-/// Linear attention: numbers of each head stand before the modules (Megatron-LM core/ssm/gated_delta_net/common.py, mamba_mixer.py;
-/// transformers, `Qwen3NextGatedDeltaNet`, `NemotronHMamba2Mixer`). Megatron-LM projects to everything at once, in front of the
-/// convolution; in transformers the convolution comes first, and with the delta rule the numbers of each head have a projection of
-/// their own.
+/// Linear attention: per-head numbers precede the modules (Megatron-LM core/ssm/gated_delta_net/common.py, mamba_mixer.py; transformers,
+/// `Qwen3NextGatedDeltaNet`, `NemotronHMamba2Mixer`). Megatron-LM projects everything at once, before the convolution; in transformers the
+/// convolution comes first, and with the delta rule the per-head numbers have a separate projection.
 pub(super) fn of_linear_attention(
     model: &Model,
     t: u64,
@@ -286,20 +284,19 @@ fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -
 pub(super) struct Part {
     /// The groups that reduce, or that the parameters are sharded over.
     pub(super) axis: Axis,
-    /// Ranks in each.
     pub(super) ranks: u64,
-    /// Ranks that share out what is updated: these, or those of all groups with the same shards.
+    /// Ranks that shard the updated parameters: these, or those of all groups with the same shards.
     pub(super) owners: u64,
     /// Number of groups with the same shards, if there are several.
     pub(super) replicas: u64,
-    /// Whether dense parameters are among them, and whether those of experts are.
+    /// Whether it contains dense parameters, and whether it contains those of experts.
     pub(super) dense: bool,
     pub(super) experts: bool,
 }
 
-/// The parts of a model: everything dense over dp (with cp: over both, because every rank of cp has the same
-/// parameters and gradients of other tokens), and experts over the ranks with the same ones (Megatron-LM
-/// core/parallel_state.py). Where expert parallelism does not divide them, experts are part of the rest.
+/// The parts of a model: everything dense over dp (with cp: over both, because every rank of cp has the same parameters and gradients of
+/// other tokens), and experts over the ranks with the same ones (Megatron-LM core/parallel_state.py). Undivided experts are part of the
+/// rest.
 pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
     let layout = &step.layout;
     let ranks = |axis: Axis| u64::from(layout.group_size(axis));
@@ -319,7 +316,7 @@ pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
         Part { axis, ranks, owners: ranks, replicas: 1, dense: true, experts: false }
     };
     let dense = of(axis);
-    // Megatron-LM core/tensor_parallel/layers.py: parameters of experts are apart (`allreduce` is false) where their ranks are.
+    // Megatron-LM core/tensor_parallel/layers.py: parameters of experts are separate (`allreduce` is false) if their ranks are.
     if mixture && !layout.degrees.divides_experts() {
         return vec![Part { experts: true, ..dense }];
     }
@@ -328,7 +325,7 @@ pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
 }
 
 impl Part {
-    /// A gather of parameters as it is in a pass: for the backward one from secondary shards, where there are any.
+    /// A gather of parameters as done in a pass: for the backward one from secondary shards, if any.
     pub(super) fn in_pass(&self, step: &TrainingStep, pass: Pass, op: Op) -> Op {
         match (step.training.data.shards.secondary, pass) {
             (Some(shards), Pass::Backward | Pass::Recompute) => Op {
@@ -340,7 +337,6 @@ impl Part {
         }
     }
 
-    /// Name of the part.
     pub(super) fn name(&self) -> &'static str {
         match (self.dense, self.experts) {
             (true, true) => "dense and expert parameters",
@@ -350,16 +346,16 @@ impl Part {
     }
 }
 
-// A tensor of parameters: its elements on a rank, their shape, what it is part of, and in whose order several stand.
+// A tensor of parameters: its elements on a rank, its shape and its role; and the framework that defines the order of several.
 
 /// The framework whose order of parameters is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Queries, keys and values in one tensor, gate and up projection in one.
+    /// Queries, keys and values fused, gate and up projection fused.
     Megatron,
-    /// Each for itself where the modules are, as their gradients come.
+    /// Separate tensors by module, in gradient order.
     PyTorch,
-    /// Each for itself where the modules are, as modules define them: norms of gated families behind their layer (Hugging Face).
+    /// Separate tensors by module, in definition order: norms of gated families follow their layer (Hugging Face).
     Definition,
 }
 
@@ -370,46 +366,46 @@ pub(super) struct Tensor {
     pub elements: u64,
     /// How they are arranged.
     pub shape: Shape,
-    /// What it is part of.
+    /// Its role.
     pub role: Role,
     /// How tensor parallelism divides it.
     pub division: Division,
 }
 
-/// The dimensions of a tensor. A row is what has one index of the first dimension.
+/// The dimensions of a tensor. A row has one index of the first dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One dimension: norms, biases, numbers of each head.
+    /// One dimension: norms, biases, per-head numbers.
     Vector,
-    /// Two, with so many elements in a row: the width of what is multiplied.
+    /// Two, with this many elements per row: the width of the product.
     Matrix { row: u64 },
-    /// Three: so many matrices of so many rows, as the experts of a layer, or the filters of a convolution, of one row each.
+    /// Three: matrices with this many rows each, as the experts of a layer, or the filters of a convolution, with one row each.
     Stack { matrices: u64, rows: u64 },
 }
 
-/// The dimension of a matrix of which each rank of tp (of etp, in an expert) has a part.
+/// The dimension of a matrix that the ranks of tp (of etp, in an expert) divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
     /// None: every rank has all of it.
     Whole,
     /// The first: a column-parallel linear.
     Rows,
-    /// The same, with queries, keys and values in one.
+    /// The first, with queries, keys and values fused.
     QueriesKeysValues,
     /// The second: a row-parallel linear.
     Columns,
 }
 
-/// What a tensor is part of.
+/// The role of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Of what every rank of a replica has or shares out.
+    /// Part of what every rank of a replica has or shards.
     Dense,
-    /// Of a routed expert.
+    /// Part of a routed expert.
     Expert,
     /// Word embedding or head.
     Words,
-    /// The same where two stages have the same values, so that both are sharded equally in a separate bucket.
+    /// Word embedding or head with equal values on two stages, so that both are sharded equally in a separate bucket.
     SharedWords,
 }
 
@@ -419,12 +415,12 @@ impl Tensor {
         Tensor::of(elements, Shape::Vector)
     }
 
-    /// A dense matrix with so many elements in a row.
+    /// A dense matrix with this many elements per row.
     pub fn matrix(elements: u64, row: u64) -> Tensor {
         Tensor::of(elements, Shape::Matrix { row })
     }
 
-    /// Dense filters with so many elements each.
+    /// Dense filters with this many elements each.
     pub fn filters(elements: u64, of_each: u64) -> Tensor {
         Tensor::of(elements, Shape::Stack { matrices: elements / of_each.max(1), rows: 1 })
     }
@@ -433,12 +429,12 @@ impl Tensor {
         Tensor { elements, shape, role: Role::Dense, division: Division::Whole }
     }
 
-    /// The same, of which each rank of tp has a part.
+    /// A tensor divided over the ranks of tp.
     pub fn divided(self, division: Division) -> Tensor {
         Tensor { division, ..self }
     }
 
-    /// The same tensor of so many experts in one.
+    /// This tensor of this many experts, fused.
     pub fn stacked(self, experts: u64) -> Tensor {
         let shape = match self.shape {
             Shape::Vector => Shape::Matrix { row: self.elements },
@@ -448,12 +444,11 @@ impl Tensor {
         Tensor { elements: experts * self.elements, shape, ..self }
     }
 
-    /// The same in another role.
+    /// In another role.
     pub fn in_role(self, role: Role) -> Tensor {
         Tensor { role, ..self }
     }
 
-    /// Whether it is part of a routed expert.
     pub fn is_expert(&self) -> bool {
         self.role == Role::Expert
     }
@@ -463,7 +458,7 @@ impl Tensor {
         self.role == Role::SharedWords
     }
 
-    /// Elements of a row, which are 1 in a vector.
+    /// Elements of a row; 1 in a vector.
     pub fn row(&self) -> u64 {
         match self.shape {
             Shape::Vector => 1,

@@ -1,4 +1,4 @@
-//! DDP, ZeRO-1 and ZeRO-2: gradients in buckets, parameters whole on every rank while they are used.
+//! DDP, ZeRO-1 and ZeRO-2: gradients in buckets, parameters whole on every rank during use.
 //!
 //! Sources: arXiv 2006.15704 (DDP), arXiv 1910.02054 (ZeRO), Megatron-LM core/distributed/param_and_grad_buffer.py,
 //! DeepSpeed runtime/zero/stage_1_and_2.py.
@@ -33,7 +33,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     ops
 }
 
-/// What a bucket holds: the symbol of its element's size in formulas, and the type.
+/// Content of a bucket: the symbol of its element size in formulas, and the type.
 #[derive(Clone, Copy)]
 struct Carried {
     symbol: &'static str,
@@ -80,7 +80,7 @@ impl Bucketed<'_> {
     fn reduce_once(&self, run: &Run) -> Op {
         let source = match self.reduction() {
             Collective::AllReduce => {
-                "all to every rank, which takes its part, DeepSpeed runtime/zero/stage_1_and_2.py average_tensor; arXiv 1910.02054 section 5"
+                "all to every rank, which keeps its part, DeepSpeed runtime/zero/stage_1_and_2.py average_tensor; arXiv 1910.02054 section 5"
             }
             _ => "arXiv 1910.02054 section 5; Megatron-LM docs/source/api-guide/dist_optimizer.md",
         };
@@ -107,7 +107,7 @@ impl Bucketed<'_> {
         (self.part.replicas > 1).then_some(op)
     }
 
-    /// Gradients once per step: behind the last backward pass, but for the bucket that closes when it ends.
+    /// Gradients once per step: after the last backward pass, except the bucket that closes at its end.
     fn once(&self, collective: Collective, run: &Run, source: &str) -> Op {
         let (moment, overlap) = match run.last || !self.step.training.data.overlap_gradients {
             true => (Moment::AfterBackward, Overlap::Exposed),
@@ -116,7 +116,7 @@ impl Bucketed<'_> {
         self.op(collective, self.gradients(), run, When::Step { moment, calls: run.buckets }, overlap, source)
     }
 
-    /// ZeRO-1: updated parameters, behind the next step's first forward pass, but for the bucket that it begins with.
+    /// ZeRO-1: updated parameters, after the next step's first forward pass, except the bucket that it begins with.
     fn gather_for_first_forward(&self, run: &Run) -> Op {
         let (moment, overlap) = match (self.step.training.data.overlap_gradients, run.last) {
             (false, _) => (Moment::Optimizer, Overlap::Exposed),
@@ -134,8 +134,8 @@ impl Bucketed<'_> {
         self.op(Collective::AllGather, self.parameters(), run, when, overlap, source)
     }
 
-    /// How often parameters are gathered: where nothing overlaps, each distributed optimizer of Megatron-LM gathers those of all, but beside a
-    /// layer-wise one there is only one (core/optimizer/__init__.py _get_megatron_emerging_optimizer).
+    /// How often parameters are gathered: without overlap each distributed optimizer of Megatron-LM gathers those of all, but together with
+    /// a layer-wise one there is only one (core/optimizer/__init__.py _get_megatron_emerging_optimizer).
     fn optimizers(&self) -> u64 {
         let data = &self.step.training.data;
         let each = data.parameter_return == ParameterReturn::EachOptimizer && !data.overlap_gradients;
@@ -146,7 +146,7 @@ impl Bucketed<'_> {
         if each && self.buckets.share == Share::All { apart.count() as u64 } else { 1 }
     }
 
-    /// ZeRO-2 stores no whole gradients between micro-batches, so that each is reduced at once.
+    /// ZeRO-2 stores no whole gradients between micro-batches, so each is reduced at once.
     fn reduce_every_micro_batch(&self, run: &Run) -> Op {
         let exposed = run.last || !self.step.training.data.overlap_gradients;
         let overlap = if exposed { Overlap::Exposed } else { Overlap::Backward };
@@ -163,7 +163,7 @@ impl Bucketed<'_> {
         }
     }
 
-    /// ZeRO-2: updated parameters, when the optimizer is done.
+    /// ZeRO-2: updated parameters, after the optimizer.
     fn gather_at_end(&self, run: &Run) -> Op {
         let when = When::Step { moment: Moment::Optimizer, calls: run.buckets };
         let source = "once per step, DeepSpeed runtime/zero/stage_1_and_2.py step";
@@ -204,10 +204,10 @@ impl Bucketed<'_> {
     }
 }
 
-// What PyTorch's replicas broadcast: tensors that one of them updated (`ZeroRedundancyOptimizer`), and buffers of the first
+// PyTorch's broadcasts among replicas: tensors updated by one of them (`ZeroRedundancyOptimizer`), and buffers of the first
 // (`DistributedDataParallel`).
 
-/// Updated parameters from the ranks that updated them, where ZeRO-1 does not gather them.
+/// Updated parameters from the ranks that updated them, if ZeRO-1 does not gather them.
 pub(super) fn broadcasts_ops(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Op> {
     let data = &step.training.data;
     let tensors = || of_part(step, stage, part, Order::PyTorch).into_iter().map(|tensor| tensor.elements).collect();
@@ -236,7 +236,7 @@ pub(super) fn broadcasts_ops(step: &TrainingStep, stage: u32, part: &Part) -> Ve
     equal.into_iter().map(op).collect()
 }
 
-/// Elements that each rank updates: the largest tensor goes first, to the rank that has least
+/// Elements that each rank updates: the largest tensor goes first, to the rank with the least
 /// (`ZeroRedundancyOptimizer._partition_parameters`).
 fn shares(mut tensors: Vec<u64>, ranks: u64) -> Vec<u64> {
     tensors.sort_by_key(|elements| std::cmp::Reverse(*elements));
@@ -265,15 +265,13 @@ pub(super) fn of_buffers(step: &TrainingStep) -> Option<Op> {
         when: When::Step { moment: Moment::FirstForward, calls: 1 },
         overlap: Overlap::Exposed,
         why: format!(
-            "2*4 B*hd/2 = 2*4 B*{width}/2 = {bytes} B: frequencies of rotary positions, as they are and as they began, from the first \
-             replica (torch/nn/parallel/distributed.py _sync_buffers, broadcast_buffers; transformers/modeling_rope_utils.py)"
+            "2*4 B*hd/2 = 2*4 B*{width}/2 = {bytes} B: current and original frequencies of rotary positions, from the first replica (torch/nn/parallel/distributed.py _sync_buffers, broadcast_buffers; transformers/modeling_rope_utils.py)"
         ),
         ..Op::new(Style::Data, axis, Collective::Broadcast, element, bytes)
     })
 }
 
-// What a layer-wise optimizer gathers: each rank updates whole tensors, as Muon must, and all of them go to every rank in one
-// uneven call.
+// Gathers of a layer-wise optimizer: each rank updates whole tensors, as Muon must, and all of them go to every rank in one uneven call.
 
 /// Updated parameters of all ranks, where ZeRO-1 shards by tensors.
 pub(super) fn op(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
@@ -288,7 +286,7 @@ pub(super) fn op(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
     let (least, most) = (shares.iter().min()?, shares.iter().max()?);
     let why = format!(
         "Ep*P = {} B*{elements} = {bytes} B: all tensors of {}, from the ranks that updated them, {least} to {most} elements each: \
-         sorted by size and dealt out there and back (Megatron-LM core/optimizer/layer_wise_optimizer.py shard_params, \
+         sorted by size and dealt in alternating direction (Megatron-LM core/optimizer/layer_wise_optimizer.py shard_params, \
          allgather_params; arXiv 1910.02054 section 5)",
         element.size(),
         part.name(),
@@ -313,7 +311,7 @@ pub(super) fn of_first_rank(step: &TrainingStep, stage: u32, part: &Part) -> Vec
     dealt_out(of_part(step, stage, part, Order::Megatron), part.ranks).swap_remove(0)
 }
 
-/// The tensors that each rank updates: the smallest goes to the first rank, and at the last one the order turns round.
+/// The tensors that each rank updates: the smallest goes to the first rank, and the order reverses at the last one.
 fn dealt_out(mut tensors: Vec<Tensor>, ranks: u64) -> Vec<Vec<Tensor>> {
     tensors.sort_by_key(|tensor| tensor.elements);
     let mut shares = vec![Vec::new(); ranks as usize];
@@ -328,7 +326,7 @@ fn elements(shares: &[Vec<Tensor>]) -> Vec<u64> {
     shares.iter().map(|share| share.iter().map(|tensor| tensor.elements).sum()).collect()
 }
 
-// What Muon sends where tensor parallelism divides the matrices that it orthogonalises: it needs each of them whole, or the products of its
+// Muon's messages if tensor parallelism divides the matrices that it orthogonalises: it needs each of them whole, or the products of its
 // parts.
 //
 // Megatron-LM core/optimizer/emerging_optimizers.py TensorParallelMuon; NVIDIA Emerging-Optimizers
@@ -337,7 +335,7 @@ fn elements(shares: &[Vec<Tensor>]) -> Vec<u64> {
 /// Steps of the Newton-Schulz iteration (`muon_num_ns_steps` of core/optimizer/optimizer_config.py).
 const ITERATIONS: u64 = 5;
 
-/// Gradients, of which norms and gathers are.
+/// Type of gradients, norms and gathers.
 const GRADIENT: ElementType = ElementType::Float32;
 
 /// The products of the iteration (`muon_fp32_matmul_prec = "medium"`).
@@ -382,7 +380,8 @@ struct DividedMatrix {
     width: u64,
 }
 
-/// The matrices of a tensor that are orthogonalised apart: queries, their gate, keys and values are (`muon_split_qkv`). None of one that is not divided.
+/// The matrices of a tensor that are orthogonalised separately: queries, their gate, keys and values are (`muon_split_qkv`). Empty for an
+/// undivided tensor.
 fn matrices(step: &TrainingStep, tensor: &Tensor) -> Vec<DividedMatrix> {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
     let Shape::Matrix { row } = tensor.shape else { return Vec::new() };
@@ -404,7 +403,7 @@ fn matrices(step: &TrainingStep, tensor: &Tensor) -> Vec<DividedMatrix> {
 }
 
 impl DividedMatrix {
-    /// What is sent for it, and how often.
+    /// Its messages with their number.
     fn calls(&self, mode: MuonTensorMode, ranks: u64) -> Vec<(Sent, u64)> {
         match mode {
             MuonTensorMode::Blockwise => Vec::new(),
@@ -414,21 +413,21 @@ impl DividedMatrix {
     }
 }
 
-/// A call, to be counted.
+/// A call to count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Call {
     axis: Axis,
     of: Sent,
 }
 
-/// What a call carries.
+/// Content of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Sent {
     /// The matrix, gathered.
     Whole { elements: u64 },
-    /// The square of its norm, added up.
+    /// The square of its norm, summed.
     Norm,
-    /// The product of the matrix with itself along what is divided.
+    /// The product of the matrix with itself along the divided dimension.
     Product { width: u64 },
 }
 

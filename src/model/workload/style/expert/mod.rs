@@ -59,7 +59,7 @@ fn all_gather_ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
         let op = |collective, element, what, factors: &[_]| {
             layer.op(Call { pass, axis, collective, element, what }, factors)
         };
-        ops.push(op(AllGather, Uint8, "which token goes to which expert (token_dispatcher.py)", &choices)?);
+        ops.push(op(AllGather, Uint8, "routing map of tokens and experts (token_dispatcher.py)", &choices)?);
         ops.push(op(AllGather, router, "probabilities of all experts (token_dispatcher.py)", &choices)?);
         ops.push(op(AllGather, activation, "tokens of all ranks (token_dispatcher.py, token_permutation)", &tokens)?);
         let what = "sum over the experts of all ranks, in the type of the probabilities (token_dispatcher.py, token_unpermutation)";
@@ -82,7 +82,7 @@ fn all_gather_ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
 // the probabilities (`router_element_type`; float32 is `--moe-router-dtype fp32`, which its documentation recommends). Every
 // call of the forward pass has its mirror image in the backward pass, except the counts, which are stored.
 
-/// Elements that share a scale where tokens travel in 8 bits (arXiv 2412.19437 section 3.3.2).
+/// Elements that share a scale if tokens are sent in 8 bits (arXiv 2412.19437 section 3.3.2).
 const ELEMENTS_PER_SCALE: u64 = 128;
 
 /// Data sent with each copy of a token: its elements, the scales of 8-bit ones, and the probability of its expert.
@@ -112,8 +112,7 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
         axis: layer.axis_of_all(),
         collective: Collective::AllGather,
         element: Int64,
-        what: "how many tokens each rank has for each expert; the host must have the counts before it can issue the exchange, so \
-               all wait for it (Megatron-LM core/transformer/moe/token_dispatcher.py, preprocess)",
+        what: "number of tokens of each rank for each expert; the host needs the counts before it can issue the exchange, so all ranks wait (Megatron-LM core/transformer/moe/token_dispatcher.py, preprocess)",
     };
     let experts = layer.mixture.experts;
     let mut ops =
@@ -136,14 +135,15 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     }
     let combine = call(
         layer.step.activation(),
-        "combine, results to where the tokens came from, never in 8 bits (Megatron-LM core/transformer/moe/token_dispatcher.py, \
+        "combine, results to the source of the tokens, never in 8 bits (Megatron-LM core/transformer/moe/token_dispatcher.py, \
          combine_all_to_all; arXiv 2412.19437 section 3.3.3)",
     );
     ops.push(layer.exchange(combine, Factor("h", layer.hidden), Way::Back)?);
     Ok(ops)
 }
 
-const SCALES: &str = "one scale for each 128 elements in 8 bits, beside the tokens (arXiv 2412.19437 section 3.3.2)";
+const SCALES: &str =
+    "one scale for each 128 elements in 8 bits, in addition to the tokens (arXiv 2412.19437 section 3.3.2)";
 
 fn forward_within_experts(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     let gather = |element, what| Call { pass, axis: Axis::Etp, collective: Collective::AllGather, element, what };
@@ -186,11 +186,10 @@ fn backward(layer: &ExpertLayer, parts: &Parts) -> Result<Vec<Op>> {
     }
     let dispatch = call(
         layer.step.activation(),
-        "dispatch backward, gradients of the tokens to where they came from, never in 8 bits (arXiv 2412.19437 section 3.3.3)",
+        "dispatch backward, gradients of the tokens to their source, never in 8 bits (arXiv 2412.19437 section 3.3.3)",
     );
     ops.push(layer.exchange(dispatch, Factor("h", layer.hidden), Way::Back)?);
-    let probabilities =
-        call(parts.router, "gradients of the probabilities to where they came from (token_dispatcher.py)");
+    let probabilities = call(parts.router, "gradients of the probabilities to their source (token_dispatcher.py)");
     ops.push(layer.exchange(probabilities, Factor("1", 1), Way::Back)?);
     Ok(ops)
 }
@@ -210,8 +209,7 @@ fn backward_within_experts(layer: &ExpertLayer, router: ElementType) -> Result<V
     ])
 }
 
-// What keeps the load of experts even: the counts of a loss, added up over the ranks that see other tokens, and the bias that a
-// step's counts move.
+// Balancing of experts: the counts for a loss, summed over the ranks with other tokens, and the bias that a step's counts adjust.
 //
 // Megatron-LM core/transformer/moe/router.py, moe_utils.py; arXiv 2101.03961 section 2.2 (loss), arXiv 2408.15664 (bias).
 
@@ -225,8 +223,8 @@ fn balance_ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// How many tokens of a micro-batch each expert got. Where a layer is computed twice, the loss is part of the second pass only, the
-/// first having no gradients.
+/// Token counts of each expert in a micro-batch. If a layer is recomputed, the loss is only part of the second pass, as the first has no
+/// gradients.
 fn counts(layer: &ExpertLayer) -> Result<Option<Op>> {
     let (axis, what) = match layer.step.training.expert.balance_loss {
         BalanceLoss::None => return Ok(None),
@@ -249,8 +247,7 @@ fn counts(layer: &ExpertLayer) -> Result<Option<Op>> {
     layer.op(call, &[Factor("experts", layer.mixture.experts)]).map(Some)
 }
 
-/// The counts of a step of all layers of a stage together. They are kept in the type of the model, which its conversion gives to
-/// every buffer.
+/// The counts of all layers of a stage in a step. They have the type of the model, to which its conversion casts every buffer.
 fn bias(layer: &ExpertLayer) -> Option<Op> {
     let step = layer.step;
     let (element, experts) = (step.activation(), layer.mixture.experts);
@@ -260,7 +257,7 @@ fn bias(layer: &ExpertLayer) -> Option<Op> {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },
         overlap: Overlap::Exposed,
         why: format!(
-            "E*layers*experts = {} B*{layers}*{experts} = {bytes} B: tokens of each expert in a step, which its bias follows \
+            "E*layers*experts = {} B*{layers}*{experts} = {bytes} B: tokens of each expert in a step, which adjust its bias \
              (Megatron-LM core/distributed/finalize_model_grads.py _update_router_expert_bias)",
             element.size()
         ),
@@ -268,9 +265,8 @@ fn bias(layer: &ExpertLayer) -> Option<Op> {
     })
 }
 
-// Dispatchers that send a token once to each node with an expert of it: DeepEP and HybridEP, as Megatron-LM calls them
-// (core/transformer/moe/fused_a2a.py). The exchanges of the backward pass repeat those of the forward pass with the sides changed,
-// on what the forward pass has found out about where tokens go.
+// Dispatchers that send a token once to each node with one of its experts: DeepEP and HybridEP, as called by Megatron-LM
+// (core/transformer/moe/fused_a2a.py). The exchanges of the backward pass mirror those of the forward pass, with the routing found there.
 
 fn by_node_ops(layer: &ExpertLayer, library: Library) -> Result<Vec<Op>> {
     let exchange = NodeExchange::new(library, layer.mixture, &layer.step.layout, layer.tokens, layer.hidden);
@@ -283,24 +279,25 @@ fn by_node_ops(layer: &ExpertLayer, library: Library) -> Result<Vec<Op>> {
         add(pass, exchange.counts()?, "(Megatron-LM core/transformer/moe/fused_a2a.py)");
         let what = "dispatch, tokens to their experts (fused_a2a.py FusedDispatch.forward)";
         add(pass, exchange.hops(ToExperts, dispatched, TokenWithChoices)?, what);
-        let what = "combine, sums over the experts of a rank and then of a node to where the tokens came from, never in 8 bits \
+        let what = "combine, sums over the experts of a rank and then of a node to the source of the tokens, never in 8 bits \
                     (fused_a2a.py FusedCombine.forward)";
         add(pass, exchange.hops(Back, activation, Token)?, what);
     }
     let pass = Pass::Backward;
     let what = "combine backward, gradients of the results to the experts (fused_a2a.py FusedCombine.backward)";
     add(pass, exchange.hops(ToExperts, dispatched, Token)?, what);
-    let what = "dispatch backward, gradients of tokens and weights to where they came from (fused_a2a.py FusedDispatch.backward)";
+    let what =
+        "dispatch backward, gradients of tokens and weights to their source (fused_a2a.py FusedDispatch.backward)";
     add(pass, exchange.hops(Back, activation, TokenWithWeights)?, what);
     Ok(ops)
 }
 
-// The numbers of a layer with experts, and how its calls are made from them.
+// The dimensions of a layer with experts, and the construction of its calls.
 
 /// Larger counts of bytes, over all ranks of a group together, are refused.
 const MOST_BYTES: u128 = 1 << 62;
 
-/// One layer with experts, as a rank of a stage sees it.
+/// One layer with experts, as seen by a rank of a stage.
 struct ExpertLayer<'a> {
     pub step: &'a TrainingStep<'a>,
     pub stage: u32,
@@ -319,7 +316,7 @@ struct ExpertLayer<'a> {
 #[derive(Clone, Copy)]
 struct Factor(pub &'static str, pub u64);
 
-/// Which way tokens go.
+/// The direction of tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     ToExperts,
@@ -337,7 +334,7 @@ struct Call {
 }
 
 impl<'a> ExpertLayer<'a> {
-    /// `None` where the model has no experts.
+    /// `None` if the model has no experts.
     fn of(step: &'a TrainingStep<'a>, stage: u32) -> Option<ExpertLayer<'a>> {
         let mixture = step.model.mixture.as_ref()?;
         let degrees = &step.layout.degrees;
@@ -362,7 +359,7 @@ impl<'a> ExpertLayer<'a> {
         }
     }
 
-    /// Passes with the forward calls: once more if everything is recomputed.
+    /// Passes with the forward calls: once more with full recomputation.
     fn forward_passes(&self) -> Vec<Pass> {
         match self.step.training.tensor.recompute {
             Recompute::Full => vec![Pass::Forward, Pass::Recompute],
@@ -370,8 +367,7 @@ impl<'a> ExpertLayer<'a> {
         }
     }
 
-    /// A call with a buffer of this many bytes, given as factors, such as `N` = 4096 and `h` = 7168. The
-    /// bytes of an element are added.
+    /// A call with a buffer of this many bytes, given as factors, such as `N` = 4096 and `h` = 7168. The element size is appended.
     fn op(&self, call: Call, factors: &[Factor]) -> Result<Op> {
         let Call { pass, axis, collective, element, what } = call;
         let (bytes, formula) = self.bytes(element, factors)?;
@@ -382,7 +378,7 @@ impl<'a> ExpertLayer<'a> {
         })
     }
 
-    /// An all_to_all_v of this many elements for each copy of a token.
+    /// An all_to_all_v of this many elements per copy of a token.
     fn exchange(&self, call: Call, elements_per_copy: Factor, way: Way) -> Result<Op> {
         let k = self.mixture.experts_per_token;
         let op = self.op(call, &[Factor("N", self.tokens), Factor("K", k), elements_per_copy])?;
@@ -400,13 +396,12 @@ impl<'a> ExpertLayer<'a> {
             ),
         };
         if !op.overlap.is_exposed() {
-            op.why += "; hidden in the steady state of the pipeline, where a chunk going forward and one going backward are \
-                       paired (arXiv 2412.19437 section 3.2.1)";
+            op.why += "; hidden in the steady state of the pipeline, where a forward and a backward chunk are paired (arXiv 2412.19437 section 3.2.1)";
         }
         Ok(op)
     }
 
-    /// A call of tokens that go by way of nodes. Without ranks of experts there is none.
+    /// A call of tokens routed through nodes. `None` with a single rank of experts.
     fn node_op(&self, pass: Pass, call: NodeCall, what: &str) -> Op {
         let NodeCall { axis, collective, element, bytes, why } = call;
         let overlap = if collective == Collective::AllToAllV { self.overlap() } else { Overlap::Exposed };
@@ -461,7 +456,7 @@ impl<'a> ExpertLayer<'a> {
         });
         let together = product.and_then(|bytes| bytes.checked_mul(u128::from(self.ep) * u128::from(self.etp)));
         let Some(bytes) = product.filter(|_| together.is_some_and(|together| together < MOST_BYTES)) else {
-            return Err(self.step.training.sequence_place.wrong(format!(
+            return Err(self.step.training.at("sequence").wrong(format!(
                 "micro_batch x sequence x experts for each token ({}) x hidden ({}) is more than any buffer can hold",
                 self.mixture.experts_per_token, self.hidden
             )));

@@ -94,7 +94,7 @@ fn mixtral_on_8_ranks_of_experts_exchanges_two_copies_of_every_token() {
     assert_calls("mixtral-8x7b", "recompute = 'selective'", "ep = 8", 8, &plain);
     let full: Vec<_> = forward(Forward).into_iter().chain(forward(Recompute)).chain(backward).collect();
     assert_calls("mixtral-8x7b", "recompute = 'full'", "ep = 8", 8, &full);
-    // All 32 layers have experts; what is in balance is plain, and 7/8 of it leaves the rank.
+    // All 32 layers have experts; a balanced exchange is plain, and 7/8 of it leaves the rank.
     with_ops("mixtral-8x7b", "", "ep = 8", 8, |step, ops| {
         for op in ops {
             assert_eq!(op.when.count_per_step(step.micro_batches()), Some(32 * 2));
@@ -178,7 +178,7 @@ fn gathering_dispatchers_move_all_tokens_whatever_the_routing() {
         (Backward, Ep, ReduceScatter, Float32, 4 * choices),
     ];
     assert_calls("mixtral-8x7b", "dispatcher = 'all_gather'", "ep = 8", 8, &expected);
-    // Divided experts: the same ranks twice over, of which half have each token.
+    // Divided experts: the same ranks, half of which have each token.
     let training = "dispatcher = 'all_gather'\nsequence_parallel = true";
     with_ops("mixtral-8x7b", training, "tp = 2\netp = 2\nep = 4", 8, |_, ops| {
         assert_eq!(facts(&ops[2]), (Forward, EtpEp, AllGather, Bfloat16, 2048 * 2 * 4 * 4096 * 2));
@@ -210,10 +210,10 @@ fn deepep_sends_a_token_once_to_each_node_and_forwards_it_there() {
     assert_calls("deepseek-v3", training, "dp = 64\nep = 64", 64, &expected);
     with_ops("deepseek-v3", training, "dp = 64\nep = 64", 64, |step, ops| {
         assert_eq!((step.group_size(EpOuter), step.group_size(EpInner)), (8, 8));
-        assert_eq!(ops[2].wire_bytes(8, 1), Some(7 * 1858 * 7472), "what stays on the node is not sent");
+        assert_eq!(ops[2].wire_bytes(8, 1), Some(7 * 1858 * 7472), "tokens that stay on the node are not sent");
     })
     .unwrap();
-    // Domains of NVLink as large as ep: nothing crosses, and every rank knows where all tokens go.
+    // NVLink domains as large as ep: nothing crosses, and every rank knows the destination of all tokens.
     with_ops("deepseek-v3", "dispatcher = 'hybrid_ep'\nexpert_inner = 64", "dp = 64\nep = 64", 64, |_, ops| {
         assert!(ops.iter().all(|op| op.axis == Ep));
         assert_eq!(facts(&ops[0]), (Forward, Ep, AllGather, Uint8, 4096 * 64 * 256));
@@ -280,23 +280,27 @@ fn layouts_that_do_not_fit_the_experts_are_refused_with_the_rule() {
         (
             "dispatcher = 'all_gather'\ncapacity_factor = 1.0",
             "ep = 2\ndp = 2",
-            "capacity_factor changes nothing with dispatcher all_gather",
+            "capacity_factor = 1 needs dispatcher = all_to_all; found dispatcher = all_gather",
         ),
         (
             "dispatcher = 'all_gather'\nrouting = 'random'",
             "ep = 2\ndp = 2",
-            "routing changes nothing with dispatcher all_gather",
+            "needs dispatcher = all_to_all; found dispatcher = all_gather",
         ),
         (
             "dispatcher = 'all_gather'\ndispatch_element_type = 'fp8_e4m3'",
             "ep = 2\ndp = 2",
-            "dispatch_element_type changes nothing",
+            "needs dispatcher = all_to_all, deepep or hybrid_ep",
         ),
-        ("dispatcher = 'deepep'\nrouting = 'random'", "ep = 2\ndp = 2", "routing random with dispatcher deepep"),
+        (
+            "dispatcher = 'deepep'\nrouting = 'random'",
+            "ep = 2\ndp = 2",
+            "routing = random needs dispatcher = all_to_all; found dispatcher = deepep",
+        ),
         (
             "dispatcher = 'hybrid_ep'\ncapacity_factor = 1.0",
             "ep = 2\ndp = 2",
-            "capacity_factor changes nothing with dispatcher hybrid_ep",
+            "needs dispatcher = all_to_all; found dispatcher = hybrid_ep",
         ),
         (
             "dispatcher = 'deepep'\nsequence_parallel = true",
@@ -308,7 +312,11 @@ fn layouts_that_do_not_fit_the_experts_are_refused_with_the_rule() {
             "ep = 2\ndp = 2",
             "nodes of 3 ranks do not divide ep = 2 (expert_inner)",
         ),
-        ("expert_inner = 2", "ep = 2\ndp = 2", "expert_inner = 2 changes nothing with dispatcher all_to_all"),
+        (
+            "expert_inner = 2",
+            "ep = 2\ndp = 2",
+            "expert_inner = 2 needs dispatcher = deepep or hybrid_ep; found dispatcher = all_to_all",
+        ),
     ] {
         let ranks = if layout.contains('3') {
             3
@@ -333,13 +341,13 @@ fn cases_of_every_routing_have_names_of_their_own() {
             let training = format!("routing = '{routing}'\n{more}");
             let plan = WorkPlan::from_suite(&suite("mixtral-8x7b", &training, "ep = 8").unwrap(), 8).unwrap();
             let cases = plan.cases.iter().filter(|case| case.op.collective == AllToAllV);
-            // There and back differ where the routing is uneven.
+            // The two directions differ if the routing is uneven.
             let unique: std::collections::HashSet<_> = cases.map(|case| case.name()).collect();
             assert_eq!(unique.len(), if routing == "uniform" { 4 } else { 8 }, "{unique:?}");
             names.extend(unique);
         }
     }
-    // Uniform: capacity and seed change nothing. Random: all three differ. Others: the seed changes nothing.
+    // Uniform: capacity and seed have no effect. Random: all three differ. Others: the seed has no effect.
     assert_eq!(names.len(), 4 + 3 * 8 + 4 * 2 * 8);
     let name =
         "ep/all_to_all_v/routed-random-experts8-k2-hidden4096-seed9-back/bfloat16/67108864/out-of-place/streaming";

@@ -1,11 +1,12 @@
-//! Attention over tokens that several ranks share out: the context of a decode among ranks of tp, or a prompt among those of cp.
+//! Attention over tokens that several ranks shard: the context of a decode among ranks of tp, or a prompt among those of cp.
 //!
 //! In a decode (vLLM's decode context parallelism, model_executor/layers/attention, `cp_lse_ag_out_rs` in v1/attention/ops/dcp.py) each
-//! rank of dcp gathers the queries of all, attends with them to its own tokens, and the outputs are added up with the weights that follow
-//! from everybody's sums of exponentials; or both go to the ranks that have the heads (`dcp_a2a_lse_reduce`, there). SGLang does it in calls of other sizes (sglang/srt/layers/dcp/comm.py). In a prefill (vLLM-Ascend attention/context_parallel) each rank of cp gathers the keys and values
-//! of all tokens for its own queries, and the last stage gathers the hidden states.
+//! rank of dcp gathers the queries of all, attends with them to its own tokens, and the outputs are summed with weights from all sums of
+//! exponentials; or both go to the ranks that have the heads (`dcp_a2a_lse_reduce`, same file). SGLang uses calls of other sizes
+//! (sglang/srt/layers/dcp/comm.py). In a prefill (vLLM-Ascend attention/context_parallel) each rank of cp gathers the keys and values of
+//! all tokens for its own queries, and the last stage gathers the hidden states.
 
-use crate::config::step::{DecodeContextExchange, Drafter, KvTransfer, TokenExchange};
+use crate::config::step::{DecodeContextExchange, Drafter, TokenExchange};
 use crate::config::{Mixer, Model};
 use crate::layout::Axis;
 use crate::workload::op::{End, LayerKind, Overlap, Pass, When};
@@ -31,11 +32,11 @@ pub(super) fn context_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// Queries to all; then sums of exponentials to all, and outputs added up and parted again, or both to the ranks of their heads.
+/// Queries to all; then sums of exponentials to all, and outputs reduced and scattered, or both to the ranks of their heads.
 fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
     let (model, dcp, t) = (step.model, u64::from(step.serving.decode_context.ranks), u64::from(step.layout.degrees.tp));
     let (tokens, heads) = (step.tokens_per_micro_batch(), model.attention.heads / t * dcp);
-    // Latent attention takes queries to where the latent keys are, and its outputs come from there.
+    // Latent attention sends queries to the ranks of the latent keys, which return its outputs.
     let (query, output) = match &model.attention.latent {
         Some(latent) => (latent.kv_rank + latent.rotary_dimension, latent.kv_rank),
         None => (model.attention.head_dimension, model.attention.head_dimension),
@@ -44,7 +45,6 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
     let exchange = step.serving.decode_context.exchange;
     let source = match exchange {
         DecodeContextExchange::ReduceScatter => "vLLM v1/attention/ops/dcp.py cp_lse_ag_out_rs",
-        DecodeContextExchange::AllToAll => "arXiv 2507.07120; vLLM before 0.33 dcp_alltoall.py dcp_a2a_lse_reduce",
         DecodeContextExchange::Packed => "vLLM v1/attention/ops/dcp.py dcp_a2a_lse_reduce; SGLang layers/dcp/comm.py",
         DecodeContextExchange::HeadSums => "SGLang layers/dcp/comm.py cp_lse_ag_out_rs_mla, cp_lse_ag_out_rs_mha",
     };
@@ -58,14 +58,13 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
         Some(_) => ("E*N*(a/t*dcp)*(kv_lora_rank + rope)", "E*N*(a/t*dcp)*kv_lora_rank"),
         None => ("E*N*(a/t*dcp)*hd", "E*N*(a/t*dcp)*hd"),
     };
-    let queries =
-        call(Collective::AllGather, activation, query, queries, "queries of the ranks that share out a context")?;
-    let sums =
-        |collective, width, formula: &str, what: &str| call(collective, ElementType::Float32, width, formula, what);
-    let gathered = || sums(Collective::AllGather, dcp, "4*N*(a/t*dcp)*dcp", "sums of exponentials of all of them");
+    let queries = call(Collective::AllGather, activation, query, queries, "queries of the ranks that shard a context")?;
+    let gathered = || {
+        let (formula, what) = ("4*N*(a/t*dcp)*dcp", "sums of exponentials of all of them");
+        call(Collective::AllGather, ElementType::Float32, dcp, formula, what)
+    };
     let whole =
-        |collective, element| call(collective, element, output, outputs, "outputs of attention, weighed and added up");
-    let apart = "outputs of attention over a part of the context, to the ranks of their heads";
+        |collective, element| call(collective, element, output, outputs, "outputs of attention, weighted and summed");
     Ok(match (exchange, &model.attention.latent) {
         (DecodeContextExchange::ReduceScatter, _) => {
             vec![queries, gathered()?, whole(Collective::ReduceScatter, activation)?]
@@ -76,13 +75,8 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
         (DecodeContextExchange::HeadSums, None) => {
             vec![queries, gathered()?, whole(Collective::AllReduce, activation)?]
         }
-        (DecodeContextExchange::AllToAll, _) => vec![
-            queries,
-            call(Collective::AllToAll, activation, output, outputs, apart)?,
-            sums(Collective::AllToAll, 1, "4*N*(a/t*dcp)", "their sums of exponentials, to the same ranks")?,
-        ],
         (DecodeContextExchange::Packed, _) => {
-            // A sum of 4 bytes takes the place of as many numbers as that is.
+            // A sum of 4 bytes replaces as many numbers as fit into it.
             let with_sum = output + ElementType::Float32.size().div_ceil(activation.size());
             let formula = match model.attention.latent {
                 Some(_) => "E*N*(a/t*dcp)*(kv_lora_rank + 4/E)",
@@ -102,7 +96,7 @@ fn prefill(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Op> {
     Ok(op(step, Axis::Cp, Collective::AllGather, bytes, in_layers(step, stage, kind, 1), why))
 }
 
-/// The hidden states of whole prompts, on the last stage, of which the last token's gives the next one.
+/// The hidden states of whole prompts, on the last stage; the last token's gives the next one.
 pub(super) fn restored(step: &ServingStep, stage: u32) -> Result<Option<Op>> {
     if step.phase != Phase::Prefill || step.layout.degrees.cp == 1 || !step.stages.has_output(stage) {
         return Ok(None);
@@ -116,18 +110,18 @@ pub(super) fn restored(step: &ServingStep, stage: u32) -> Result<Option<Op>> {
     Ok(Some(op(step, Axis::Cp, Collective::AllGather, bytes, at_end(End::Output), why)))
 }
 
-/// Tokens of a micro-batch, of all ranks of cp.
+/// Tokens of a micro-batch on all ranks of cp.
 fn whole_prompts(step: &ServingStep) -> Result<u64> {
     product("tokens of prompts", &[step.requests(), step.serving.prompt_tokens])
 }
 
-// Data-parallel attention: each replica attends over its own requests, and the ranks of all replicas of a stage divide the rest among
-// them. Behind attention the replicas' tokens come together; behind the feed-forward each takes its own again.
+// Data-parallel attention: each replica attends over its own requests, and the ranks of all replicas of a stage divide the rest. After
+// attention the replicas' tokens are joined; after the feed-forward each replica keeps its own.
 //
-// SGLang layers/dp_attention.py, layer_boundary/ops.py. The embedding is whole on every rank, and sends nothing. Experts are divided
-// or shared out among the same ranks: their sum is that of the feed-forward.
+// SGLang layers/dp_attention.py, layer_boundary/ops.py. The embedding is whole on every rank, and sends nothing. Experts are divided or
+// distributed over the same ranks: their sum is that of the feed-forward.
 
-/// Where the calls are made.
+/// Source of the calls.
 const JOINED_SOURCE: &str = "SGLang layers/dp_attention.py _dp_gather, dp_reduce_scatter_tensor";
 
 /// The calls of one rank of a stage in a forward pass.
@@ -141,7 +135,7 @@ pub(super) fn joined_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         op(step, axis, collective, bytes, in_layers(step, stage, LayerKind::Any, 1), why)
     };
     let mut ops = match step.serving.expert.token_exchange {
-        // Calls on tp are dropped where it is 1.
+        // Calls on tp are dropped if tp is 1.
         TokenExchange::AllGather => vec![
             call(Axis::Tp, ReduceScatter, own, "sum of attention's parts, each rank its tokens"),
             call(Axis::TpCpDp, AllGather, all, "tokens of all replicas, for the feed-forward"),
@@ -155,7 +149,7 @@ pub(super) fn joined_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
                 all,
                 "tokens of all replicas with the sum of attention's parts, for the feed-forward",
             ),
-            call(Axis::TpCpDp, AllReduce, all, "sums of the feed-forward, of which each replica takes its tokens"),
+            call(Axis::TpCpDp, AllReduce, all, "sums of the feed-forward, from which each replica keeps its tokens"),
         ],
     };
     if step.stages.has_output(stage) {
@@ -164,7 +158,7 @@ pub(super) fn joined_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// The last token of every request of all replicas, and its logits from the ranks that have a part of the vocabulary each.
+/// The last token of every request of all replicas, and its logits from the ranks that each have a part of the vocabulary.
 fn logits(step: &ServingStep, d: u64) -> Result<[Op; 2]> {
     let element = step.serving.activation_element_type.size();
     let (from, h, padded) = (predicted_from(step)?, step.model.hidden, step.padded_vocabulary());
@@ -184,55 +178,25 @@ fn logits(step: &ServingStep, d: u64) -> Result<[Op; 2]> {
     ])
 }
 
-// Keys and values on their way from the replicas that prefill to those that decode.
+// Keys and values sent from the replicas that prefill to those that decode.
 //
-// Each rank sends what it stores of a prompt to the rank of the same place in a replica that decodes: its heads of keys and values, or what
-// low-rank attention keeps in their place, which is whole on every rank (vLLM
-// distributed/kv_transfer/kv_connector/v1/p2p/p2p_nccl_connector.py `save_kv_layer` (before 0.33), one tensor of all tokens for each request and layer;
-// nixl/base_worker.py reads the blocks of a request from all layers behind its pass; model_executor/models/deepseek_v2.py
-// `DeepseekV32IndexerCache`).
+// Each rank sends what it stores of a prompt to the rank with the same place in a replica that decodes: its heads of keys and values, or
+// the latent ones of low-rank attention, which are whole on every rank (vLLM distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py
+// reads the blocks of a request from all layers after its pass, as SGLang srt/disaggregation/prefill.py `send_kv_chunk` and TensorRT-LLM
+// batch_manager/cacheTransceiver.cpp do; vLLM model_executor/models/deepseek_v2.py `DeepseekV32IndexerCache`).
 
-/// What a rank sends of one request and layer to a rank that decodes, in one tensor.
+/// The data of one request and layer that a rank sends to a decoding rank, in one tensor.
 struct Stored {
     element: ElementType,
     bytes: u64,
     formula: String,
 }
 
-/// The calls of one rank of a stage: none but in a prefill whose requests are decoded elsewhere.
+/// The calls of one rank of a stage, in a prefill whose requests are decoded elsewhere: one message per request, after the pass.
 pub(super) fn kv_transfer_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    match (step.serving.kv.transfer, step.phase) {
-        (Some(KvTransfer::Layer), Phase::Prefill) => by_layer(step, stage),
-        (Some(KvTransfer::Request), Phase::Prefill) => by_request(step, stage),
-        (None, _) | (_, Phase::Decode) => Ok(Vec::new()),
+    if !step.serving.kv.transfer || step.phase == Phase::Decode {
+        return Ok(Vec::new());
     }
-}
-
-/// One message for each request and tensor as a layer is done.
-fn by_layer(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    let (messages, mut ops) = (messages(step)?, Vec::new());
-    for (kind, mixer) in mixers_of(step, stage) {
-        for stored in stored(step, mixer)? {
-            let why = format!(
-                "{}: of each request and layer, sent to {} ({KV_TRANSFER_SOURCE})",
-                stored.formula,
-                receivers(step)
-            );
-            let when = in_layers(step, stage, kind, messages);
-            ops.push(Op { overlap: Overlap::NextLayers, ..message(step, stored.element, stored.bytes, when, why) });
-        }
-    }
-    if drafts(step, stage) {
-        for stored in stored(step, Mixer::Attention)? {
-            let why = format!("{}: of each request and the layer that drafts ({KV_TRANSFER_SOURCE})", stored.formula);
-            ops.push(message(step, stored.element, stored.bytes, times_at_end(messages, End::Output), why));
-        }
-    }
-    Ok(ops)
-}
-
-/// One message for each request, behind the pass.
-fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut of_layers: Vec<(u64, Mixer)> =
         mixers_of(step, stage).into_iter().map(|(kind, mixer)| (layers_of(step, stage, kind), mixer)).collect();
     if drafts(step, stage) {
@@ -243,23 +207,23 @@ fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         for stored in stored(step, mixer)? {
             let what = "keys and values of a request";
             let more = product(what, &[layers, stored.bytes])?;
-            bytes = bytes.checked_add(more).ok_or_else(|| Error::usage(format!("{what}: more than 64 bits count")))?;
+            bytes = bytes.checked_add(more).ok_or_else(|| Error::usage(format!("{what}: does not fit 64 bits")))?;
             parts.push(format!("{layers} layers*({})", stored.formula));
-            // Tensors of several types leave as bytes.
+            // Tensors of several types are sent as bytes.
             element = if stored.element == element { element } else { ElementType::Uint8 };
         }
     }
     if bytes == 0 {
         return Ok(Vec::new());
     }
-    let sum = if parts.len() > 1 { format!(" = {bytes} B in all") } else { format!(" = {bytes} B") };
+    let sum = if parts.len() > 1 { format!(" = {bytes} B in total") } else { format!(" = {bytes} B") };
     let why =
         format!("{}{sum}: of each request, read by {} ({KV_TRANSFER_SOURCE})", parts.join(" + "), receivers(step));
     Ok(vec![message(step, element, bytes, times_at_end(messages(step)?, End::Whole), why)])
 }
 
-/// Ranks that decode for each that prefills, each of which gets a part of its heads, or all of what every rank keeps whole: as many as the degree
-/// of tp is larger there (vLLM distributed/kv_transfer/kv_connector/utils.py `get_target_remote_ranks`).
+/// Decoding ranks per prefilling rank, each of which gets a part of its heads, or everything that is whole on every rank: as many as the
+/// degree of tp is larger there (vLLM distributed/kv_transfer/kv_connector/utils.py `get_target_remote_ranks`).
 fn receivers_of_a_rank(step: &ServingStep) -> u64 {
     let decoding = step.serving.kv.decode_tp.unwrap_or(step.layout.degrees.tp);
     u64::from((decoding / step.layout.degrees.tp).max(1))
@@ -270,11 +234,11 @@ fn messages(step: &ServingStep) -> Result<u64> {
     product("messages", &[step.requests(), receivers_of_a_rank(step)])
 }
 
-/// To whom they go, in words.
+/// The receivers, in words.
 fn receivers(step: &ServingStep) -> String {
     match receivers_of_a_rank(step) {
         1 => "the rank that decodes it".to_owned(),
-        several => format!("{several} ranks that decode it, shown as if to the one of the same place"),
+        several => format!("{several} ranks that decode it, shown as if to the one with the same place"),
     }
 }
 
@@ -284,16 +248,16 @@ fn message(step: &ServingStep, element: ElementType, bytes: u64, when: When, why
     Op { element, ..op(step, Axis::PrefillDecode, Collective::SendRecvChain, bytes, when, why) }
 }
 
-/// The drafting layer stores keys and values as the others do.
+/// The drafting layer stores keys and values like the others.
 fn drafts(step: &ServingStep, stage: u32) -> bool {
     matches!(step.serving.drafts.drafter, Some(Drafter::Eagle | Drafter::Mtp)) && step.stages.has_output(stage)
 }
 
-/// What a rank stores of the prompt of one request in one layer.
+/// Data that a rank stores per request and layer for the prompt.
 fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
     let (model, element) = (step.model, step.serving.kv.element_type);
     let (tokens, size) = (step.serving.prompt_tokens, element.size());
-    // Of two degrees the larger one says how small the parts are.
+    // The larger of the two degrees determines the size of the parts.
     let t = u64::from(step.layout.degrees.tp.max(step.serving.kv.decode_tp.unwrap_or(1)));
     if let (Mixer::Linear, Some(linear)) = (mixer, &model.attention.linear) {
         let state = linear.state_elements(t);
@@ -304,7 +268,7 @@ fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
     let mut stored = vec![Stored { element, bytes, formula }];
     if let Some(indexer) = &model.attention.indexer {
         let width = indexer.head_dimension;
-        // A key in 8 bits, and a scale in 32 for every 128 of its numbers.
+        // An 8-bit key, and a 32-bit scale per 128 of its numbers.
         let bytes = product("keys of the indexer", &[tokens, width + 4 * width.div_ceil(128)])?;
         let formula = format!("S*({width} + 4*{}) = {bytes} B of the indexer's keys", width.div_ceil(128));
         stored.push(Stored { element: ElementType::Uint8, bytes, formula });
@@ -312,7 +276,7 @@ fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
     Ok(stored)
 }
 
-// A call of a serving step, and when those at the ends of the model are made.
+// A call of a serving step, and the position of those at the ends of the model.
 
 /// A call with the activations' type, exposed.
 pub(super) fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: When, why: String) -> Op {
@@ -329,24 +293,23 @@ pub(super) fn at_end(end: End) -> When {
     times_at_end(1, end)
 }
 
-/// So often in the forward pass of a micro-batch, at an end of the model.
+/// This many times in the forward pass of a micro-batch, at an end of the model.
 pub(super) fn times_at_end(calls: u64, end: End) -> When {
     When::MicroBatch { pass: Pass::Forward, end, calls, one_in: 1 }
 }
 
-// What the layers of a stage call and carry in a forward pass over requests.
+// Calls and sizes of the layers of a stage in a forward pass over requests.
 
 /// Calls in every layer of a kind of a stage, in one forward pass of every micro-batch.
 pub(super) fn in_layers(step: &ServingStep, stage: u32, kind: LayerKind, calls_per_layer: u64) -> When {
     When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers: layers_of(step, stage, kind) }
 }
 
-/// Layers of a kind of a stage.
 pub(super) fn layers_of(step: &ServingStep, stage: u32, kind: LayerKind) -> u64 {
     step.stages.layers_passed(stage).filter(|layer| kind.has(step.model.parts_of(*layer))).count() as u64
 }
 
-/// Kinds of layers of a stage that mix tokens, and what does.
+/// Kinds of layers of a stage that mix tokens, and their mixer.
 pub(super) fn mixers_of(step: &ServingStep, stage: u32) -> Vec<(LayerKind, Mixer)> {
     let kinds = match &step.model.attention.linear {
         None => &[LayerKind::Any],
@@ -365,9 +328,8 @@ pub(super) fn activations(step: &ServingStep) -> Result<(u64, String)> {
     Ok((bytes, format!("E*tokens*h = {element} B*{}*{h} = {bytes} B", tokens_formula(step))))
 }
 
-/// Bytes of what a rank keeps of so many tokens, of which `symbol` stands for the number, in a layer with attention, and the formula with
-/// its numbers: its heads of keys and values where `t` ranks share them out, or what low-rank attention keeps in their place, whole on every
-/// rank.
+/// Bytes that a rank stores for `symbol` tokens in a layer with attention, and the formula with its numbers: its heads of keys and values
+/// if `t` ranks divide them, or the latent ones of low-rank attention, whole on every rank.
 pub(super) fn keys_and_values(
     model: &Model,
     t: u64,
@@ -395,7 +357,7 @@ fn tokens_formula(step: &ServingStep) -> String {
     }
 }
 
-/// The tokens of a micro-batch of which the next one is predicted: r, or r (1 + K) where K were drafted.
+/// The tokens of a micro-batch whose successor is predicted: r, or r (1 + K) with K drafts.
 ///
 /// # Errors
 /// If they are more than any machine has.
@@ -418,7 +380,7 @@ pub(super) fn predicted_from(step: &ServingStep) -> Result<PredictedFrom> {
     })
 }
 
-/// Tokens of which the next one is predicted, in numbers and words.
+/// Tokens whose successor is predicted, in numbers and words.
 pub(super) struct PredictedFrom {
     pub rows: u64,
     pub symbol: &'static str,

@@ -21,7 +21,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     if step.joins_replicas() { attention::joined_ops(step, stage) } else { of_replica(step, stage) }
 }
 
-/// The calls on tp and ep where each replica has the whole model.
+/// The calls on tp and ep if each replica has the whole model.
 fn of_replica(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = attention::context_ops(step, stage)?;
     if step.layout.degrees.tp > 1 {
@@ -51,15 +51,15 @@ fn embedding(step: &ServingStep) -> Result<Op> {
     Ok(op(step, Axis::Tp, Collective::AllReduce, bytes, at_end(End::Input), why))
 }
 
-/// The outputs of the row-parallel linears; experts that tp divides are reduced with the shared ones, as a dense
-/// feed-forward is. Linear attention ends with a row-parallel linear as attention does (vLLM
-/// model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py, mamba_mixer2.py, `out_proj`).
+/// The outputs of the row-parallel linears; experts divided by tp are reduced with the shared ones, like a dense feed-forward. Linear
+/// attention ends with a row-parallel linear like attention (vLLM model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py, mamba_mixer2.py,
+/// `out_proj`).
 fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let (bytes, formula) = activations(step)?;
     let cache = match step.phase {
         Phase::Prefill => String::new(),
         Phase::Decode => format!(
-            "; the same for a context of {} tokens as for any other: keys and values{} stay where their heads are",
+            "; the same for a context of {} tokens as for any other: keys and values{} stay with their heads",
             step.serving.context_tokens,
             if step.model.attention.linear.is_some() { ", and states of linear attention," } else { "" }
         ),
@@ -84,13 +84,13 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     ])
 }
 
-/// Only the last token of a request is sampled from, so that a prefill gathers no more than a decode.
+/// Only the last token of a request is sampled, so a prefill gathers no more than a decode.
 fn logits(step: &ServingStep) -> Result<Op> {
     let (element, t) = (step.serving.activation_element_type.size(), u64::from(step.layout.degrees.tp));
     let (from, padded) = (predicted_from(step)?, step.padded_vocabulary());
     let bytes = product("logits", &[element, from.rows, padded])?;
     let why = format!(
-        "E*{}*V = {element} B*{}*{padded} = {bytes} B, of which each of {t} ranks has one part: logits of the {}, vocabulary padded \
+        "E*{}*V = {element} B*{}*{padded} = {bytes} B, with one part on each of {t} ranks: logits of the {}, vocabulary padded \
          from {} (vLLM model_executor/layers/logits_processor.py)",
         from.symbol, from.numbers, from.which, step.model.embedding.vocabulary
     );
@@ -100,10 +100,10 @@ fn logits(step: &ServingStep) -> Result<Op> {
 // Speculative decoding: the last stage drafts tokens, which the model verifies in its next pass.
 //
 // A layer drafts from the hidden states of all tokens of the model's own pass, and then from one token at a time (vLLM
-// v1/worker/gpu/spec_decode/autoregressive/speculator.py `propose`). It is divided as the model's layers are, has the embedding before
-// it and the vocabulary behind it, and predicts one token of each request in a pass. It follows a prefill too.
+// v1/worker/gpu/spec_decode/autoregressive/speculator.py `propose`). It is divided like the model's layers, with the embedding before it
+// and the vocabulary after it, and predicts one token of each request per pass. It follows a prefill too.
 
-/// The calls of one rank of a stage: none but on the last one.
+/// The calls of one rank of a stage: only on the last one.
 pub(super) fn drafts_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let (Some(drafter), true) = (step.serving.drafts.drafter, step.stages.has_output(stage)) else {
         return Ok(Vec::new());
@@ -118,21 +118,21 @@ pub(super) fn drafts_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// A model of the one layer that drafts.
+/// A model with only the layer that drafts.
 fn layer_of(drafter: Drafter, model: &Model) -> Option<Model> {
-    // The layer has attention, also where others have linear attention (vLLM model_executor/models/qwen3_next_mtp.py).
+    // The layer has attention, even if others have linear attention (vLLM model_executor/models/qwen3_next_mtp.py).
     let mut layer = Model { layers: 1, blocks: Blocks::Pairs, ..model.clone() };
     layer.attention.linear = None;
     match drafter {
         Drafter::Ngram => return None,
         Drafter::Eagle => layer.mixture = None,
-        // The file counts prediction layers behind the others, where all have experts if any has.
+        // The file counts prediction layers after the others, where all have experts if any has.
         Drafter::Mtp => layer.mixture = layer.mixture.map(Mixture::in_every_layer),
     }
     Some(layer)
 }
 
-/// The calls of so many passes through the layer in each micro-batch.
+/// The calls of this many passes through the layer in each micro-batch.
 fn calls(step: &ServingStep, model: &Model, tokens: PassTokens, passes: u64) -> Result<Vec<Op>> {
     let mut layout = step.layout.clone();
     layout.degrees.pp = 1;
@@ -141,7 +141,7 @@ fn calls(step: &ServingStep, model: &Model, tokens: PassTokens, passes: u64) -> 
     Ok(ops.into_iter().map(|op| after_output(op, passes)).collect())
 }
 
-/// A call of the layer among those after the model's last one.
+/// A call of the layer after the model's last one.
 fn after_output(op: Op, passes: u64) -> Op {
     let calls = match op.when {
         When::Layer { calls_per_layer, layers, .. } => calls_per_layer * layers,
@@ -151,7 +151,7 @@ fn after_output(op: Op, passes: u64) -> Op {
     Op { when: times_at_end(calls * passes, End::Output), why: format!("drafting: {}", op.why), ..op }
 }
 
-// How what the last stage of a pipeline has sampled comes to the other stages.
+// Distribution of the tokens sampled by the last stage to the other stages.
 
 pub(super) fn sampled_ops(step: &ServingStep) -> Result<Vec<Op>> {
     match step.serving.boundary.sampled {
@@ -160,8 +160,8 @@ pub(super) fn sampled_ops(step: &ServingStep) -> Result<Vec<Op>> {
     }
 }
 
-/// The first stage needs the tokens for the next pass and how many of each request were sampled and rejected; where tokens were drafted, also
-/// the next drafts.
+/// The first stage needs the tokens for the next pass and the numbers of sampled and rejected tokens per request; with drafts, also the
+/// next drafts.
 fn broadcasts(step: &ServingStep) -> Result<Vec<Op>> {
     let (requests, drafted) = (step.requests(), step.serving.drafts.tokens);
     let from = predicted_from(step)?;
@@ -186,8 +186,8 @@ fn broadcasts(step: &ServingStep) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// The last stage gives the tokens to the first, and each stage those of the micro-batch before to the next, around to the last. Ranks of tp
-/// send a part each, as of activations, where their number divides that of the requests. Drafts are refused.
+/// The last stage sends the tokens to the first, and each stage those of the previous micro-batch to the next, around to the last. Ranks of
+/// tp send a part each, as for activations, if their number divides that of the requests. Drafts are refused.
 fn ring(step: &ServingStep) -> Result<Vec<Op>> {
     let (element, requests, t) = (ElementType::Int32, step.requests(), u64::from(step.layout.degrees.tp));
     let whole = product("sampled tokens", &[element.size(), requests])?;
@@ -205,13 +205,13 @@ fn ring(step: &ServingStep) -> Result<Vec<Op>> {
     let what = format!("sampled tokens to the next stage, around to the last{part}");
     let mut ops = vec![call(Axis::Pp, Collective::SendRecv, bytes, what)];
     if cut {
-        let what = "parts of sampled tokens that the ranks of tp received, put together".to_owned();
+        let what = "parts of sampled tokens received by the ranks of tp, gathered".to_owned();
         ops.push(call(Axis::Tp, Collective::AllGather, whole, what));
     }
     Ok(ops)
 }
 
-// Exchanges of experts while a model serves: every rank of ep has whole experts, and tokens choose evenly.
+// Exchanges of experts in serving: every rank of ep has whole experts, and tokens choose evenly.
 //
 // Ranks of tp have the same tokens. Each sends its share of them to their experts, or to all ranks, and the results are
 // gathered.
@@ -231,8 +231,8 @@ pub(super) fn experts_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// Every rank gathers the tokens of all with their choices, and the sums over the experts of all ranks are scattered. Where ranks of tp give
-/// all of their tokens, those of one place in each replica do so among each other.
+/// Every rank gathers all tokens with their choices, and the sums over the experts of all ranks are scattered. If ranks of tp give all of
+/// their tokens, ranks of one place in each replica do so among each other.
 fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<Op>> {
     let d = &step.layout.degrees;
     let (tokens, h, k) = (step.tokens_per_micro_batch(), step.model.hidden, mixture.experts_per_token);
@@ -243,8 +243,7 @@ fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
             each: tokens,
             of: "N*d",
             which: format!(
-                "N = {tokens} tokens, whole (expert_tokens; vLLM's file of the model below model_executor/models has no \
-                 is_sequence_parallel)"
+                "N = {tokens} tokens, whole (expert_tokens; vLLM's file of the model in model_executor/models has no is_sequence_parallel)"
             ),
         },
         false => {
@@ -277,13 +276,13 @@ fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
     ])
 }
 
-/// What each of the ranks gathers of all of them.
+/// The data that each rank gathers from all of them.
 struct Gathering {
     axis: Axis,
     ranks: u64,
-    /// Tokens that each gives.
+    /// Tokens given by each.
     each: u64,
-    /// All tokens, in symbols, and which are one rank's.
+    /// All tokens, in symbols, and the tokens of one rank.
     of: &'static str,
     which: String,
 }
@@ -314,7 +313,7 @@ fn all_to_all(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
             ElementType::Int64,
             counts,
             Splits::Equal,
-            format!("8 B*experts*e = 8 B*{}*{e} = {counts} B: how many tokens each expert gets", mixture.experts),
+            format!("8 B*experts*e = 8 B*{}*{e} = {counts} B: number of tokens of each expert", mixture.experts),
         ),
         call(Collective::AllToAllV, element, hidden, spread(), format!("{moved}: tokens to their experts")),
         call(
@@ -338,20 +337,19 @@ fn gathered(step: &ServingStep, stage: u32) -> Result<Op> {
         when: in_layers(step, stage, LayerKind::Experts, 1),
         overlap: Overlap::Exposed,
         why: format!(
-            "{formula}, {share} tokens from each of {t} ranks = {bytes} B: results of the experts, each rank having sent its \
-             share (vLLM model_executor/models/deepseek_v2.py, is_sequence_parallel)"
+            "{formula}, {share} tokens from each of {t} ranks = {bytes} B: results of the experts, after each rank sent its share (vLLM model_executor/models/deepseek_v2.py, is_sequence_parallel)"
         ),
         ..Op::new(Style::Serving, Axis::Tp, Collective::AllGather, element, bytes)
     })
 }
 
-// Exchanges of experts by DeepEP while a model serves: by way of nodes, for throughput, or straight to each expert, for low latency
+// Exchanges of experts by DeepEP in serving: through nodes, for throughput, or straight to each expert, for low latency
 // (csrc/kernels/legacy/internode_ll.cu).
 
-/// In front of each token that goes straight to an expert: where it comes from, and what is reserved (`sizeof(int4)`).
+/// Precedes each token that goes straight to an expert: its source, and reserved bytes (`sizeof(int4)`).
 const HEADER_BYTES: u64 = 16;
 
-/// Every token once to each node with an expert of it.
+/// Every token once to each node with one of its experts.
 pub(super) fn by_node(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<Op>> {
     let share = share_of_tp(step);
     let exchange = NodeExchange::new(Library::DeepEp, mixture, &step.layout, share, step.model.hidden);
@@ -407,7 +405,7 @@ pub(super) fn low_latency(step: &ServingStep, stage: u32, mixture: &Mixture) -> 
             4 * mixture.experts,
             Splits::Equal,
             format!(
-                "4 B*experts = 4*{} = {} B: how many tokens follow for each expert (DeepEP internode_ll.cu, rdma_recv_count)",
+                "4 B*experts = 4*{} = {} B: number of tokens that follow for each expert (DeepEP internode_ll.cu, rdma_recv_count)",
                 mixture.experts,
                 4 * mixture.experts
             ),
@@ -424,23 +422,22 @@ pub(super) fn low_latency(step: &ServingStep, stage: u32, mixture: &Mixture) -> 
     ])
 }
 
-/// Tokens that a rank sends: its share of those that the ranks of tp all have.
+/// Tokens that a rank sends: its share of those that all ranks of tp have.
 fn share_of_tp(step: &ServingStep) -> u64 {
     step.tokens_per_micro_batch().div_ceil(u64::from(step.layout.degrees.tp))
 }
 
-// An all_reduce of few bits: each rank quantises its part for every other one and sends it there, adds up what it gets, and sends the
+// An all_reduce of few bits: each rank quantises its part for every other one and sends it, sums the received parts, and sends the
 // quantised sum to all (vLLM csrc/quickreduce/quick_reduce_impl.cuh, `AllReduceTwoshot` and its codecs; arXiv 2306.10209 section 3.3).
-// Blocks of 32 numbers have one scale of two bytes. The kernels write straight to the other ranks' memory; as calls they are an
-// all_to_all and an all_gather.
+// Blocks of 32 numbers have one scale of two bytes. The kernels write straight to the other ranks' memory; as calls they are an all_to_all
+// and an all_gather.
 
 /// Numbers with one scale.
 const BLOCK: u64 = 32;
 
-/// Bytes of a scale.
 const SCALE_BYTES: u64 = 2;
 
-/// The call as it is, or what stands for it where sums have few bits.
+/// The call unchanged, or its replacement for sums of few bits.
 pub(super) fn reduced(step: &ServingStep, call: Op) -> Result<Vec<Op>> {
     let Some(bits) = step.serving.reduction_bits else { return Ok(vec![call]) };
     let t = u64::from(step.layout.degrees.tp);
@@ -456,13 +453,13 @@ pub(super) fn reduced(step: &ServingStep, call: Op) -> Result<Vec<Op>> {
         element: ElementType::Uint8,
         reduce_op: None,
         bytes_total: Bytes(bytes),
-        why: format!("{formula}: {what} in {bits} bits ({source}); in place of {}", call.why),
+        why: format!("{formula}: {what} in {bits} bits ({source}); replaces {}", call.why),
         ..call.clone()
     };
-    Ok(vec![of(Collective::AllToAll, "parts to be added up"), of(Collective::AllGather, "sums")])
+    Ok(vec![of(Collective::AllToAll, "parts to sum"), of(Collective::AllGather, "sums")])
 }
 
-// How tokens are split over the ranks that have the experts.
+// The division of tokens over the ranks that have the experts.
 
 /// As even as whole tokens allow: the first ranks receive one more.
 pub(super) fn splits(sent: u64, ranks: u64) -> Splits {

@@ -1,10 +1,10 @@
 //! The communications of a model that serves requests: one forward pass over the prompts of a batch, or over one
 //! further token of every request.
 //!
-//! No size depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own
-//! heads of linear attention; attention over them sends nothing, and where ranks share out a context, they exchange what each token gives. `forward` has the pass through a stage, `experts` the exchanges of
-//! experts, `drafts` what is drafted ahead, `sampled` what the last stage tells the others, `quantised` sums of few bits, `context` what ranks that share out a context exchange, `kv_transfer` what leaves for replicas that
-//! decode.
+//! No size depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own heads of
+//! linear attention; attention over them sends nothing, and ranks that shard a context exchange the outputs of each token. `forward` has
+//! the pass through a stage, exchanges of experts, drafts, sampled tokens and sums of few bits; `attention` has sharded contexts,
+//! data-parallel attention and the transfer of keys and values to decoding replicas.
 
 mod attention;
 mod forward;
@@ -44,7 +44,7 @@ fn agreement(step: &ServingStep) -> Option<Op> {
         .then(|| Op { element, ..op(step, Axis::Dp, Collective::AllReduce, bytes, at_end(End::Whole), why) })
 }
 
-/// Messages to the next stage, and where each rank of tp sends its part only, what the receivers gather.
+/// Messages to the next stage, and the gathers of the receivers if each rank of tp only sends its part.
 fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let (whole, formula) = activations(step)?;
     let (t, tensors) = (u64::from(step.layout.degrees.tp), step.serving.boundary.tensors);
@@ -66,7 +66,7 @@ fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let when = When::Boundary { pass: Pass::Forward, sends_per_step: sends };
     let mut ops = vec![op(step, Axis::Pp, Collective::SendRecvChain, bytes, when, why)];
     if cut && stage > 0 {
-        let what = "parts that the ranks of tp received, put together";
+        let what = "parts received by the ranks of tp, gathered";
         let why = format!("{formula}: {what} (vLLM distributed/parallel_state.py recv_tensor_dict, all_gather_group)");
         ops.push(op(step, Axis::Tp, Collective::AllGather, whole, times_at_end(tensors, End::Whole), why));
     }
@@ -75,7 +75,7 @@ fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 
 #[cfg(test)]
 mod context_tests {
-    // Known answers of contexts and prompts that ranks share out, counted by hand.
+    // Known answers of sharded contexts and prompts, counted by hand.
     use super::serving_tests::phase;
     use crate::layout::Axis::{Cp, Dcp, Tp};
     use crate::workload::style::testing::{refusal, serving};
@@ -120,14 +120,6 @@ mod context_tests {
         let latent = |how: &str| of("deepseek-v3", "tp = 8\nep = 8\netp = 1", 8, &format!("decode_context = 8\n{how}"));
         let (heads, wide) = (16 * 8, 16 * 128);
         let exchange = |name: &str| format!("decode_context_exchange = '{name}'");
-        assert_eq!(
-            plain(&exchange("all_to_all")),
-            [(AllGather, 2 * heads * 128), (AllToAll, 2 * heads * 128), (AllToAll, 4 * heads)]
-        );
-        assert_eq!(
-            latent(&exchange("all_to_all")),
-            [(AllGather, 2 * wide * 576), (AllToAll, 2 * wide * 512), (AllToAll, 4 * wide)]
-        );
         // A sum of four bytes is two numbers of two bytes.
         assert_eq!(plain(&exchange("packed")), [(AllGather, 2 * heads * 128), (AllToAll, 2 * heads * 130)]);
         assert_eq!(latent(&exchange("packed")), [(AllGather, 2 * wide * 576), (AllToAll, 2 * wide * 514)]);
@@ -166,16 +158,10 @@ mod context_tests {
                 "decode_context = 2",
                 "tp = 8",
                 8,
-                "where the same keys and values of llama-3-70b are on 1 of them; accepted: a divisor of 1",
+                "which hold the same keys and values of llama-3-70b on 1 of them; accepted: a divisor of 1",
             ),
-            (
-                "llama-3-70b",
-                "decode_context = 2\nkv_transfer = 'layer'",
-                "tp = 16\ndp = 2",
-                32,
-                "decode_context = 2 beside",
-            ),
-            ("llama-3-8b", "", "cp = 2", 2, "accepted: cp = 1, or phases = prefill; decode_context shares out"),
+            ("llama-3-70b", "decode_context = 2\nkv_transfer = true", "tp = 16\ndp = 2", 32, "decode_context = 2 with"),
+            ("llama-3-8b", "", "cp = 2", 2, "accepted: cp = 1, or phases = prefill; decode_context shards"),
             (
                 "llama-3-8b",
                 "phases = ['prefill']\nprompt_tokens = 1001",
@@ -183,7 +169,7 @@ mod context_tests {
                 2,
                 "a multiple of 2 x cp = 4, such as 1004",
             ),
-            ("llama-3-8b", "phases = ['prefill']\nkv_transfer = 'layer'", "cp = 2\ndp = 2", 4, "cp = 2 beside"),
+            ("llama-3-8b", "phases = ['prefill']\nkv_transfer = true", "cp = 2\ndp = 2", 4, "cp = 2 with"),
         ] {
             let message = refusal(&serving(preset, &format!("batch = 4\n{written}"), layout), ranks);
             assert!(message.contains(expected), "{layout}: {message}");
@@ -281,7 +267,7 @@ mod drafts_tests {
 
 #[cfg(test)]
 mod kv_transfer_tests {
-    // Known answers: what a prompt leaves in the caches of Llama-3, of DeepSeek's latent attention and of hybrid models, counted by hand.
+    // Known answers: the cached state of a prompt in Llama-3, in DeepSeek's latent attention and in hybrid models, counted by hand.
     use super::serving_tests::phase;
     use crate::config::Suite;
     use crate::layout::Axis;
@@ -291,10 +277,10 @@ mod kv_transfer_tests {
     use commgauge_base::collective::Collective::SendRecvChain;
     use commgauge_base::element::ElementType;
 
-    /// Bytes, calls in a pass, type and cover of the messages to the ranks that decode.
+    /// Bytes, calls in a pass, type and cover of the messages to the decoding ranks.
     type Sent = (u64, u64, ElementType, Overlap);
 
-    /// What a rank of the first stage sends in a prefill.
+    /// The messages of a rank of the first stage in a prefill.
     fn sent(suite: &Suite, ranks: u32) -> Vec<Sent> {
         let mut all = Vec::new();
         with_steps(suite, ranks, |step| {
@@ -321,47 +307,45 @@ mod kv_transfer_tests {
     fn llama_3_70b_sends_671_megabytes_for_a_prompt_of_2048_tokens() {
         use ElementType::{Bfloat16, Fp8E4m3};
         // 2 x 2 B x 2048 x 1 head x 128 on each of eight ranks, in 80 layers: 83,886,080 B, of all ranks 671,088,640 B.
-        let (layer, stages) = (2 * 2 * 2048 * 128, 2);
+        let (layers, stages) = (80 * 2 * 2 * 2048 * 128, 2);
         let of = |written: &str, layout, ranks| {
             prefill("llama-3-70b", &format!("batch = 4\nprompt_tokens = 2048\n{written}"), layout, ranks)
         };
-        let one = of("kv_transfer = 'layer'", "tp = 8\ndp = 2", 16);
-        assert_eq!(one, [(layer, 4 * 80, Bfloat16, Overlap::NextLayers)]);
-        let whole = of("kv_transfer = 'request'", "tp = 8\ndp = 2", 16);
-        assert_eq!(whole, [(80 * layer, 4, Bfloat16, Overlap::Exposed)]);
-        assert_eq!(8 * 80 * layer, 671_088_640);
-        let staged = of("kv_transfer = 'request'\nmicro_batches = 2", "tp = 8\npp = 2\ndp = 4", 64);
-        assert_eq!(staged, [(80 / stages * layer, 4, Bfloat16, Overlap::Exposed)]);
-        let eight_bits = of("kv_transfer = 'layer'\nkv_element_type = 'fp8_e4m3'", "tp = 8\ndp = 2", 16);
-        assert_eq!(eight_bits, [(layer / 2, 4 * 80, Fp8E4m3, Overlap::NextLayers)]);
+        let one = of("kv_transfer = true", "tp = 8\ndp = 2", 16);
+        assert_eq!(one, [(layers, 4, Bfloat16, Overlap::Exposed)]);
+        assert_eq!(8 * layers, 671_088_640);
+        let staged = of("kv_transfer = true\nmicro_batches = 2", "tp = 8\npp = 2\ndp = 4", 64);
+        assert_eq!(staged, [(layers / stages, 4, Bfloat16, Overlap::Exposed)]);
+        let eight_bits = of("kv_transfer = true\nkv_element_type = 'fp8_e4m3'", "tp = 8\ndp = 2", 16);
+        assert_eq!(eight_bits, [(layers / 2, 4, Fp8E4m3, Overlap::Exposed)]);
         // Sixteen ranks share eight heads: each sends the one that it has.
-        assert_eq!(of("kv_transfer = 'layer'", "tp = 16\ndp = 2", 32), one);
+        assert_eq!(of("kv_transfer = true", "tp = 16\ndp = 2", 32), one);
     }
 
     #[test]
     fn halves_of_different_degrees_send_parts_of_heads_or_whole_ones() {
         let of = |preset: &str, decoding: u32, layout: &str, ranks| {
-            let written = format!("batch = 4\nprompt_tokens = 2048\nkv_transfer = 'layer'\nkv_decode_tp = {decoding}");
+            let written = format!("batch = 4\nprompt_tokens = 2048\nkv_transfer = true\nkv_decode_tp = {decoding}");
             prefill(preset, &written, layout, ranks)
                 .into_iter()
                 .map(|(bytes, calls, ..)| (bytes, calls))
                 .collect::<Vec<_>>()
         };
         // Llama 3 70B, 8 heads on 4 ranks that prefill: two of 2 x 2 B x 2048 x 128 on each, for two of 8 ranks that decode; 80 layers, 4 requests.
-        let head = 2 * 2 * 2048 * 128;
-        assert_eq!(of("llama-3-70b", 8, "tp = 4\ndp = 4", 16), [(head, 2 * 4 * 80)]);
+        let head = 80 * 2 * 2 * 2048 * 128;
+        assert_eq!(of("llama-3-70b", 8, "tp = 4\ndp = 4", 16), [(head, 2 * 4)]);
         // On 16 ranks that decode, two have the same head each: four parts of each rank are whole heads.
-        assert_eq!(of("llama-3-70b", 16, "tp = 4\ndp = 8", 32), [(head, 4 * 4 * 80)]);
+        assert_eq!(of("llama-3-70b", 16, "tp = 4\ndp = 8", 32), [(head, 4 * 4)]);
         // On 2 ranks that decode come the two heads of either of two that prefill, whole.
-        assert_eq!(of("llama-3-70b", 2, "tp = 4\ndp = 4", 16), [(2 * head, 4 * 80)]);
-        assert_eq!(of("llama-3-70b", 4, "tp = 4\ndp = 4", 16), [(2 * head, 4 * 80)]);
+        assert_eq!(of("llama-3-70b", 2, "tp = 4\ndp = 4", 16), [(2 * head, 4)]);
+        assert_eq!(of("llama-3-70b", 4, "tp = 4\ndp = 4", 16), [(2 * head, 4)]);
         // Latent keys are whole on every rank: each of the two that read gets all.
-        assert_eq!(of("deepseek-v3", 16, "tp = 8\nep = 16\netp = 1\ndp = 4", 32), [(2 * 2048 * 576, 2 * 4 * 61)]);
+        assert_eq!(of("deepseek-v3", 16, "tp = 8\nep = 16\netp = 1\ndp = 4", 32), [(61 * 2 * 2048 * 576, 2 * 4)]);
     }
 
     #[test]
     fn what_each_kind_of_layer_stores_is_sent() {
-        let written = "batch = 2\nprompt_tokens = 1000\nkv_transfer = 'request'";
+        let written = "batch = 2\nprompt_tokens = 1000\nkv_transfer = true";
         // 61 layers of 512 + 64 numbers a token, whole on every rank.
         let latent = 61 * 2 * 1000 * 576;
         let expected = [(latent, 2, ElementType::Bfloat16, Overlap::Exposed)];
@@ -383,12 +367,12 @@ mod kv_transfer_tests {
 
     #[test]
     fn a_decode_receives_nothing_more_and_experts_stay_in_their_half() {
-        let written = "batch = 4\nkv_transfer = 'layer'";
+        let written = "batch = 4\nkv_transfer = true";
         assert_eq!(phase("llama-3-8b", written, "dp = 2", 2, "decode", 0), []);
         // Two replicas of which one prefills: the experts of ep = 2 and their tokens are those of one replica.
         let experts = phase(
             "mixtral-8x7b",
-            "batch = 4\nkv_transfer = 'layer'\ndispatcher = 'all_gather'",
+            "batch = 4\nkv_transfer = true\ndispatcher = 'all_gather'",
             "tp = 2\nep = 2\netp = 1\ndp = 2",
             4,
             "decode",
@@ -403,43 +387,43 @@ mod kv_transfer_tests {
         for (preset, written, layout, ranks, expected) in [
             (
                 "llama-3-8b",
-                "kv_transfer = 'layer'",
+                "kv_transfer = true",
                 "dp = 3",
                 3,
-                "kv_transfer = layer with dp = 3: one half of the replicas prefills for the other; accepted: an even dp",
+                "kv_transfer with dp = 3: one half of the replicas prefills for the other; accepted: an even dp",
             ),
-            ("llama-3-8b", "kv_transfer = 'layer'", "tp = 2", 2, "with dp = 1"),
+            ("llama-3-8b", "kv_transfer = true", "tp = 2", 2, "with dp = 1"),
             (
                 "llama-3-8b",
-                "kv_transfer = 'layer'\nkv_decode_tp = 3\nphases = ['prefill']",
+                "kv_transfer = true\nkv_decode_tp = 3\nphases = ['prefill']",
                 "tp = 2\ndp = 2",
                 4,
                 "kv_decode_tp = 3 with tp = 2 and 2 ranks in each half; accepted: a divisor or a multiple of 2 that divides 2",
             ),
             (
                 "llama-3-8b",
-                "kv_transfer = 'layer'\nkv_decode_tp = 4\nphases = ['prefill']",
+                "kv_transfer = true\nkv_decode_tp = 4\nphases = ['prefill']",
                 "tp = 2\ndp = 2",
                 4,
                 "with tp = 2 and 2 ranks in each half",
             ),
             (
                 "mixtral-8x7b",
-                "kv_transfer = 'request'",
+                "kv_transfer = true",
                 "dp = 4\nep = 4",
                 4,
                 "ep = 4 reaches over the replicas that prefill and those that decode, which have tp x dp / 2 = 2",
             ),
             (
                 "llama-3-8b",
-                "kv_transfer = 'layer'\nfeed_forward_ranks = 'stage'",
+                "kv_transfer = true\nfeed_forward_ranks = 'stage'",
                 "dp = 2",
                 2,
-                "feed_forward_ranks = stage ties replicas together",
+                "feed_forward_ranks = stage joins replicas",
             ),
             (
                 "llama-3-8b",
-                "kv_transfer = 'layer'\nbatch_agreement = true",
+                "kv_transfer = true\nbatch_agreement = true",
                 "dp = 2",
                 2,
                 "accepted: false with kv_transfer",
@@ -486,7 +470,7 @@ mod serving_tests {
     #[test]
     fn divisions_not_supported_for_serving_are_refused() {
         for (preset, layout, ranks, expected) in [
-            ("llama-3-8b", "cp = 2", 2, "a model that serves keeps the keys and values of a request"),
+            ("llama-3-8b", "cp = 2", 2, "which keeps the keys and values of a request"),
             ("llama-3-8b", "tp = 3", 3, "tp = 3 does not divide the 32 query heads"),
             ("mixtral-8x7b", "tp = 2\nep = 2\ndp = 2", 4, "etp = 2 with tp = 2 and ep = 2"),
             ("mixtral-8x7b", "tp = 2\netp = 1", 2, "etp = 1 with tp = 2 and ep = 1"),
@@ -652,7 +636,7 @@ mod serving_tests {
         let first =
             [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden / 8, 8), tokens, counts];
         assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 0), first);
-        // 128,256 words are a multiple of 64, and no padding is sent.
+        // 128,256 words are a multiple of 64, so no padding is sent.
         let logits = (AllGather, Axis::Tp, 2 * 4 * 128_256, 4);
         let last = [reductions, logits, (AllGather, Axis::Tp, hidden, 8), tokens, counts];
         assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
@@ -682,8 +666,8 @@ mod serving_tests {
         assert_eq!(parts[2], (AllGather, Axis::Ep, 8 * 8 * 2 * 4096, 32));
         for (written, layout, expected) in [
             ("", "tp = 2\ndp = 4\nep = 4\netp = 1", "accepted: ep = tp x dp = 8, or expert_tokens = parts"),
-            ("expert_tokens = 'whole'", "dp = 8\nep = 8", "expert_tokens = whole changes nothing"),
-            ("expert_tokens = 'parts'", "tp = 2\ndp = 4", "expert_tokens = parts changes nothing"),
+            ("expert_tokens = 'whole'", "dp = 8\nep = 8", "expert_tokens = whole has no effect"),
+            ("expert_tokens = 'parts'", "tp = 2\ndp = 4", "expert_tokens = parts has no effect"),
         ] {
             let written = format!("framework = 'vllm'\nbatch = 16\n{written}");
             let message = refusal(&serving("mixtral-8x7b", &written, layout), 8);
@@ -693,7 +677,7 @@ mod serving_tests {
 
     #[test]
     fn stages_of_sglang_pass_sampled_tokens_around_in_a_ring() {
-        // 4 B of each of 16 requests: an eighth of them from each rank of tp 8, and all together again.
+        // 4 B of each of 16 requests: an eighth of them from each rank of tp 8, and all of them gathered again.
         let ring = |layout: &str, batch: u64| {
             let written = format!("framework = 'sglang'\nbatch = {batch}\nphases = ['decode']");
             let of_stage = |stage: u32| phase("llama-3-70b", &written, layout, 16, "decode", stage);
@@ -722,7 +706,7 @@ mod serving_tests {
                 .collect::<Vec<_>>()
         };
         let fp8 = "dispatch_element_type = 'fp8_e4m3'";
-        // 128 tokens of 8 experts: 16 + 7168 + 4 x 56 bytes there and 2 x 7168 back (DeepEP's README measures just these).
+        // 128 tokens of 8 experts: 16 + 7168 + 4 x 56 bytes out and 2 x 7168 back (as measured in DeepEP's README).
         let low_latency =
             [(AllToAllV, Ep, 1024 * 7408), (Collective::AllToAll, Ep, 4 * 256), (AllToAllV, Ep, 1024 * 14_336)];
         assert_eq!(of(&format!("dispatcher = 'deepep_low_latency'\n{fp8}"), "decode"), low_latency);
@@ -737,14 +721,8 @@ mod serving_tests {
             (AllToAllV, EpOuter, 8 * 1858 * 14_352),
         ];
         assert_eq!(of(&format!("dispatcher = 'deepep'\n{fp8}"), "prefill"), by_node);
-        for (written, expected) in [
-            ("expert_inner = 8", "expert_inner changes nothing with dispatcher all_to_all"),
-            (fp8, "dispatch_element_type = fp8_e4m3 with dispatcher all_to_all"),
-            ("dispatcher = 'deepep'\nexpert_inner = 5", "nodes of 5 ranks do not divide ep = 64"),
-        ] {
-            let message = refusal(&serving("deepseek-v3", &format!("batch = 128\n{written}"), "ep = 64\ndp = 64"), 64);
-            assert!(message.contains(expected), "{written}: {message}");
-        }
+        let uneven = serving("deepseek-v3", "batch = 128\ndispatcher = 'deepep'\nexpert_inner = 5", "ep = 64\ndp = 64");
+        assert!(refusal(&uneven, 64).contains("nodes of 5 ranks do not divide ep = 64"));
     }
 
     #[test]
@@ -765,6 +743,6 @@ mod serving_tests {
             assert_eq!(phase("llama-3-70b", &written, "tp = 8", 8, "decode", 0)[0].2, 8 * 512 * block, "{bits}");
         }
         let message = refusal(&serving("llama-3-8b", written, "dp = 2"), 2);
-        assert!(message.contains("reduction_bits = 8 changes nothing"), "{message}");
+        assert!(message.contains("reduction_bits = 8 has no effect"), "{message}");
     }
 }

@@ -1,0 +1,368 @@
+//! Differences between two runs that a comparison would mistake for a change in speed.
+
+use super::document::Run;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
+use commgauge_model::record::Record;
+use commgauge_model::record::line::{CaseFacts, ForeignTool, Header, Outcome, RankFacts};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// What may differ between two runs, if the user allows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Allowed {
+    /// Names of the hosts.
+    Hosts,
+    /// Processors and devices.
+    Hardware,
+    /// Program, library, transports and kernel.
+    Versions,
+    /// Variables that configure the library: NCCL_*, OMPI_MCA_*, UCX_* and so on. They select algorithms.
+    Environment,
+    /// Number of ranks, and which rank runs on which node, on which cores.
+    RankMap,
+    /// Suite, model and layout, by the hash of their files. Rows that only one run has are skipped.
+    Suite,
+    /// Sampling: precision, checks, buffers, data seed.
+    Settings,
+    /// Forced settings of the calls: algorithm, protocol, kind of buffers, thread blocks; further columns of imported tables.
+    Labels,
+}
+
+/// A fact in which two runs differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub kind: Allowed,
+    pub fact: String,
+    pub base: String,
+    pub new: String,
+}
+
+impl Allowed {
+    pub fn name(self) -> &'static str {
+        match self {
+            Allowed::Hosts => "hosts",
+            Allowed::Hardware => "hardware",
+            Allowed::Versions => "versions",
+            Allowed::Environment => "environment",
+            Allowed::RankMap => "rank-map",
+            Allowed::Suite => "suite",
+            Allowed::Settings => "settings",
+            Allowed::Labels => "labels",
+        }
+    }
+}
+
+/// The facts of a run: a value for each kind and name.
+pub(super) type Facts = BTreeMap<(Allowed, String), String>;
+
+/// All differences between two runs, by kind.
+pub fn differences(base: &LoadedRecord, new: &LoadedRecord) -> Vec<Difference> {
+    differences_between(&facts(base), &facts(new))
+}
+
+/// As above for collected facts.
+pub(super) fn differences_between(old_facts: &Facts, new_facts: &Facts) -> Vec<Difference> {
+    let names: BTreeSet<&(Allowed, String)> = old_facts.keys().chain(new_facts.keys()).collect();
+    let value =
+        |facts: &Facts, name: &(Allowed, String)| facts.get(name).cloned().unwrap_or_else(|| "not set".to_owned());
+    names
+        .into_iter()
+        .map(|name| Difference {
+            kind: name.0,
+            fact: name.1.clone(),
+            base: value(old_facts, name),
+            new: value(new_facts, name),
+        })
+        .filter(|difference| difference.base != difference.new)
+        .collect()
+}
+
+/// A usage error if two runs differ in a kind of fact that is not allowed.
+pub(super) fn ensure_alike(base: &LoadedRecord, new: &LoadedRecord, allowed: &[Allowed]) -> Result<()> {
+    let unlike: Vec<Difference> =
+        differences(base, new).into_iter().filter(|difference| !allowed.contains(&difference.kind)).collect();
+    if unlike.is_empty() {
+        return Ok(());
+    }
+    let kinds: BTreeSet<Allowed> = unlike.iter().map(|difference| difference.kind).collect();
+    let kinds: Vec<&str> = kinds.into_iter().map(Allowed::name).collect();
+    let lines: Vec<String> = unlike
+        .iter()
+        .map(|difference| {
+            let Difference { kind, fact, base, new } = difference;
+            format!("  {} ({fact}): {base:?} and {new:?}", kind.name())
+        })
+        .collect();
+    Err(Error::usage(format!(
+        "{} and {} differ, so a difference in speed would say nothing:\n{}\nIf this is intended, use --allow {}",
+        base.path.shown(),
+        new.path.shown(),
+        lines.join("\n"),
+        kinds.join(",")
+    )))
+}
+
+/// The facts of a run.
+pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
+    use Allowed::*;
+    let header = &loaded.record.header;
+    let settings = &header.settings;
+    let ranks = &header.ranks;
+    let text = |kind, name: &str, value: String| ((kind, name.to_owned()), value);
+    let mut facts = BTreeMap::from([
+        text(Hosts, "hosts", hosts(header)),
+        text(Hardware, "processors", distinct(ranks, |rank| rank.processor.clone())),
+        text(Hardware, "devices", distinct(ranks, |rank| rank.device.clone().unwrap_or_default())),
+        text(Versions, "backend", header.backend.name.clone()),
+        text(Versions, "synthetic", header.backend.synthetic.to_string()),
+        text(Versions, "measured by", header.backend.measured_by.map_or("commgauge", ForeignTool::name).to_owned()),
+        text(Versions, "library", header.backend.library.clone()),
+        text(Versions, "transport", header.backend.transport.clone().unwrap_or_default()),
+        text(Versions, "program", format!("{} {}", header.program, header.program_version)),
+        text(Versions, "program's SHA-256", header.program_sha256.clone()),
+        text(Versions, "kernels", distinct(ranks, |rank| rank.kernel.clone())),
+        text(RankMap, "ranks", header.world_size.to_string()),
+        text(RankMap, "rank map", rank_map(header)),
+        text(Suite, "SHA-256", header.suite.sha256.clone()),
+        text(Suite, "layout", header.suite.layout.clone().unwrap_or_default()),
+        text(Suite, "rows", rows(loaded)),
+        text(Settings, "precision", settings.precision.to_string()),
+        text(Settings, "samples", format!("{} to {}", settings.minimum_samples, settings.maximum_samples)),
+        text(Settings, "case budget, s", settings.case_budget_seconds.0.to_string()),
+        text(Settings, "warm buffers", settings.warm_buffers.to_string()),
+        text(Settings, "start", settings.start.to_string()),
+        text(Settings, "timing", settings.timing.to_string()),
+        text(Settings, "verify", settings.verify.to_string()),
+        text(Settings, "machine file", header.backend.machine.clone().unwrap_or_default()),
+    ]);
+    // Scheduler variables differ from job to job and do not affect the measurement.
+    let steering = header.environment.iter().filter(|(name, _)| !name.starts_with("SLURM_"));
+    facts.extend(steering.map(|(name, value)| ((Environment, name.clone()), value.clone())));
+    facts.extend(labels(loaded).into_iter().map(|(name, values)| ((kind_of_label(name), name.to_owned()), values)));
+    facts
+}
+
+/// The values of each label over the rows; includes `none` if some rows lack it.
+fn labels(loaded: &LoadedRecord) -> BTreeMap<&str, String> {
+    let cases = &loaded.record.plan.cases;
+    let mut values: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    for (name, value) in cases.iter().flat_map(|case| &case.labels) {
+        let (rows, seen) = values.entry(name).or_default();
+        *rows += 1;
+        seen.insert(value);
+    }
+    let pairs = values.into_iter().map(|(name, (rows, seen))| {
+        let without = (rows < cases.len()).then_some("none");
+        (name, without.into_iter().chain(seen).collect::<Vec<_>>().join(", "))
+    });
+    pairs.collect()
+}
+
+/// The hosts of a run.
+pub(super) fn hosts(header: &Header) -> String {
+    distinct(&header.ranks, |rank| rank.host.clone())
+}
+
+/// The different values of a fact of the ranks, in order, abbreviated.
+fn distinct(ranks: &[RankFacts], fact: impl Fn(&RankFacts) -> String) -> String {
+    let values: BTreeSet<String> = ranks.iter().map(fact).collect();
+    shortened(&values.into_iter().collect::<Vec<_>>(), ", ")
+}
+
+/// All values if there are few; else the first ones, their number, and a hash of all.
+fn shortened(values: &[String], between: &str) -> String {
+    let whole = values.join(between);
+    match values.len() {
+        ..=8 => whole,
+        many => format!("{} ... ({many}, {})", values[..4].join(between), &commgauge_base::digest::sha256(whole)[..12]),
+    }
+}
+
+/// Node and cores of each rank, abbreviated.
+fn rank_map(header: &Header) -> String {
+    let entries: Vec<String> =
+        header.ranks.iter().map(|rank| format!("{}+{}:{}[{}]", rank.rank, rank.ranks, rank.node, rank.cores)).collect();
+    shortened(&entries, " ")
+}
+
+/// Labels that name versions (`nccl_version`) are versions; the others are forced settings, or come from a table.
+fn kind_of_label(name: &str) -> Allowed {
+    if name.ends_with("version") { Allowed::Versions } else { Allowed::Labels }
+}
+
+/// The names of rows without the labels that may differ, if they stay distinct.
+pub(super) fn identities<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, allowed: &[Allowed]) -> Vec<String> {
+    let names: Vec<String> = cases.clone().map(|facts| identity(facts, allowed)).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    let unique = names.iter().zip(cases).map(|(name, facts)| match counts[name.as_str()] {
+        1 => name.clone(),
+        _ => facts.name.clone(),
+    });
+    unique.collect()
+}
+
+/// The name of a row without the labels that may differ.
+fn identity(facts: &CaseFacts, allowed: &[Allowed]) -> String {
+    let mut parts: Vec<&str> = facts.name.split('/').collect();
+    for (name, value) in facts.labels.iter().filter(|(name, _)| allowed.contains(&kind_of_label(name))) {
+        let name = name.as_str();
+        let spelled = [
+            value.clone(),
+            format!("{name}={value}"),
+            format!("{}-{value}", name.replace('_', "-")),
+            value.replace(':', "-"),
+        ];
+        if let Some(at) = parts.iter().rposition(|part| spelled.iter().any(|text| text == part)) {
+            parts.remove(at);
+        }
+    }
+    parts.join("/")
+}
+
+/// The names of the rows without their labels, which are separate facts, hashed; cadence, sizes and layouts are parts of names.
+fn rows(loaded: &LoadedRecord) -> String {
+    let cases = &loaded.record.plan.cases;
+    let names = identities(cases.iter(), &[Allowed::Versions, Allowed::Labels]);
+    format!("{} rows ({})", cases.len(), &commgauge_base::digest::sha256(names.join("\n"))[..12])
+}
+
+/// Checks that records can be replicates of each other: no run is given twice, and the runs are comparable.
+///
+/// # Errors
+/// A usage error that names the records, and the `--allow` flag that would accept them.
+pub fn ensure_comparable(records: &[&LoadedRecord], allowed: &[Allowed]) -> Result<()> {
+    let Some((first, others)) = records.split_first() else { return Err(Error::usage("name at least one record")) };
+    for (index, other) in records.iter().enumerate() {
+        let id = &other.record.header.run_id;
+        if let Some(twin) = records[..index].iter().find(|twin| twin.record.header.run_id == *id) {
+            let (a, b) = (twin.path.shown(), other.path.shown());
+            return Err(Error::usage(format!("{a} and {b} are the same run ({id}); it counts once")));
+        }
+    }
+    for other in others {
+        ensure_alike(first, other, allowed)?;
+    }
+    Ok(())
+}
+
+// Replicates with identical times: one log imported under two names, or copied lines. They count as one.
+
+/// In fewer rows two measurements may agree to the last digit by chance, as other tools print few digits.
+pub(super) const FEWEST_ROWS: u32 = 4;
+
+/// The times of a replicate, whatever the order of its rows.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Times {
+    rows: u32,
+    sum_of_hashes: u64,
+}
+
+/// A sentence for the first two replicates of the records that are copies of each other. A simulation without noise repeats itself, so it
+/// is exempt.
+pub(super) fn copies<'a>(records: impl IntoIterator<Item = &'a LoadedRecord>) -> Option<String> {
+    let mut seen: HashMap<Times, String> = HashMap::new();
+    for LoadedRecord { path, record } in records.into_iter().filter(|loaded| !loaded.record.header.backend.synthetic) {
+        let mut times_of: HashMap<u32, Times> = HashMap::new();
+        let cases = record.cases.iter().map(|line| {
+            (Cow::Borrowed(&*line.name), line.replicate, &line.outcome, line.samples.slowest_nanoseconds.as_slice())
+        });
+        let copies = record.copies.iter().map(|line| {
+            (Cow::Owned(line.copy.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+        });
+        let products = record.products.iter().map(|line| {
+            (Cow::Owned(line.product.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+        });
+        let all = cases.chain(copies).chain(products);
+        for (name, replicate, _, nanoseconds) in
+            all.filter(|(_, _, outcome, _)| matches!(outcome, Outcome::Measured { .. }))
+        {
+            let mut hasher = DefaultHasher::new();
+            (name, nanoseconds).hash(&mut hasher);
+            let times = times_of.entry(replicate).or_default();
+            times.rows += 1;
+            times.sum_of_hashes = times.sum_of_hashes.wrapping_add(hasher.finish());
+        }
+        let mut of_record: Vec<(u32, Times)> =
+            times_of.into_iter().filter(|(_, times)| times.rows >= FEWEST_ROWS).collect();
+        of_record.sort_unstable_by_key(|(replicate, _)| *replicate);
+        for (replicate, times) in of_record {
+            let place = format!("replicate {replicate} of {}", path.shown());
+            if let Some(twin) = seen.get(&times) {
+                return Some(format!(
+                    "{twin} and {place} have the same times in all {} rows: a copy is not a replicate",
+                    times.rows
+                ));
+            }
+            seen.insert(times, place);
+        }
+    }
+    None
+}
+
+// A record and its source file.
+
+/// A record and its source file.
+#[derive(Clone, Debug)]
+pub struct LoadedRecord {
+    /// The file, for messages.
+    pub path: PathBuf,
+    pub record: Record,
+}
+
+impl LoadedRecord {
+    /// # Errors
+    /// As [`Record::read`].
+    pub fn read(path: &Path) -> Result<LoadedRecord> {
+        Ok(LoadedRecord { path: path.to_owned(), record: Record::read(path)? })
+    }
+
+    pub(super) fn run(&self, role: &str) -> Run {
+        let header = &self.record.header;
+        Run {
+            role: role.to_owned(),
+            path: self.path.display().to_string(),
+            run_id: header.run_id.clone(),
+            started_at: header.started_at.clone(),
+            suite: header.suite.name.clone(),
+            backend: header.backend.name.clone(),
+            library: header.backend.library.clone(),
+            world_size: header.world_size,
+            synthetic: header.backend.synthetic,
+            measured_by: header.backend.measured_by.map(ForeignTool::label),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::super::testing::{lines, loaded};
+    use super::*;
+
+    #[test]
+    fn copies_are_named_within_a_record_and_between_two_and_chance_is_none() {
+        let rows = |more: f64, count: usize| {
+            (0..count)
+                .map(|row| (0..5).map(|replicate| 100.0 + more + (row * 7 + replicate) as f64).collect())
+                .collect::<Vec<Vec<f64>>>()
+        };
+        let record = |id: &str, rows: &[Vec<f64>]| loaded(&format!("{id}.jsonl"), lines(id, rows));
+        assert_eq!(copies(&[record("a", &rows(0.0, 4)), record("b", &rows(0.5, 4))]), None);
+        let text = copies(&[record("a", &rows(0.0, 4)), record("b", &rows(0.0, 4))]).expect("a copy");
+        assert_eq!(
+            text,
+            "replicate 0 of a.jsonl and replicate 0 of b.jsonl have the same times in all 4 rows: a copy is not a replicate"
+        );
+        let mut twice = rows(0.0, 4);
+        twice.iter_mut().for_each(|row| row[3] = row[1]);
+        assert!(
+            copies(&[record("a", &twice)]).expect("a copy").starts_with("replicate 1 of a.jsonl and replicate 3 of")
+        );
+        twice.truncate(3);
+        assert_eq!(copies(&[record("a", &twice)]), None);
+    }
+}

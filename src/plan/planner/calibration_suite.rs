@@ -1,0 +1,402 @@
+//! The suite that measures the calls of a plan: every kind of call in its sizes, in every placement that the ranks of a launch have.
+
+use super::rates::{RatedCall, Rates, stand_in};
+use super::search::{Found, Only};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_cost::cost::{MAX_EXTRAPOLATION, Prediction, Status};
+use commgauge_model::config::{Model, toml_string};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+/// Sizes of each curve that are measured first; the run adds sizes between them.
+const FIRST_SIZES: u32 = 4;
+
+/// Minimum factor between the smallest and the largest size: a smaller range is not a curve.
+const LEAST_SPAN: u64 = 64;
+
+/// Largest measured size argument, unless larger calls need a larger one.
+const LARGEST: Bytes = Bytes(64 << 20);
+
+/// Content of a calibration suite.
+#[derive(Clone, Copy, Debug)]
+pub struct CalibrationSuite<'a> {
+    /// Name or path of the model.
+    pub model: &'a Model,
+    /// The calls that the plan requests.
+    pub calls: &'a [RequestedCall],
+    /// Largest measured size argument, if the user sets one.
+    pub bytes_most: Option<Bytes>,
+    /// Time after which no further sizes are added, such as `10min`.
+    pub budget: &'a str,
+    /// Matrix products to measure as well.
+    pub products: Option<&'a CalibrationProducts>,
+}
+
+/// The matrix products of a model, as a `[[compute]]` table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CalibrationProducts {
+    /// Source of the model: `preset` or `config`, and its name or path.
+    pub model: (&'static str, String),
+    /// Degrees of tensor parallelism.
+    pub tp: Vec<u64>,
+    pub micro_batch: Vec<u64>,
+    pub sequence: u64,
+    pub element_type: ElementType,
+}
+
+impl CalibrationSuite<'_> {
+    /// The suite as a TOML file.
+    pub fn text(&self) -> String {
+        let model = self.model.shown_name();
+        let mut text = format!(
+            "# Written by `commgauge calibrate`: what planning {model} asks for, in groups of every size inside the nodes and across\n\
+             # them, all groups at once and one alone. A suite like any other: `commgauge run` takes it, and it may be changed.\n\
+             name = {name}\n\
+             description = {description}\n\
+             \n\
+             [measure]\n\
+             precision = 0.03\n\
+             minimum_samples = 10\n\
+             maximum_samples = 20_000\n\
+             case_budget = \"200ms\"\n\
+             replicates = 3\n\
+             cadences = \"streaming\"\n\
+             \n\
+             [calibrate]\n\
+             until_error = 0.05\n\
+             most_sizes = 14\n\
+             budget = \"{budget}\"\n",
+            name = toml_string(&format!("calibrate-{}", self.model.name)),
+            description = toml_string(&format!("Calls and products for planning {model}")),
+            budget = self.budget,
+        );
+        for call in self.calls {
+            text += &self.sweep(call);
+        }
+        text + &self.products.map(CalibrationProducts::table).unwrap_or_default()
+    }
+
+    fn sweep(&self, call: &RequestedCall) -> String {
+        let mut text = String::new();
+        let reduce = if call.collective.reduces() { "reduce_ops = \"sum\"\n" } else { "" };
+        let placements = if call.collective.placements().len() > 1 { "placements = \"out-of-place\"\n" } else { "" };
+        let sizes: Vec<String> = self.sizes(call).iter().map(u64::to_string).collect();
+        let (least, most) = (call.bytes_least.0, call.bytes_most.0);
+        // A write to text cannot fail.
+        let _ = write!(
+            text,
+            "\n# Requested sizes: {least} to {most} bytes.\n\
+             [[sweep]]\ncollectives = \"{}\"\nelement_types = \"{}\"\nbytes = [{}]\n{reduce}{placements}\
+             axis = \"places\"\nsolo = true\n",
+            call.collective.name(),
+            call.element_type.name(),
+            sizes.join(", "),
+        );
+        text
+    }
+
+    /// The first sizes, powers of two at even logarithmic distances, from the smallest to the largest requested size.
+    fn sizes(&self, call: &RequestedCall) -> Vec<u64> {
+        let element = call.element_type.size();
+        let largest = self.bytes_most.unwrap_or(LARGEST).0;
+        let enough = if self.bytes_most.is_some() { 0 } else { call.bytes_most.0.div_ceil(MAX_EXTRAPOLATION as u64) };
+        let most = call.bytes_most.0.min(largest).max(enough).max(element).next_power_of_two();
+        let least =
+            call.bytes_least.0.max(element).next_power_of_two().min(most / LEAST_SPAN).max(element.next_power_of_two());
+        let most = most.max(least * LEAST_SPAN);
+        let octaves = (most / least).ilog2();
+        let size = |index: u32| least << (octaves * index / (FIRST_SIZES - 1));
+        (0..FIRST_SIZES).map(size).collect()
+    }
+}
+
+impl CalibrationProducts {
+    fn table(&self) -> String {
+        let (key, model) = &self.model;
+        let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        format!(
+            "\n# The matrix products of its layers.\n[[compute]]\nmodel = {{ {key} = {} }}\nsequence = {}\ntp = [{}]\n\
+             micro_batch = [{}]\nelement_types = \"{}\"\n",
+            toml_string(model),
+            self.sequence,
+            list(&self.tp),
+            list(&self.micro_batch),
+            self.element_type.name()
+        )
+    }
+}
+
+// The calls whose rates a search for the best layout requests, which a calibration must measure.
+//
+// The requests of a search depend on the answers, as it prices only layouts that can still be the best. So it runs on nominal machines
+// whose links differ by orders of magnitude, and again with each degree of each axis and each ZeRO stage required.
+
+/// Links of a nominal machine: a call takes the latency plus its size argument over the rate.
+#[derive(Clone, Copy)]
+struct Links {
+    latency_seconds: f64,
+    bytes_per_second: f64,
+}
+
+/// A nominal machine.
+#[derive(Clone, Copy)]
+struct Machine {
+    within: Links,
+    between: Links,
+}
+
+const fn links(latency_seconds: f64, bytes_per_second: f64) -> Links {
+    Links { latency_seconds, bytes_per_second }
+}
+
+/// Fast links; a slow network; slow links.
+const NOMINAL: [Machine; 3] = [
+    Machine { within: links(10e-6, 300e9), between: links(20e-6, 50e9) },
+    Machine { within: links(10e-6, 300e9), between: links(50e-6, 1e9) },
+    Machine { within: links(100e-6, 1e9), between: links(100e-6, 1e9) },
+];
+
+/// One kind of call and its requested sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestedCall {
+    /// The call; the even form for calls with uneven blocks.
+    pub collective: Collective,
+    pub element_type: ElementType,
+    /// Smallest size argument.
+    pub bytes_least: Bytes,
+    /// Largest size argument.
+    pub bytes_most: Bytes,
+}
+
+/// All calls with bytes that searches for the best layout on this many GPUs request, whatever the machine's rates; none if no layout fits
+/// into memory. `search` runs with the given rates and restrictions.
+pub fn requested_calls(gpus: u32, search: impl Fn(&dyn Rates, Only) -> Found) -> Vec<RequestedCall> {
+    let unrestricted = NOMINAL.map(|machine| (machine, Only::default()));
+    let restricted = each_part(gpus).into_iter().map(|only| (NOMINAL[0], only));
+    let mut all = Asked::new();
+    for (machine, only) in unrestricted.into_iter().chain(restricted) {
+        let rates = Nominal { machine, asked: Mutex::default() };
+        // A search restricted to layouts that do not fit still prices them.
+        if search(&rates, only).feasible > 0 {
+            let asked = rates.asked.into_inner().unwrap_or_else(PoisonError::into_inner);
+            asked.into_values().for_each(|call| remember(&mut all, call));
+        }
+    }
+    all.into_values().filter(|call| call.collective != Collective::Barrier && call.bytes_most.0 > 0).collect()
+}
+
+fn remember(all: &mut Asked, call: RequestedCall) {
+    // A call that only moves bytes takes equally long in any type.
+    let element = if call.collective.reduces() { call.element_type.name() } else { "" };
+    let known = all.entry((call.collective.name(), element)).or_insert(call);
+    known.bytes_least = known.bytes_least.min(call.bytes_least);
+    known.bytes_most = known.bytes_most.max(call.bytes_most);
+}
+
+/// Every degree of every axis, and every ZeRO stage, each with everything else free.
+fn each_part(gpus: u32) -> Vec<Only> {
+    let degrees = (2..=gpus).filter(|degree| gpus.is_multiple_of(*degree));
+    let of_degree = |degree: u32| {
+        [
+            Only { tp: vec![degree], ..Only::default() },
+            Only { cp: vec![degree], ..Only::default() },
+            Only { ep: vec![degree], ..Only::default() },
+            Only { pp: vec![degree], ..Only::default() },
+            Only { dp: vec![degree], ..Only::default() },
+        ]
+    };
+    let stages = (0..4).map(|stage| Only { zero_stage: vec![stage], ..Only::default() });
+    degrees.flat_map(of_degree).chain(stages).collect()
+}
+
+type Asked = BTreeMap<(&'static str, &'static str), RequestedCall>;
+
+/// Rates of a nominal machine that record their requests.
+struct Nominal {
+    machine: Machine,
+    asked: Mutex<Asked>,
+}
+
+impl Nominal {
+    fn remember(&self, call: &RatedCall) {
+        let collective = match call.collective {
+            Collective::SendRecvChain => Collective::SendRecv,
+            other => stand_in(other).filter(|_| other.has_splits()).unwrap_or(other),
+        };
+        let bytes = call.bytes_total;
+        let call = RequestedCall { collective, element_type: call.element_type, bytes_least: bytes, bytes_most: bytes };
+        remember(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner), call);
+    }
+}
+
+impl Rates for Nominal {
+    fn price(&self, call: &RatedCall) -> Prediction {
+        self.remember(call);
+        let Machine { within, between } = self.machine;
+        let links = if call.locality.nodes_spanned > 1 { between } else { within };
+        let bytes = call.bytes_total.0 as f64;
+        Prediction {
+            seconds: Some(Seconds(links.latency_seconds + bytes / links.bytes_per_second)),
+            low: None,
+            high: None,
+            status: Status::Extrapolated,
+            reason: None,
+            untrusted: true,
+        }
+    }
+
+    fn ground(&self, _call: &RatedCall) -> String {
+        self.name()
+    }
+
+    fn calibrated(&self) -> bool {
+        false
+    }
+
+    fn synthetic(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> String {
+        "a nominal machine".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::compute::Compute;
+    use crate::planner::search::{Bases, Question, search};
+    use commgauge_base::collective::Collective;
+    use commgauge_model::config::{Model, Suite, Table, Training};
+    use commgauge_model::layout::Nodes;
+    use commgauge_model::workload::WorkPlan;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn call(collective: Collective, element_type: ElementType, bytes_least: u64, bytes_most: u64) -> RequestedCall {
+        RequestedCall { collective, element_type, bytes_least: Bytes(bytes_least), bytes_most: Bytes(bytes_most) }
+    }
+
+    fn suite(calls: &[RequestedCall]) -> Suite {
+        let model = Model::load("llama-3-8b").unwrap();
+        let suite = CalibrationSuite { model: &model, calls, bytes_most: None, budget: "10min", products: None };
+        Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn sizes_span_what_is_asked_for_up_to_the_largest_that_is_measured() {
+        for (least, most, expected) in [
+            (1024, 1 << 25, vec![1 << 10, 1 << 15, 1 << 20, 1 << 25]),
+            (4, 4, vec![4, 16, 64, 256]),
+            (1 << 30, 1 << 32, vec![1 << 20, 1 << 22, 1 << 24, 1 << 26]),
+            // A 64th of the requested size.
+            (1 << 30, 1 << 34, vec![1 << 22, 1 << 24, 1 << 26, 1 << 28]),
+        ] {
+            let suite = suite(&[call(Collective::AllReduce, ElementType::Float32, least, most)]);
+            let sizes: Vec<u64> = suite.sweeps[0].bytes.iter().map(|bytes| bytes.0).collect();
+            assert_eq!(sizes, expected, "{least} to {most}");
+        }
+    }
+
+    #[test]
+    fn products_are_those_of_the_model_in_every_degree_and_micro_batch_that_is_given() {
+        let model = Model::load("llama-3-8b").unwrap();
+        let products = CalibrationProducts {
+            model: ("preset", "llama-3-8b".to_owned()),
+            tp: vec![1, 2],
+            micro_batch: vec![1, 4],
+            sequence: 512,
+            element_type: ElementType::Bfloat16,
+        };
+        let calls = [call(Collective::AllReduce, ElementType::Float32, 1024, 1 << 25)];
+        let suite = CalibrationSuite {
+            model: &model,
+            calls: &calls,
+            bytes_most: None,
+            budget: "10min",
+            products: Some(&products),
+        };
+        let suite = Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"));
+        let plan = WorkPlan::from_suite_on(&suite, &Nodes::filled(2, 2)).unwrap();
+        assert_eq!(plan.products.len(), 2 * 2 * 5, "five products of a layer and the head");
+        assert!(plan.products.iter().all(|product| product.element == ElementType::Bfloat16));
+    }
+
+    #[test]
+    fn every_place_of_the_ranks_is_measured_at_once_and_alone() {
+        let suite = suite(&[
+            call(Collective::AllReduce, ElementType::Bfloat16, 1024, 1 << 20),
+            call(Collective::SendRecv, ElementType::Bfloat16, 1024, 1 << 20),
+        ]);
+        let plan = WorkPlan::from_suite_on(&suite, &Nodes::filled(8, 4)).unwrap();
+        let of = |solo: bool| -> BTreeSet<String> {
+            let wanted = plan.cases.iter().filter(|case| case.solo_of.is_some() == solo);
+            wanted.map(|case| format!("{} {}", case.op.axis, case.groups_label)).collect()
+        };
+        let at_once = ["node ", "node by-2", "nodes of-2", "nodes of-2-by-1", "nodes of-2-by-2"];
+        assert_eq!(of(false), at_once.map(str::to_owned).into());
+        let alone = ["node by-2-solo", "node solo", "nodes of-2-by-1-solo", "nodes of-2-by-2-solo"];
+        assert_eq!(of(true), alone.map(str::to_owned).into(), "one group over both nodes is already alone");
+    }
+
+    fn calls(model: &str, gpus: u32) -> Vec<RequestedCall> {
+        let model = Model::load(model).unwrap();
+        let flags = vec![
+            ("--sequence", "sequence", "2048".to_owned()),
+            ("--global-batch", "global_batch", "64".to_owned()),
+            ("--training", "sequence_parallel", "true".to_owned()),
+        ];
+        let compute = Compute::constant(400e12, 1.0);
+        let base = Training::read(Table::of_flags(flags)).unwrap();
+        requested_calls(gpus, |rates, only| {
+            search(&Question {
+                model: &model,
+                bases: Bases::of(&base),
+                global_batch: 64,
+                gpus,
+                ranks_per_node: 8,
+                gpu_memory: Bytes(80_000_000_000),
+                compute: &compute,
+                rates,
+                only,
+                wanted: 1,
+            })
+        })
+    }
+
+    #[test]
+    fn a_dense_model_asks_for_sums_shares_and_messages_in_the_sizes_of_its_layers() {
+        let calls = calls("llama-3-8b", 16);
+        for collective in
+            [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::SendRecv]
+        {
+            let of_it: Vec<&RequestedCall> = calls.iter().filter(|call| call.collective == collective).collect();
+            assert!(!of_it.is_empty(), "{collective} in {calls:?}");
+            assert!(
+                of_it.iter().all(|call| call.bytes_least <= call.bytes_most && call.bytes_least.0 > 0),
+                "{of_it:?}"
+            );
+        }
+        // The activations of one sample of 2,048 tokens of width 4,096 in bfloat16.
+        let gathered = calls.iter().find(|call| call.collective == Collective::AllGather).unwrap();
+        assert!(gathered.bytes_most.0 >= 2048 * 4096 * 2, "{gathered:?}");
+        assert!(calls.iter().all(|call| call.collective != Collective::AllToAll), "no experts, no exchange: {calls:?}");
+    }
+
+    #[test]
+    fn experts_ask_for_exchanges_and_each_type_of_a_sum_stands_alone() {
+        let calls = calls("mixtral-8x7b", 16);
+        assert!(calls.iter().any(|call| call.collective == Collective::AllToAll), "{calls:?}");
+        let sums: Vec<ElementType> = calls
+            .iter()
+            .filter(|call| call.collective == Collective::AllReduce)
+            .map(|call| call.element_type)
+            .collect();
+        assert!(sums.contains(&ElementType::Float32), "of gradients, or of norms: {sums:?}");
+        assert!(calls.iter().all(|call| !call.collective.has_splits()), "even forms represent uneven ones: {calls:?}");
+    }
+}

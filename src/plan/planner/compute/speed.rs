@@ -1,0 +1,407 @@
+//! The computing speed of a rank, and the duration of its passes and its optimizer.
+
+use super::efficiency::Efficiency;
+use super::product::Product;
+use crate::planner::Kernels;
+use crate::planner::step_error::StepError;
+use commgauge_base::units::{Rate, Seconds};
+use commgauge_model::config::step::Recompute;
+use commgauge_model::config::{Family, LatentAttention, LinearAttention, LinearRule, Mixer, Model};
+use commgauge_model::workload::step::TrainingStep;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Computing speed of one GPU (or host rank).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// Peak of dense matrix products in the type of the activations, floating-point operations per second.
+    pub peak_flops_per_second: f64,
+    /// As `peak`, for the linear layers of blocks if they are computed in 8 bits.
+    pub peak_8_bits: Option<f64>,
+    /// Share of the peak that products reach.
+    pub efficiency: Efficiency,
+    /// Rate of kernels that only move data, reading and writing together.
+    pub memory_rate: Rate,
+    /// Host time of one kernel: a pass is never faster than its kernels can be started.
+    pub seconds_per_kernel: Seconds,
+    /// How a layer is split into kernels.
+    pub kernels: Kernels,
+    /// Share of its speed that computing loses while a call overlaps with it.
+    pub lost_beside_calls: f64,
+    /// The error of steps predicted with all this.
+    pub error: StepError,
+}
+
+impl Compute {
+    /// The peak that a product could reach.
+    pub(super) fn peak_of(&self, product: &Product) -> f64 {
+        self.peak_8_bits.filter(|_| product.in_8_bits).unwrap_or(self.peak_flops_per_second)
+    }
+}
+
+/// The passes of one micro-batch through one chunk of a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChunkCompute {
+    /// Forward.
+    pub forward: Seconds,
+    /// Recomputation for the backward pass.
+    pub recompute: Seconds,
+    /// Gradients of inputs, and of everything except linear layers.
+    pub input_gradient: Seconds,
+    /// Gradients of weights.
+    pub weight_gradient: Seconds,
+}
+
+impl ChunkCompute {
+    /// The whole backward pass, recomputation included.
+    pub fn backward(&self) -> Seconds {
+        Seconds(self.recompute.0 + self.input_gradient.0 + self.weight_gradient.0)
+    }
+}
+
+/// The computing of a rank of a stage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StageCompute {
+    /// The passes of a micro-batch, chunk by chunk of the stage.
+    pub chunks: Vec<ChunkCompute>,
+    /// The optimizer's update of the rank's parameters, once per step.
+    pub optimizer: Seconds,
+}
+
+impl StageCompute {
+    /// All chunks of the stage together.
+    pub fn passes(&self) -> ChunkCompute {
+        self.chunks.iter().fold(ChunkCompute::default(), |sum, chunk| ChunkCompute {
+            forward: Seconds(sum.forward.0 + chunk.forward.0),
+            recompute: Seconds(sum.recompute.0 + chunk.recompute.0),
+            input_gradient: Seconds(sum.input_gradient.0 + chunk.input_gradient.0),
+            weight_gradient: Seconds(sum.weight_gradient.0 + chunk.weight_gradient.0),
+        })
+    }
+
+    /// Forward of all chunks, seconds for one micro-batch.
+    pub fn forward_seconds(&self) -> f64 {
+        self.passes().forward.0
+    }
+
+    /// Backward of all chunks, recomputation included, seconds for one micro-batch.
+    pub fn backward_seconds(&self) -> f64 {
+        self.passes().backward().0
+    }
+}
+
+impl ChunkCompute {
+    pub(super) fn and(self, other: ChunkCompute) -> ChunkCompute {
+        ChunkCompute {
+            forward: Seconds(self.forward.0 + other.forward.0),
+            recompute: Seconds(self.recompute.0 + other.recompute.0),
+            input_gradient: Seconds(self.input_gradient.0 + other.input_gradient.0),
+            weight_gradient: Seconds(self.weight_gradient.0 + other.weight_gradient.0),
+        }
+    }
+}
+
+// The work of a rank in a layer and at the ends of the model: matrix products, bytes that other kernels move, and kernels.
+//
+// Symbols: n = b s/c tokens of a micro-batch on a rank, h, f, t as everywhere. A product of m x k by k x n has 2mnk operations; the
+// backward pass has two such products for each linear layer (arXiv 2104.04473, appendix).
+
+/// Forward pass of a micro-batch through a part of the model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    pub products: Vec<Product>,
+    /// Bytes that kernels without products read and write, outside attention.
+    pub moved_bytes: f64,
+    /// As above for the token-by-token matrices.
+    pub moved_bytes_in_attention: f64,
+    /// Number of kernels.
+    pub kernels: f64,
+    /// Recomputation for the backward pass.
+    pub recompute: Option<Recompute>,
+}
+
+/// Memory traffic of a backward pass relative to a forward pass: it reads the input and the gradient, and writes a
+/// gradient.
+const BACKWARD_MOVES: f64 = 1.5;
+
+/// Kernels of a mixer or a feed-forward other than products, forward, with the norm before it.
+const KERNELS_OF_BLOCK: f64 = 17.0;
+
+/// Kernels that choose experts and bring tokens into their order and back: the scores, their largest and the map of them, the
+/// permutations, and splitting and joining by expert (Megatron-LM core/transformer/moe/moe_utils.py).
+const KERNELS_OF_ROUTING: f64 = 15.0;
+
+impl Work {
+    /// The seconds of the passes.
+    pub(super) fn seconds(&self, compute: &Compute) -> ChunkCompute {
+        let moved = |bytes: f64| bytes / compute.memory_rate.0;
+        let of = |wanted: &dyn Fn(&Product) -> bool| -> f64 {
+            let products = self.products.iter().filter(|product| wanted(product));
+            products.map(|product| compute.efficiency.seconds(product, compute.peak_of(product))).sum()
+        };
+        let floor = |passes: f64| passes * self.kernels * compute.seconds_per_kernel.0;
+        let all = moved(self.moved_bytes + self.moved_bytes_in_attention);
+        let forward = (of(&|_| true) + all).max(floor(1.0));
+        let recompute = match self.recompute {
+            None | Some(Recompute::None) => 0.0,
+            Some(Recompute::Full) => forward,
+            Some(Recompute::Selective) => of(&|product| product.in_attention) + moved(self.moved_bytes_in_attention),
+        };
+        // Without weights both sides are inputs, each with a gradient.
+        let input = of(&|_| true) + of(&|product| !product.has_weights) + BACKWARD_MOVES * all;
+        ChunkCompute {
+            forward: Seconds(forward),
+            recompute: Seconds(recompute),
+            input_gradient: Seconds(input.max(floor(1.0))),
+            weight_gradient: Seconds(of(&|product| product.has_weights).max(floor(0.5))),
+        }
+    }
+}
+
+/// Bytes that a norm moves per number of its input as separate kernels (Hugging Face transformers 5.17, models/llama/modeling_llama.py
+/// `LlamaRMSNorm`): to fp32, square, mean, product with the root, back, times the weight. `element` is the bytes of a number.
+fn bytes_of_unfused_norm(element: f64) -> f64 {
+    let full = 4.0;
+    (element + full) + 2.0 * full + full + 2.0 * full + (full + element) + 2.0 * element
+}
+
+/// For a rotation of queries and keys, in numbers (same file, `apply_rotary_pos_emb`): times the cosine; half of them negated, and both
+/// halves joined; times the sine; the sum.
+const NUMBERS_OF_UNFUSED_ROTATION: f64 = 2.0 + (1.0 + 2.0) + 2.0 + 3.0;
+
+/// For a gate (same file, `LlamaMLP`): the activation, and the product with it.
+const NUMBERS_OF_UNFUSED_GATE: f64 = 2.0 + 3.0;
+
+/// For GELU operation by operation (activations.py `NewGELUActivation`): the cube, times a number, plus the input, times a number, the
+/// tangent, plus one, half of the input, and the product.
+const NUMBERS_OF_UNFUSED_GELU: f64 = 2.0 + 2.0 + 3.0 + 2.0 + 2.0 + 2.0 + 2.0 + 3.0;
+
+/// Fused, a norm reads and writes once, and a gate reads both and writes once.
+const NUMBERS_OF_NORM: f64 = 2.0;
+
+const NUMBERS_OF_GATE: f64 = 3.0;
+
+const NUMBERS_OF_ACTIVATION: f64 = 2.0;
+
+pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
+    let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
+    let parts = model.parts_of(layer);
+    let mut work = match (parts.mixer, &model.attention.linear) {
+        (Some(Mixer::Linear), Some(linear)) => {
+            let LinearWork { products, moved_bytes } = of(step, linear);
+            Work { products, moved_bytes, ..Work::default() }
+        }
+        (Some(_), _) => of_attention(step, layer, compute),
+        (None, _) => Work::default(),
+    };
+    let element = step.activation().size() as f64;
+    let dropout = model.family == Family::Gpt2;
+    let split = if step.training.tensor.sequence_parallel { t } else { 1 } as f64;
+    let (tokens, h, blocks) = (n as f64, model.hidden as f64, parts.count() as f64);
+    // Before each block a norm reads and writes; the residual addition after it reads two and writes one, with a dropout mask.
+    let norm_is_fused = compute.kernels.has_one_for_norms_of(model);
+    let norm = if norm_is_fused { NUMBERS_OF_NORM * element } else { bytes_of_unfused_norm(element) };
+    let around = tokens * h / split * blocks * (norm + 3.0 * element + f64::from(u8::from(dropout)));
+    if parts.feed_forward.is_some() {
+        feed_forward(step, layer, t, n, &mut work.products);
+        let numbers = match (model.family.gated(), compute.kernels.has_one_for_activations_of(model)) {
+            (true, true) => NUMBERS_OF_GATE,
+            (true, false) => NUMBERS_OF_UNFUSED_GATE,
+            (false, true) => NUMBERS_OF_ACTIVATION,
+            (false, false) => NUMBERS_OF_UNFUSED_GELU,
+        };
+        work.moved_bytes += inner_width(step, layer) * tokens * element * numbers;
+    }
+    if model.has_experts_in(layer) {
+        work.moved_bytes += permuted_bytes(step, n);
+        work.kernels += KERNELS_OF_ROUTING;
+    }
+    work.moved_bytes += around;
+    work.kernels += blocks * KERNELS_OF_BLOCK + work.products.len() as f64;
+    work.recompute = Some(step.training.tensor.recompute);
+    work
+}
+
+fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
+    let fused_attention = compute.kernels.fused_attention;
+    let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
+    let element = step.activation().size() as f64;
+    let mut products = Vec::with_capacity(12);
+    projections(model, t, n, &mut products);
+    let keys = match &model.attention.sliding_window {
+        Some(window) if model.has_sliding_window_in(layer) => window.tokens.min(step.training.sequence),
+        _ => step.training.sequence,
+    };
+    let head = model.attention.head_dimension;
+    let value = model.attention.latent.as_ref().map_or(head, |latent| latent.value_dimension);
+    // A fused kernel skips what the causal mask hides, about half.
+    let heads =
+        (model.attention.heads / t * step.training.micro_batch) as f64 * if fused_attention { 0.5 } else { 1.0 };
+    let rows = step.training.sequence / u64::from(step.layout.degrees.cp);
+    let attention =
+        |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, in_8_bits: false };
+    products.extend([attention(keys, head), attention(value, keys)]);
+    let scores = (model.attention.heads / t) as f64 * n as f64 * keys as f64;
+    let each = if model.family == Family::Gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
+    // A gate reads the output of attention and itself, and writes their product.
+    let gated =
+        if model.attention.gate { 3.0 * element * n as f64 * (model.attention.heads / t * head) as f64 } else { 0.0 };
+    let rotated = if compute.kernels.fused_elementwise || model.family == Family::Gpt2 {
+        0.0
+    } else {
+        let width = (model.attention.heads / t + model.kv_heads_per_rank(t)) * head;
+        NUMBERS_OF_UNFUSED_ROTATION * element * n as f64 * width as f64
+    };
+    Work {
+        products,
+        moved_bytes: gated + rotated,
+        moved_bytes_in_attention: if fused_attention { 0.0 } else { scores * each },
+        ..Work::default()
+    }
+}
+
+/// The embedding: a row of the table for each token.
+pub(super) fn of_input(step: &TrainingStep) -> Work {
+    let bytes = step.tokens_per_micro_batch() * step.model.hidden * step.activation().size();
+    Work { moved_bytes: 3.0 * bytes as f64, kernels: 4.0, ..Work::default() }
+}
+
+/// The last norm, the head and the loss: logits in fp32, read and written a few times.
+pub(super) fn of_output(step: &TrainingStep) -> Work {
+    let (t, n) = (u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
+    let words = step.model.padded_vocabulary(t) / t;
+    let logits = n as f64 * words as f64;
+    Work {
+        products: vec![Product::linear(n, words, step.model.hidden)],
+        moved_bytes: logits * 4.0 * 4.0,
+        kernels: 10.0,
+        ..Work::default()
+    }
+}
+
+fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
+    let (h, heads) = (model.hidden, model.attention.heads / t);
+    match &model.attention.latent {
+        None => {
+            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.attention.head_dimension;
+            products.push(Product::of_block(n, model.projected_queries(t) + keys_and_values, h));
+            products.push(Product::of_block(n, h, heads * model.attention.head_dimension));
+        }
+        Some(LatentAttention { query_rank, kv_rank, plain_dimension, rotary_dimension, value_dimension }) => {
+            let queries = heads * model.attention.head_dimension;
+            match query_rank {
+                Some(rank) => {
+                    products.push(Product::of_block(n, *rank, h));
+                    products.push(Product::of_block(n, queries, *rank));
+                }
+                None => products.push(Product::of_block(n, queries, h)),
+            }
+            products.push(Product::of_block(n, kv_rank + rotary_dimension, h));
+            products.push(Product::of_block(n, heads * (plain_dimension + value_dimension), *kv_rank));
+            products.push(Product::of_block(n, h, heads * value_dimension));
+        }
+    }
+}
+
+fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut Vec<Product>) {
+    let model = step.model;
+    let h = model.hidden;
+    let first = if model.family.gated() { 2 } else { 1 };
+    let mut both = |rows: u64, width: u64, count: f64| {
+        for (n, k) in [(first * width, h), (h, width)] {
+            products.push(Product { count, ..Product::of_block(rows, n, k) });
+        }
+    };
+    match &model.mixture {
+        Some(mixture) if model.has_experts_in(layer) => {
+            let etp = u64::from(step.layout.degrees.etp);
+            // With even routing: the tokens that the rank's experts receive from all ranks that share them.
+            let chosen = n * mixture.experts_per_token * etp / t;
+            let local = step.experts_per_rank().max(1);
+            both(chosen.div_ceil(local), mixture.expert_feed_forward / etp, local as f64);
+            if mixture.shared_feed_forward > 0 {
+                both(n, mixture.shared_feed_forward / t, 1.0);
+            }
+            products.push(Product::linear(n, mixture.experts, h));
+        }
+        _ => both(n, model.feed_forward / t, 1.0),
+    }
+}
+
+/// Bytes read and written to sort tokens by expert and back, with even routing (Megatron-LM core/transformer/moe: moe_utils.py `permute`,
+/// `unpermute` and `sort_chunks_by_idxs`, token_dispatcher.py). A token is copied once per expert before it is sent; received tokens are
+/// grouped by expert if a rank has several, and ungrouped afterwards; returned tokens are read once more and summed.
+fn permuted_bytes(step: &TrainingStep, n: u64) -> f64 {
+    let Some(mixture) = &step.model.mixture else { return 0.0 };
+    let (t, etp) = (u64::from(step.layout.degrees.tp), u64::from(step.layout.degrees.etp));
+    let sent = (n * mixture.experts_per_token) as f64 / t as f64;
+    let sorted = if step.experts_per_rank() > 1 { sent * etp as f64 } else { 0.0 };
+    let copies = 2.0 * sent + 2.0 * (2.0 * sorted) + sent + n as f64 / t as f64;
+    copies * (step.model.hidden * step.activation().size()) as f64
+}
+
+/// Inner width that a token passes on a rank.
+fn inner_width(step: &TrainingStep, layer: u32) -> f64 {
+    let (model, t) = (step.model, f64::from(step.layout.degrees.tp));
+    match &model.mixture {
+        Some(mixture) if model.has_experts_in(layer) => {
+            (mixture.experts_per_token * mixture.expert_feed_forward + mixture.shared_feed_forward) as f64 / t
+        }
+        _ => model.feed_forward as f64 / t,
+    }
+}
+
+// The work of a rank for the linear attention of a layer: its projections, and chunk by chunk the products of its rule.
+//
+// Within a chunk of C tokens all are compared with all; chunks pass on a state of d_k x d_v. Symbols as in `config::LinearAttention`. The
+// delta rule also solves C equations per chunk and head, C^3/3 operations, which are not counted.
+
+/// Forward pass of a micro-batch through linear attention.
+pub(super) struct LinearWork {
+    pub products: Vec<Product>,
+    /// Bytes that kernels without products read and write.
+    pub moved_bytes: f64,
+}
+
+/// The forward pass of a micro-batch.
+pub(super) fn of(step: &TrainingStep, linear: &LinearAttention) -> LinearWork {
+    let (h, t, n) = (step.model.hidden, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
+    let chunk = linear.chunk_tokens.min(step.training.sequence);
+    let chunks = (step.training.micro_batch * step.training.sequence.div_ceil(chunk)) as f64;
+    let mut products =
+        vec![Product::of_block(n, linear.input_width(t), h), Product::of_block(n, h, linear.value_width(t))];
+    products.extend(of_rule(linear, t, chunk, chunks));
+    let (element, tokens) = (step.activation().size() as f64, n as f64);
+    let values = linear.value_width(t) as f64;
+    // The convolution reads and writes; each chunk writes the state that the next one reads; the norm after it reads its input and the
+    // gate, and writes.
+    let convolution = 2.0 * tokens * linear.convolution_width(t) as f64;
+    let states = 2.0 * chunks * values * linear.key_dimension as f64;
+    LinearWork { products, moved_bytes: element * (convolution + states + 3.0 * tokens * values) }
+}
+
+/// The products of all chunks of all heads.
+fn of_rule(linear: &LinearAttention, t: u64, chunk: u64, chunks: f64) -> Vec<Product> {
+    let LinearAttention { key_heads, key_dimension: d_k, value_heads, value_dimension: d_v, .. } = *linear;
+    let (of_keys, of_values) = (chunks * (key_heads / t) as f64, chunks * (value_heads / t) as f64);
+    let product = |m, n, k, count| Product { count, has_weights: false, ..Product::linear(m, n, k) };
+    match linear.rule {
+        // arXiv 2405.21060 section 6: queries with keys, which the heads of a group share; the result with values; the state of a chunk;
+        // queries with the previous state.
+        LinearRule::StateSpace => vec![
+            product(chunk, chunk, d_k, of_keys),
+            product(chunk, d_v, chunk, of_values),
+            product(d_k, d_v, chunk, of_values),
+            product(chunk, d_v, d_k, of_values),
+        ],
+        // arXiv 2412.06464 section 3.3 and 2406.06484 section 3.2: keys with keys, and queries with keys; the solved equations with keys,
+        // and with values; keys, and queries, with the previous state; queries with keys, with the new values; the state.
+        LinearRule::GatedDelta => vec![
+            product(chunk, chunk, d_k, 2.0 * of_values),
+            product(chunk, d_k, chunk, of_values),
+            product(chunk, d_v, chunk, 2.0 * of_values),
+            product(chunk, d_v, d_k, 2.0 * of_values),
+            product(d_k, d_v, chunk, of_values),
+        ],
+    }
+}

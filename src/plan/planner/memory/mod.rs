@@ -1,0 +1,440 @@
+//! Bytes that one rank of a stage needs for a training step, part by part.
+//!
+//! Counts what the model, the optimizer and the schedule need, but not the CUDA context, the communication library and fragmentation: leave
+//! room for these in the limit. The formula and source of each part is in its file.
+
+mod parts;
+mod state;
+
+#[cfg(test)]
+mod memory_tests;
+
+pub(super) use self::chunks as chunks_in_flight;
+pub use parts::{MemoryChoices, MemoryUse};
+pub(super) use state::{MicroBatches, SampleBytes};
+
+use commgauge_base::units::Bytes;
+use commgauge_model::config::step::{DataStyle, Recompute, ScheduleKind};
+use commgauge_model::workload::schedule::Schedule;
+use commgauge_model::workload::step::TrainingStep;
+use parts::bytes;
+use state::ParameterKind;
+use std::sync::Arc;
+
+/// The memory of a rank of a stage, with the usual choices.
+pub fn memory(step: &TrainingStep, stage: u32) -> MemoryUse {
+    MemoryChoices::default().memory(step, stage)
+}
+
+/// The stage whose ranks need the most memory, and their need, with the usual choices.
+pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
+    MemoryChoices::default().most_loaded(step)
+}
+
+/// Bytes that the optimizer updates on a rank of a stage, with the usual choices.
+pub(super) fn optimizer_bytes(step: &TrainingStep, stage: u32) -> Bytes {
+    Bytes(state::updated_bytes(step, stage))
+}
+
+impl MemoryChoices {
+    /// The memory of a rank of a stage; nothing for a stage that does not exist.
+    pub fn memory(&self, step: &TrainingStep, stage: u32) -> MemoryUse {
+        if stage >= step.stages.count() {
+            return MemoryUse::default();
+        }
+        self.of_stage(step, stage, chunks(step, stage))
+    }
+
+    /// Parameters, gradients, optimizer and temporarily gathered data, on a rank of an existing stage, in bytes.
+    pub(super) fn state_bytes(&self, step: &TrainingStep, stage: u32) -> u64 {
+        state::of(step, stage, self.optimizer_gradient_copy).total().0
+    }
+
+    /// The additional need of each sample of a micro-batch.
+    pub(super) fn sample_bytes(&self, step: &TrainingStep, stage: u32) -> SampleBytes {
+        SampleBytes::of(step, stage, self.kernels)
+    }
+
+    /// The stage whose ranks need the most memory, the first among equals, and their need.
+    pub fn most_loaded(&self, step: &TrainingStep) -> (u32, MemoryUse) {
+        let mut most = (0, MemoryUse::default());
+        for (stage, chunks) in (0..).zip(of_stages(step)) {
+            let used = self.of_stage(step, stage, chunks);
+            if used.total() > most.1.total() {
+                most = (stage, used);
+            }
+        }
+        most
+    }
+
+    /// With the chunk forwards that the schedule has in flight on the stage.
+    fn of_stage(&self, step: &TrainingStep, stage: u32, chunks_in_flight: u64) -> MemoryUse {
+        let state = state::of(step, stage, self.optimizer_gradient_copy);
+        let micro_batches =
+            MicroBatches { samples: step.training.micro_batch, count: step.micro_batches, chunks_in_flight };
+        let stored = self.sample_bytes(step, stage).stored(micro_batches);
+        MemoryUse {
+            activations: stored.layers,
+            recomputation: stored.recomputation,
+            backward: stored.backward,
+            ends: stored.ends,
+            logits: stored.logits,
+            buffers: Bytes(stored.buffers.0.saturating_add(state.buffers.0)),
+            ..state
+        }
+    }
+}
+
+// Explanations of the parts of a rank's memory: the formula with its numbers, for readers.
+
+/// A part of the memory of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPart {
+    /// Its name, as in [`MemoryUse::parts`].
+    pub name: &'static str,
+    pub bytes: Bytes,
+    /// The formula, with the numbers.
+    pub why: String,
+}
+
+impl MemoryChoices {
+    /// The nonzero parts, each with its reason; none for a stage that does not exist.
+    pub fn explain(&self, step: &TrainingStep, stage: u32) -> Vec<MemoryPart> {
+        let used = self.memory(step, stage);
+        let parts = used.parts().into_iter().filter(|(_, bytes)| bytes.0 > 0);
+        parts.map(|(name, bytes)| MemoryPart { name, bytes, why: self.reason(step, stage, name, &used) }).collect()
+    }
+
+    fn reason(&self, step: &TrainingStep, stage: u32, part: &str, used: &MemoryUse) -> String {
+        let data = &step.training.data;
+        let style = data.style;
+        let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
+        let tokens = step.tokens_per_micro_batch();
+        match part {
+            "parameters" => {
+                parameter_bytes(step, stage, state::parameter_bytes_per_parameter(step), gathers.then_some(1))
+            }
+            "gradients" => {
+                let each = state::gradient_bytes_per_parameter(step);
+                let own = match state::reduces_in_turn(step) {
+                    true => "one chunk whole, as chunks are reduced one after another".to_owned(),
+                    false => parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1)),
+                };
+                match (state::holds_buckets(step), state::reduces_into_other_memory(step)) {
+                    (true, _) => own + ", half of it buckets in which they are reduced",
+                    (_, true) => own + ", and their shards, which another stream allocates",
+                    _ => own,
+                }
+            }
+            "optimizer" => {
+                let each = state::optimizer_bytes_per_parameter(step, self.optimizer_gradient_copy);
+                parameter_bytes(step, stage, each, state::groups_of_optimizer(step))
+            }
+            "unsharded" if !gathers => "copies of weights in the type of products, until the backward pass".to_owned(),
+            "unsharded" if step.reshards_after_forward() => {
+                let whole =
+                    "root unit, the active layer and the next, and gradients of layers before they are scattered";
+                match data.shards.secondary {
+                    None => whole.to_owned(),
+                    Some(shards) => format!("{whole}; all parameters in {shards} shards between the passes"),
+                }
+            }
+            "unsharded" => {
+                "everything whole until the optimizer, and gradients of layers before they are scattered".to_owned()
+            }
+            "activations" => self.in_layers(step, stage, used.activations),
+            "recomputation" if step.training.tensor.recompute == Recompute::Selective => {
+                "attention of one layer, recomputed".to_owned()
+            }
+            "recomputation" => "one layer, recomputed".to_owned(),
+            "backward" => "gradients inside one layer, while its backward pass runs".to_owned(),
+            "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),
+            "logits" => {
+                let t = u64::from(step.layout.degrees.tp);
+                let each = parts::logit_bytes(step);
+                let held = match parts::held_logit_bytes(step) {
+                    0 => String::new(),
+                    held => format!(", and {held} B of each of {} micro-batches", step.micro_batches),
+                };
+                format!("{each} B x {tokens} tokens x {}/{t} words{held}", step.model.padded_vocabulary(t))
+            }
+            _ => match state::reduction_buffer(step) {
+                0 => "messages from neighbouring stages, and a gathered sequence".to_owned(),
+                buffer => format!("{} for gradients to reduce, and messages", bytes(buffer)),
+            },
+        }
+    }
+
+    fn in_layers(&self, step: &TrainingStep, stage: u32, activations: Bytes) -> String {
+        let (chunks, layers) = (u64::from(step.stages.chunks()), step.stages.layers_stored(stage).count() as u64);
+        let in_flight = self::chunks(step, stage);
+        let stored_layers = (in_flight * layers).max(1);
+        let each = Bytes(
+            u64::try_from(u128::from(activations.0) * u128::from(chunks) / u128::from(stored_layers)).unwrap_or(0),
+        );
+        let schedule = step.training.pipeline.schedule;
+        let flight = match (step.stages.count(), chunks) {
+            (1, _) => "1 micro-batch".to_owned(),
+            (_, 1) => format!("{in_flight} micro-batches in flight ({schedule})"),
+            _ => format!("{in_flight} chunks of {chunks} on the rank in flight ({schedule})"),
+        };
+        let attention = if self.kernels.fused_attention { "fused attention" } else { "attention with its matrices" };
+        let elementwise = if self.kernels.fused_elementwise { "" } else { ", norms and gates in separate kernels" };
+        let recompute = step.training.tensor.recompute;
+        format!("{layers} layers, {flight}, {each} a layer: {attention}{elementwise}, recompute {recompute}")
+    }
+}
+
+/// Bytes per parameter on a rank, or a share of it among this many groups of shards, in words.
+fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, groups: Option<u64>) -> String {
+    let parameters = step.rank_parameters(stage);
+    let share = |count: u64, kind: ParameterKind| match groups.map_or(1, |groups| groups * state::shards(step, kind)) {
+        1 => count.to_string(),
+        shares => format!("{count}/{shares}"),
+    };
+    if parameters.experts == 0 {
+        return format!("{each} B x {} parameters", share(parameters.dense, ParameterKind::Dense));
+    }
+    let (dense, experts) =
+        (share(parameters.dense, ParameterKind::Dense), share(parameters.experts, ParameterKind::Experts));
+    format!("{each} B x ({dense} dense + {experts} expert)")
+}
+
+// Number of chunk forwards that a stage has in flight at once, by schedule.
+//
+// The common schedules have closed forms, compared with the event lists of `workload::schedule` by a test; for the
+// others the lists are used.
+
+/// Micro-batches, as a multiple of the stages, above which the peak of a searched schedule is constant.
+const ENOUGH_PER_STAGE: u64 = 4;
+
+/// Chunks in flight on one stage; 1 chunk is all layers of the stage if the schedule has no virtual stages.
+pub(super) fn chunks(step: &TrainingStep, stage: u32) -> u64 {
+    closed_form(step, stage).unwrap_or_else(|| listed(step).map_or(1, |schedule| peak(&schedule, stage)))
+}
+
+fn of_stages(step: &TrainingStep) -> Vec<u64> {
+    let stages = 0..step.stages.count();
+    match stages.clone().map(|stage| closed_form(step, stage)).collect() {
+        Some(known) => known,
+        None => match listed(step) {
+            Some(schedule) => stages.map(|stage| peak(&schedule, stage)).collect(),
+            None => stages.map(|_| 1).collect(),
+        },
+    }
+}
+
+/// naive 1, GPipe m, 1F1B p - stage (arXiv 2104.04473 section 2.2.1), interleaved 2(p - stage - 1) + (v - 1)p + 1: the warm-up
+/// and the forward after it (section 2.2.2).
+fn closed_form(step: &TrainingStep, stage: u32) -> Option<u64> {
+    let (p, m) = (u64::from(step.stages.count()), step.micro_batches);
+    if p == 1 {
+        return Some(1);
+    }
+    let behind = p - 1 - u64::from(stage);
+    match step.training.pipeline.schedule {
+        ScheduleKind::Naive => Some(1),
+        ScheduleKind::GPipe => Some(m),
+        ScheduleKind::OneForwardOneBackward => Some(m.min(behind + 1)),
+        ScheduleKind::Interleaved => {
+            let v = u64::from(step.stages.chunks());
+            Some(m.saturating_mul(v).min(2 * behind + (v - 1) * p + 1))
+        }
+        _ => None,
+    }
+}
+
+/// `None` if the schedule does not exist, which a checked step rules out.
+fn listed(step: &TrainingStep) -> Option<Arc<Schedule>> {
+    let (p, choices) = (step.stages.count(), &step.training.pipeline);
+    let enough = u32::try_from(step.micro_batches.min(ENOUGH_PER_STAGE * u64::from(p))).ok()?;
+    Schedule::shared(choices.schedule, p, choices.virtual_stages, enough).ok()
+}
+
+fn peak(schedule: &Schedule, stage: u32) -> u64 {
+    u64::from(schedule.peak_activation_chunks(stage))
+}
+
+#[cfg(test)]
+mod kept_tests {
+    // Stored activations against the tensors that transformers' own layers save for their backward pass (`scripts/check-frameworks` records
+    // them in tests/data/transformers/kept.json).
+    use super::*;
+    use crate::planner::Kernels;
+    use crate::planner::testing::with_step;
+    use serde::Deserialize;
+    use serde_json::Value;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    #[derive(Deserialize)]
+    struct Recorded {
+        sequence: u64,
+        kept: Vec<KeptByLayer>,
+        /// The config.json of each model, with two layers.
+        configs: BTreeMap<String, Value>,
+    }
+
+    #[derive(Deserialize)]
+    struct KeptByLayer {
+        model: String,
+        attention: String,
+        computed: String,
+        bytes: u64,
+    }
+
+    fn recorded() -> Recorded {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/transformers/kept.json");
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    /// Bytes stored by one of the two layers of a model.
+    fn kept(config: &Value, computed: &str, sequence: u64, kernels: Kernels) -> f64 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, config.to_string()).unwrap();
+        let types = match computed {
+            "autocast" => "activation_element_type = 'bfloat16'\ngradient_element_type = 'float32'".to_owned(),
+            element => format!("activation_element_type = '{element}'\ngradient_element_type = '{element}'"),
+        };
+        let training = format!("framework = 'hf'\ndata_style = 'ddp'\nsequence = {sequence}\n{types}");
+        let choices = MemoryChoices::with(kernels);
+        let all = with_step(path.to_str().unwrap(), &training, "tp = 1", 1, |step| choices.memory(step, 0).activations);
+        all.0 as f64 / 2.0
+    }
+
+    #[test]
+    fn layers_keep_what_those_of_transformers_save() {
+        let Recorded { sequence, kept: rows, configs } = recorded();
+        assert!(rows.len() >= 85 && configs.len() >= 16);
+        for row in rows {
+            let kernels = Kernels { fused_attention: row.attention == "sdpa", fused_elementwise: false };
+            let found = kept(&configs[&row.model], &row.computed, sequence, kernels);
+            let error = found / row.bytes as f64 - 1.0;
+            assert!(error.abs() < 0.01, "{} {} {}: {:+.1} %", row.model, row.attention, row.computed, 100.0 * error);
+        }
+    }
+
+    #[test]
+    fn fused_kernels_keep_less_in_every_model() {
+        let Recorded { sequence, configs, .. } = recorded();
+        for (model, config) in configs {
+            let of = |kernels| kept(&config, "bfloat16", sequence, kernels);
+            let separate = Kernels { fused_attention: true, fused_elementwise: false };
+            // LayerNorm and GELU are one PyTorch kernel, and gpt2 uses GELU by operations.
+            assert!(of(Kernels::FUSED) < of(separate), "{model}");
+            assert!(of(separate) < of(Kernels { fused_attention: false, ..separate }), "{model}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod torchtitan_tests {
+    // The memory model against the output of torchtitan runs.
+    use super::most_loaded;
+    use crate::planner::testing::with_step;
+
+    /// A run of benchmarks/llama3_h100_202412_torchtitan.md of pytorch/torchtitan, on H100 of 96 GB.
+    struct Printed {
+        preset: &'static str,
+        training: &'static str,
+        layout: &'static str,
+        ranks: u32,
+        /// Peak reserved memory of the allocator, over all variants of the run.
+        gibibytes: &'static [f64],
+    }
+
+    const fn printed(
+        preset: &'static str,
+        training: &'static str,
+        layout: &'static str,
+        ranks: u32,
+        gibibytes: &'static [f64],
+    ) -> Printed {
+        Printed { preset, training, layout, ranks, gibibytes }
+    }
+
+    /// Tables 1 to 6. If the tables lack the number of micro-batches of a pipeline, it equals the number of stages, the default.
+    const PRINTED: [Printed; 13] = [
+        // Eager, and compiled.
+        printed("llama-3-8b", "sequence = 8192\nmicro_batch = 2\nrecompute = 'selective'", "dp = 8", 8, &[82.4, 77.0]),
+        printed(
+            "llama-3-8b",
+            "sequence = 8192\nmicro_batch = 2\nrecompute = 'selective'",
+            "dp = 128",
+            128,
+            &[67.0, 62.0],
+        ),
+        // One sample of 32,768 tokens per rank of cp: as much as four samples of the maximum length of the preset.
+        printed("llama-3-8b", "sequence = 8192\nmicro_batch = 4\nrecompute = 'full'", "dp = 8", 8, &[83.9]),
+        printed("llama-3-8b", "sequence = 8192\nmicro_batch = 8\nrecompute = 'full'", "dp = 4\ncp = 2", 8, &[84.2]),
+        printed("llama-3-8b", "sequence = 8192\nmicro_batch = 16\nrecompute = 'full'", "dp = 2\ncp = 4", 8, &[84.0]),
+        printed("llama-3-8b", "sequence = 8192\nmicro_batch = 32\nrecompute = 'full'", "cp = 8", 8, &[84.5]),
+        // Without and with asynchronous tensor parallelism.
+        printed(
+            "llama-3-70b",
+            "sequence = 8192\nmicro_batch = 16\nrecompute = 'full'",
+            "tp = 8\ndp = 32",
+            256,
+            &[71.9, 67.6],
+        ),
+        printed(
+            "llama-3-405b",
+            "sequence = 8192\nmicro_batch = 4\nmicro_batches = 8\nrecompute = 'full'\nschedule = 'interleaved'\nvirtual_stages = 2",
+            "tp = 8\npp = 8\ndp = 8",
+            512,
+            &[72.7],
+        ),
+        printed(
+            "llama-3.1-405b",
+            "sequence = 32768\nmicro_batches = 8\nrecompute = 'full'",
+            "tp = 8\npp = 8\ndp = 8",
+            512,
+            &[75.3],
+        ),
+        printed(
+            "llama-3.1-405b",
+            "sequence = 65536\nmicro_batches = 8\nrecompute = 'full'",
+            "tp = 8\npp = 8\ncp = 2\ndp = 4",
+            512,
+            &[75.9],
+        ),
+        printed(
+            "llama-3.1-405b",
+            "sequence = 131072\nmicro_batches = 8\nrecompute = 'full'",
+            "tp = 8\npp = 8\ncp = 4\ndp = 2",
+            512,
+            &[77.1],
+        ),
+        printed(
+            "llama-3-405b",
+            "sequence = 8192\nmicro_batch = 4\nmicro_batches = 8\nrecompute = 'full'",
+            "tp = 8\npp = 8\ndp = 8",
+            512,
+            &[82.5],
+        ),
+        printed(
+            "llama-3.1-405b",
+            "sequence = 131072\nmicro_batch = 2\nmicro_batches = 8\nrecompute = 'full'",
+            "tp = 8\npp = 8\ncp = 8",
+            512,
+            &[84.9],
+        ),
+    ];
+
+    #[test]
+    fn torchtitan_holds_what_was_printed_within_a_tenth() {
+        for Printed { preset, training, layout, ranks, gibibytes: printed } in &PRINTED {
+            let training = format!("framework = 'torchtitan'\n{training}");
+            let (stage, used) = with_step(preset, &training, layout, *ranks, most_loaded);
+            let found = used.total().0 as f64 / f64::from(1 << 30);
+            for printed in *printed {
+                let off = (found / printed - 1.0).abs();
+                assert!(
+                    off <= 0.1,
+                    "{training} {layout}: {found:.1} GiB on stage {stage}, {printed} printed: {used:?}"
+                );
+            }
+        }
+    }
+}

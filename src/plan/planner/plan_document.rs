@@ -1,0 +1,384 @@
+//! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
+//! published JSON Schema (`commgauge show schema plan`) is made from these types.
+
+use super::price::{Exposed, StepPrice};
+use super::search::{Found, Planned, Priced, Question, WhatIf};
+use super::step_error::SURE;
+use commgauge_model::config::step::{FrameworkChoices, Recompute, ScheduleKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The value of `format`.
+pub const FORMAT: &str = "commgauge-plan";
+
+/// The version that this program writes.
+pub const VERSION: u32 = 1;
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanDocument {
+    /// Always `commgauge-plan`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// The model.
+    pub model: String,
+    pub gpus: u32,
+    /// All compared numbers of GPUs, if several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus_compared: Vec<u32>,
+    /// GPUs of a node.
+    pub ranks_per_node: u32,
+    /// Memory of one GPU.
+    pub gpu_memory_bytes: u64,
+    /// Samples of a step.
+    pub global_batch: u64,
+    /// Tokens of a sample.
+    pub sequence: u64,
+    /// The framework for which the best layout was planned, and its default choices; absent if none was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framework: Option<FrameworkChoices>,
+    /// Source of the times of calls.
+    pub rates: String,
+    /// Source of the times of computing.
+    pub computing: String,
+    /// What was not validated, as a sentence: published steps of such a GPU, precision and kind of layers; absent if validated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_validated: Option<String>,
+    /// True if every time of a call comes from measurements; false if some come from published rates.
+    pub calibrated: bool,
+    /// True if the measurements were synthetic: no real time passed, and nothing here describes a real machine.
+    pub synthetic: bool,
+    /// Legal layouts.
+    pub considered: u64,
+    /// Layouts that fit into memory.
+    pub feasible: u64,
+    /// Layouts priced individually; the others were shown to be no faster.
+    pub priced: u64,
+    /// Time of the search.
+    pub elapsed_seconds: f64,
+    /// Degrees that break a rule, by rule.
+    pub illegal: Vec<Reason>,
+    /// Layouts without a price, by reason.
+    pub unpriced: Vec<Reason>,
+    /// Confidence that the first layout is faster than the second.
+    pub order: OrderOfBest,
+    /// The best layouts, best first.
+    pub layouts: Vec<PlannedLayout>,
+    /// The choices of a machine that differs in one property, if requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub what_if: Vec<WhatIf>,
+    /// Notes for the user, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// A reason with its count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    pub reason: String,
+    pub count: u64,
+}
+
+/// Confidence in the order of the two best layouts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OrderOfBest {
+    /// The verdict.
+    pub verdict: OrderVerdict,
+    /// Share of draws in which the first is faster, given the errors of similar call predictions and of published steps; absent without a
+    /// second layout.
+    pub probability: Option<f64>,
+    /// The share by which the second is slower.
+    pub relative_difference: Option<f64>,
+}
+
+/// A verdict on an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderVerdict {
+    /// The first is faster in at least 95 of 100 draws.
+    Sure,
+    /// It is not: choose either.
+    Tie,
+    /// There is no second layout.
+    Alone,
+}
+
+/// A layout and its step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedLayout {
+    /// The layout in the syntax of `--only`.
+    pub name: String,
+    /// GPUs.
+    pub gpus: u64,
+    /// Tensor parallel.
+    pub tp: u32,
+    /// Context parallel.
+    pub cp: u32,
+    /// Expert parallel; tp divides experts if this is 1, otherwise they are whole.
+    pub ep: u32,
+    /// Pipeline parallel.
+    pub pp: u32,
+    /// Tensor parallel within experts.
+    pub etp: u32,
+    /// Order of the passes.
+    pub schedule: ScheduleKind,
+    /// Layers of each chunk of the model, if they are divided unevenly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage_layers: Option<Vec<u32>>,
+    /// Chunks on each rank: 1 is 1F1B unless the schedule says otherwise, more are interleaved.
+    pub virtual_stages: u32,
+    /// Data parallel.
+    pub dp: u32,
+    /// 0 DDP, 1 sharded optimizer, 2 sharded gradients too, 3 sharded parameters too (FSDP).
+    pub zero_stage: u8,
+    /// Samples of a micro-batch.
+    pub micro_batch: u64,
+    /// Micro-batches of a replica in a step.
+    pub micro_batches: u64,
+    /// What is recomputed.
+    pub recompute: Recompute,
+    /// The axes, the fastest varying over consecutive ranks first.
+    pub order: String,
+    /// Orders of the axes that take equally long, including this one.
+    pub orders_alike: u64,
+    /// Memory of the fullest GPU.
+    pub memory_bytes: u64,
+    /// Its parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<PlannedMemory>,
+    /// Whether it is within the limit.
+    pub fits: bool,
+    /// The step: the sum of the following parts.
+    pub step_seconds: f64,
+    /// Lower end of the interval that contains 95 of 100 steps: errors of calls, of computing, and of unmodelled effects.
+    pub step_seconds_low: f64,
+    /// Upper end.
+    pub step_seconds_high: f64,
+    /// Computing of the busiest stage.
+    pub compute_seconds: f64,
+    /// Extra time of its passes because the host cannot start kernels faster.
+    pub host_seconds: f64,
+    /// Its wait for other stages.
+    pub bubble_seconds: f64,
+    /// Its wait for communication, by axis.
+    pub exposed_communication_seconds: Exposed,
+    /// The update of the parameters.
+    pub optimizer_seconds: f64,
+    /// The largest part other than computing, in words.
+    pub limited_by: String,
+    /// Calls from curves whose held-out error is over 10 %, without duplicates.
+    pub untrusted: Vec<String>,
+}
+
+/// A part of the memory of the fullest GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedMemory {
+    /// Name of the part.
+    pub part: String,
+    /// Size of the part.
+    pub bytes: u64,
+    /// The formula, with the numbers.
+    pub why: String,
+}
+
+/// The parts of a layout's memory; empty if it cannot be a step, which a planned layout can.
+fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
+    let parts = question.with_step(layout, |step| {
+        let choices = question.memory_choices();
+        Ok(choices.explain(step, choices.most_loaded(step).0))
+    });
+    let planned = |part: super::memory::MemoryPart| PlannedMemory {
+        part: part.name.to_owned(),
+        bytes: part.bytes.0,
+        why: part.why,
+    };
+    parts.unwrap_or_default().into_iter().map(planned).collect()
+}
+
+impl PlannedLayout {
+    pub fn of(priced: &Priced) -> PlannedLayout {
+        let Planned { degrees, .. } = &priced.layout;
+        let (layout, price) = (&priced.layout, &priced.price);
+        let mut own = PlannedLayout {
+            name: layout.name(),
+            gpus: degrees.world(),
+            tp: degrees.tp,
+            cp: degrees.cp,
+            ep: degrees.ep,
+            pp: degrees.pp,
+            etp: degrees.etp,
+            schedule: layout.schedule,
+            stage_layers: layout.stage_layers.clone(),
+            virtual_stages: layout.virtual_stages,
+            dp: degrees.dp,
+            zero_stage: layout.zero_stage,
+            micro_batch: layout.micro_batch,
+            micro_batches: layout.micro_batches,
+            recompute: layout.recompute,
+            order: layout.order.clone(),
+            orders_alike: layout.orders_alike,
+            memory_bytes: layout.memory.0,
+            memory: Vec::new(),
+            fits: layout.fits,
+            step_seconds: price.step_seconds,
+            step_seconds_low: price.step_seconds_low,
+            step_seconds_high: price.step_seconds_high,
+            compute_seconds: price.compute_seconds,
+            host_seconds: price.host_seconds,
+            bubble_seconds: price.bubble_seconds,
+            exposed_communication_seconds: price.exposed,
+            optimizer_seconds: price.optimizer_seconds,
+            limited_by: String::new(),
+            untrusted: price.untrusted.clone(),
+        };
+        let (name, seconds) = own.largest_loss();
+        own.limited_by = match seconds > 0.0 {
+            true => format!("{name} ({:.1} % of the step)", 100.0 * seconds / own.step_seconds),
+            false => "computing alone".to_owned(),
+        };
+        own
+    }
+
+    /// Every part of the step with its name, computing first.
+    pub fn parts(&self) -> Vec<(String, f64)> {
+        let price = StepPrice {
+            compute_seconds: self.compute_seconds,
+            host_seconds: self.host_seconds,
+            bubble_seconds: self.bubble_seconds,
+            exposed: self.exposed_communication_seconds,
+            optimizer_seconds: self.optimizer_seconds,
+            ..StepPrice::default()
+        };
+        price.parts()
+    }
+
+    /// The largest part other than computing.
+    fn largest_loss(&self) -> (String, f64) {
+        let parts = self.parts().into_iter().skip(1);
+        parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
+    }
+}
+
+impl OrderOfBest {
+    /// For the best layouts.
+    pub fn of(best: &[Priced], probability: Option<f64>) -> OrderOfBest {
+        let [first, second, ..] = best else {
+            return OrderOfBest { verdict: OrderVerdict::Alone, probability: None, relative_difference: None };
+        };
+        let difference = second.price.step_seconds / first.price.step_seconds - 1.0;
+        let verdict = match probability {
+            Some(probability) if probability >= SURE && difference > 0.0 => OrderVerdict::Sure,
+            _ => OrderVerdict::Tie,
+        };
+        OrderOfBest { verdict, probability, relative_difference: difference.is_finite().then_some(difference) }
+    }
+}
+
+impl PlanDocument {
+    /// For a question and its result.
+    pub fn new(
+        question: &Question,
+        found: &Found,
+        computing: String,
+        elapsed_seconds: f64,
+        probability: Option<f64>,
+    ) -> PlanDocument {
+        let reasons = |all: &[(String, u64)]| {
+            all.iter().map(|(reason, count)| Reason { reason: reason.clone(), count: *count }).collect()
+        };
+        let illegal: Vec<(String, u64)> =
+            found.illegal.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect();
+        let best = found.best.first().and_then(|best| question.bases.stage(best.layout.zero_stage));
+        PlanDocument {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            model: question.model.shown_name(),
+            gpus: question.gpus,
+            ranks_per_node: question.ranks_per_node,
+            gpu_memory_bytes: question.gpu_memory.0,
+            global_batch: question.global_batch,
+            sequence: question.bases.first.sequence,
+            framework: best.unwrap_or(&question.bases.first).framework_choices.clone(),
+            rates: question.rates.name(),
+            computing,
+            not_validated: None,
+            calibrated: question.rates.calibrated(),
+            synthetic: question.rates.synthetic(),
+            considered: found.considered,
+            feasible: found.feasible,
+            priced: found.priced,
+            elapsed_seconds,
+            illegal: reasons(&illegal),
+            unpriced: reasons(&found.unpriced),
+            order: OrderOfBest::of(&found.best, probability),
+            layouts: found
+                .best
+                .iter()
+                .map(|priced| PlannedLayout { memory: memory(question, &priced.layout), ..PlannedLayout::of(priced) })
+                .collect(),
+            gpus_compared: Vec::new(),
+            what_if: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+// Comparison of two layouts: which choices differ, and which part of the step takes longer because of them.
+
+/// Two layouts, line by line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// The first layout.
+    pub first: PlannedLayout,
+    /// The second.
+    pub second: PlannedLayout,
+    /// Choices that differ: name, value in the first, value in the second.
+    pub choices: Vec<(String, String, String)>,
+    /// The parts of the step, the largest difference first.
+    pub parts: Vec<PartDifference>,
+    /// Share of draws in which the first is faster.
+    pub probability_first_is_faster: Option<f64>,
+}
+
+/// A part of the step in both layouts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartDifference {
+    /// The part.
+    pub part: String,
+    /// Seconds in the first layout.
+    pub first_seconds: f64,
+    /// Seconds in the second.
+    pub second_seconds: f64,
+}
+
+impl PartDifference {
+    /// The second less the first.
+    pub fn difference_seconds(&self) -> f64 {
+        self.second_seconds - self.first_seconds
+    }
+}
+
+impl Comparison {
+    /// For two layouts.
+    pub fn new(first: PlannedLayout, second: PlannedLayout, probability: Option<f64>) -> Comparison {
+        let mut parts: Vec<PartDifference> = first
+            .parts()
+            .into_iter()
+            .zip(second.parts())
+            .map(|((part, first_seconds), (_, second_seconds))| PartDifference { part, first_seconds, second_seconds })
+            .filter(|part| part.first_seconds > 0.0 || part.second_seconds > 0.0)
+            .collect();
+        parts.sort_by(|a, b| b.difference_seconds().abs().total_cmp(&a.difference_seconds().abs()));
+        let split = |layout: &PlannedLayout| -> Vec<(String, String)> {
+            let pair = |text: &str| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+            layout.name.split(',').filter_map(pair).collect()
+        };
+        let choices = split(&first)
+            .into_iter()
+            .zip(split(&second))
+            .filter(|((_, a), (_, b))| a != b)
+            .map(|((name, a), (_, b))| (name, a, b))
+            .collect();
+        Comparison { first, second, choices, parts, probability_first_is_faster: probability }
+    }
+}

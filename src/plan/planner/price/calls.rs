@@ -1,0 +1,378 @@
+//! The calls of a step, stage by stage, and the predicted time of each. Stages of the same kind are queried once.
+
+use super::passes::{Hides, StageWork, copies_seconds};
+use super::passes::{Once, Passes, Timed, count_in_chunk};
+use super::unpriced::Unpriced;
+use crate::planner::compute::{Compute, StageCompute};
+use crate::planner::rates::{RatedCall, Rates};
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_cost::cost::{Coefficient, Status};
+use commgauge_model::config::step::{ScheduleKind, UnitRule};
+use commgauge_model::layout::{Axis, Layout, Locality};
+use commgauge_model::workload::op::{LayerKind, Overlap, Pass, When};
+use commgauge_model::workload::step::TrainingStep;
+use commgauge_model::workload::{Op, Style};
+
+/// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.
+#[derive(Clone, Debug)]
+pub struct PreparedStep {
+    /// The kind of each stage.
+    pub(super) kind_of_stage: Vec<usize>,
+    pub(super) kinds: Vec<StageKind>,
+    /// A message of activations, and one of gradients.
+    messages: [Option<Op>; 2],
+}
+
+/// Stages with equal layers and equal calls.
+#[derive(Clone, Debug)]
+pub(super) struct StageKind {
+    pub stage: u32,
+    pub ops: Vec<Op>,
+}
+
+impl StageKind {
+    /// Whether attention hides a call.
+    pub fn hides(&self) -> Hides {
+        if self.ops.iter().any(|op| op.overlap == Overlap::Attention) { Hides::Calls } else { Hides::Nothing }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub call: RatedCall,
+    pub seconds: f64,
+    /// Ends of the interval; equal to `seconds` without one.
+    pub low: f64,
+    pub high: f64,
+    untrusted: bool,
+}
+
+/// Predicted times of the calls of each kind of stage, in the order of its ops, and of both messages.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    kinds: Vec<Vec<Answer>>,
+    messages: [Option<Answer>; 2],
+}
+
+impl PreparedStep {
+    /// Prepares a step.
+    ///
+    /// # Errors
+    /// If counts exceed 64 bits.
+    pub fn new(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
+        PreparedStep::with(step, &|stage| step.ops_of_stage(stage))
+    }
+
+    /// Prepares a step of which only the calls that carry activations count.
+    ///
+    /// # Errors
+    /// If counts exceed 64 bits.
+    pub(super) fn of_activations(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
+        PreparedStep::with(step, &|stage| step.activation_ops_of_stage(stage))
+    }
+
+    fn with(
+        step: &TrainingStep,
+        ops_of_stage: &dyn Fn(u32) -> commgauge_base::error::Result<Vec<Op>>,
+    ) -> Result<PreparedStep, Unpriced> {
+        let mut known: Vec<(Vec<usize>, usize)> = Vec::new();
+        let mut prepared = PreparedStep { kind_of_stage: Vec::new(), kinds: Vec::new(), messages: [None, None] };
+        for stage in 0..step.stages.count() {
+            let shape = shape_of(step, stage);
+            let kind = match known.iter().find(|(other, _)| *other == shape) {
+                Some((_, kind)) => *kind,
+                None => {
+                    let ops = ops_of_stage(stage).map_err(|error| Unpriced {
+                        call: format!("the calls of stage {stage}"),
+                        reason: error.to_string(),
+                    })?;
+                    prepared.add(stage, ops);
+                    known.push((shape, prepared.kinds.len() - 1));
+                    prepared.kinds.len() - 1
+                }
+            };
+            prepared.kind_of_stage.push(kind);
+        }
+        Ok(prepared)
+    }
+
+    fn add(&mut self, stage: u32, ops: Vec<Op>) {
+        let (between, mut own): (Vec<Op>, Vec<Op>) =
+            without_reasons(ops).partition(|op| matches!(op.when, When::Boundary { .. }));
+        own.shrink_to_fit();
+        for op in between {
+            let forward = matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
+            let known = &mut self.messages[usize::from(!forward)];
+            // Of messages in the steady state and while the pipeline fills, the former dominate.
+            if known.as_ref().is_none_or(|known| known.overlap.is_exposed()) {
+                *known = Some(op);
+            }
+        }
+        self.kinds.push(StageKind { stage, ops: own });
+    }
+
+    /// Queries the time of every call.
+    pub(super) fn query(
+        &self,
+        step: &TrainingStep,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<Answers, Unpriced> {
+        let layout = &step.layout;
+        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
+        let mut query = |op: &Op| -> Result<Answer, Unpriced> {
+            let index = match places.iter().position(|(axis, ..)| *axis == op.axis) {
+                Some(index) => index,
+                None => {
+                    let locality = layout.locality(op.axis, ranks_per_node);
+                    places.push((op.axis, layout.group_size(op.axis), locality));
+                    places.len() - 1
+                }
+            };
+            let (_, ranks, locality) = &places[index];
+            Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout)
+        };
+        let mut kinds = Vec::with_capacity(self.kinds.len());
+        for kind in &self.kinds {
+            kinds.push(kind.ops.iter().map(&mut query).collect::<Result<Vec<_>, _>>()?);
+        }
+        let mut messages = [None, None];
+        for (message, op) in messages.iter_mut().zip(&self.messages) {
+            *message = op.as_ref().map(&mut query).transpose()?;
+        }
+        // A schedule that starts backward passes before all forward passes are done has messages of both directions on a link at once.
+        let turns = !matches!(step.training.pipeline.schedule, ScheduleKind::Naive | ScheduleKind::GPipe);
+        for answer in messages.iter_mut().flatten().filter(|_| turns) {
+            if let Some(slower) = rates.both_ways(&answer.call.locality) {
+                answer.slow_down(&slower);
+            }
+        }
+        Ok(Answers { kinds, messages })
+    }
+
+    /// Computing of stages of every kind.
+    pub(super) fn work(&self, step: &TrainingStep, compute: &Compute) -> Vec<StageWork> {
+        self.kinds.iter().map(|kind| StageWork::of(step, kind.stage, compute, kind.hides())).collect()
+    }
+
+    /// The passes of every kind of stage.
+    pub(super) fn passes(
+        &self,
+        step: &TrainingStep,
+        answers: &Answers,
+        work: &[StageWork],
+        seconds: &dyn Fn(&Answer) -> f64,
+    ) -> Vec<Passes> {
+        let each = self.kinds.iter().zip(&answers.kinds).zip(work);
+        each.map(|((kind, answers), work)| {
+            let timed = kind.ops.iter().zip(answers);
+            let calls: Vec<Timed> =
+                timed.map(|(op, answer)| Timed { op, seconds: seconds(answer) + copies_seconds(op) }).collect();
+            Passes::of(step, kind.stage, &calls, work)
+        })
+        .collect()
+    }
+
+    /// Share of the busiest stage's computing spent waiting for the host.
+    pub(super) fn host_share(&self, step: &TrainingStep, compute: &Compute, work: &[StageWork], all: f64) -> f64 {
+        if compute.seconds_per_kernel.0 <= 0.0 {
+            return 0.0;
+        }
+        let free = Compute { seconds_per_kernel: Seconds(0.0), ..compute.clone() };
+        let of = |stage: &StageCompute| stage.forward_seconds() + stage.backward_seconds();
+        let m = step.micro_batches as f64;
+        let nearest = self.kinds.iter().zip(work).min_by(|a, b| {
+            let distance = |work: &StageWork| (m * of(&work.compute) - all).abs();
+            distance(a.1).total_cmp(&distance(b.1))
+        });
+        let host = nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all));
+        // A smaller difference is rounding.
+        if host > 1e-9 * all { host } else { 0.0 }
+    }
+}
+
+/// The calls of data parallelism of the first stage, its optimizer, and a message. The calls and the optimizer depend on neither the
+/// micro-batch nor recomputation, and the message grows with the samples of the micro-batch.
+#[derive(Clone, Debug)]
+pub(in crate::planner) struct FirstStage {
+    /// Once per step.
+    ops: Vec<Op>,
+    /// In every micro-batch, with their number per pass.
+    repeated: Vec<(Op, f64)>,
+    message: Option<Op>,
+    samples: u64,
+    pub optimizer_seconds: f64,
+}
+
+/// Duration of the calls of a [`FirstStage`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::planner) struct FirstStageTimes {
+    pub calls: DataCallTimes,
+    pub message_seconds: f64,
+    pub optimizer_seconds: f64,
+}
+
+/// Duration of the calls of data parallelism.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::planner) struct DataCallTimes {
+    /// Once per step.
+    pub once: Once,
+    /// Exposed seconds of the calls of a micro-batch, all passes together.
+    pub exposed_seconds: f64,
+    /// Seconds of calls hidden by whole passes, one after another: no pass is shorter than its calls.
+    pub beside_passes_seconds: f64,
+}
+
+impl FirstStage {
+    /// The first stage of a step.
+    ///
+    /// # Errors
+    /// If counts exceed 64 bits.
+    pub fn of(step: &TrainingStep, compute: &Compute) -> commgauge_base::error::Result<FirstStage> {
+        let mut ops: Vec<Op> = without_reasons(step.ops_of_stage(0)?).collect();
+        let is_message = |op: &&Op| matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
+        let message = ops.iter().rfind(is_message).cloned();
+        let repeated = ops.iter().filter_map(|op| Some((op.clone(), repeated(step, op)?))).collect();
+        ops.retain(|op| matches!(op.when, When::Step { .. }));
+        ops.shrink_to_fit();
+        let optimizer_seconds = compute.optimizer(step, 0).0;
+        Ok(FirstStage { ops, repeated, message, samples: step.training.micro_batch, optimizer_seconds })
+    }
+
+    /// The calls in a layout; `None` if the rates refuse one.
+    pub fn calls(
+        &self,
+        layout: &Layout,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Option<DataCallTimes> {
+        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
+        let mut seconds = |op: &Op| -> Option<f64> {
+            let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
+                places.push((op.axis, layout.group_size(op.axis), layout.locality(op.axis, ranks_per_node)));
+                places.len() - 1
+            });
+            let (_, ranks, locality) = &places[index];
+            let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout).ok()?;
+            Some(answer.seconds + copies_seconds(op))
+        };
+        let mut timed = Vec::with_capacity(self.ops.len());
+        for op in &self.ops {
+            timed.push(Timed { op, seconds: seconds(op)? });
+        }
+        let (mut exposed_seconds, mut beside_passes_seconds) = (0.0, 0.0);
+        for (op, count) in &self.repeated {
+            let sum = if op.overlap.is_exposed() { &mut exposed_seconds } else { &mut beside_passes_seconds };
+            *sum += count * seconds(op)?;
+        }
+        let once = Once::of(timed.into_iter(), compute.lost_beside_calls);
+        Some(DataCallTimes { once, exposed_seconds, beside_passes_seconds })
+    }
+
+    /// Seconds of a message with this many samples, 0 without a pipeline; `None` if the rates refuse it.
+    pub fn message(&self, layout: &Layout, rates: &dyn Rates, ranks_per_node: u32, samples: u64) -> Option<f64> {
+        let Some(message) = &self.message else { return Some(0.0) };
+        let message = Op { bytes_total: Bytes(message.bytes_total.0 / self.samples * samples), ..message.clone() };
+        let locality = layout.locality(message.axis, ranks_per_node);
+        let call = RatedCall::of(&message, layout.group_size(message.axis), &locality);
+        Some(Answer::of(&message, call, rates, layout).ok()?.seconds)
+    }
+}
+
+/// Number of a data-parallel call per micro-batch on the first stage, whatever the recomputation; `None` if the passes hide it in parts, or
+/// the number depends on more (DeepSpeed's gathers by modules).
+fn repeated(step: &TrainingStep, op: &Op) -> Option<f64> {
+    let in_parts = matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient | Overlap::Attention);
+    if op.style != Style::Data || in_parts || step.training.data.units.rule == UnitRule::Modules {
+        return None;
+    }
+    let in_chunks = (0..step.stages.chunks()).filter_map(|chunk| count_in_chunk(step, 0, chunk, &op.when));
+    let count: f64 = in_chunks.filter(|(pass, _)| *pass != Pass::Recompute).map(|(_, count)| count).sum();
+    (count > 0.0).then_some(count)
+}
+
+/// The calls without the sentences on the origin of their bytes: a search has very many calls and never shows these.
+fn without_reasons(ops: Vec<Op>) -> impl Iterator<Item = Op> {
+    ops.into_iter().map(|op| Op { why: String::new(), ..op })
+}
+
+/// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the first stage, whose
+/// gradients have different buckets.
+fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
+    let mut shape = vec![
+        usize::from(stage == 0),
+        usize::from(step.stages.has_input(stage)),
+        usize::from(step.stages.has_output(stage)),
+    ];
+    for chunk in 0..step.stages.chunks() {
+        let layers = step.stages.layers_of_chunk(stage, chunk);
+        let of_kind = |kind: &LayerKind| layers.iter().filter(|layer| step.is_of_kind(**layer, *kind)).count();
+        let windows = layers.iter().filter(|layer| step.model.has_sliding_window_in(**layer)).count();
+        shape.extend([layers.len(), windows, usize::from(layers.contains(&0))]);
+        shape.extend(LayerKind::of_equal_layers(step.model).iter().map(of_kind));
+    }
+    shape
+}
+
+impl Answer {
+    /// `layout` determines which axes have calls.
+    pub fn of(op: &Op, call: RatedCall, rates: &dyn Rates, layout: &Layout) -> Result<Answer, Unpriced> {
+        let prediction = rates.price(&call);
+        let unpriced = |reason: String| Unpriced {
+            call: format!("{} of {} on {} of {} ranks", op.collective, op.bytes_total, op.axis, call.ranks),
+            reason,
+        };
+        let Some(Seconds(seconds)) = prediction.seconds.filter(|_| prediction.status != Status::Refused) else {
+            return Err(unpriced(prediction.reason.unwrap_or_else(|| "no answer".to_owned())));
+        };
+        if !(seconds.is_finite() && seconds >= 0.0) {
+            return Err(unpriced(format!("the answer is {seconds} s, which is not a time")));
+        }
+        let interval = prediction.low.zip(prediction.high).filter(|(low, high)| low.0 <= seconds && seconds <= high.0);
+        let (low, high) = interval.map_or((seconds, seconds), |(low, high)| (low.0, high.0));
+        let slower = match rates.hidden() {
+            Some(hidden) if !op.overlap.is_exposed() => {
+                hidden.slower(op.axis, op.collective, &|axis| axis != Axis::Pair && layout.group_size(axis) > 1)
+            }
+            _ => 1.0,
+        };
+        let [seconds, low, high] = [seconds, low, high].map(|alone| alone * slower);
+        // Published rates have no interval and are not calibrated; an untrusted curve has one.
+        let untrusted = prediction.untrusted && interval.is_some();
+        Ok(Answer { call, seconds, low, high, untrusted })
+    }
+
+    /// Multiplies the time by a slowdown of at least 1, since concurrent calls speed nothing up.
+    fn slow_down(&mut self, slower: &Coefficient) {
+        let of = |end: Option<f64>| end.unwrap_or(slower.value).max(1.0);
+        self.seconds *= of(None);
+        self.low *= of(slower.low).min(of(None));
+        self.high *= of(slower.high).max(of(None));
+    }
+}
+
+impl Answers {
+    /// Seconds of a message forward and of one backward; both have the same bytes, so one can replace the other.
+    pub fn messages(&self, seconds: &dyn Fn(&Answer) -> f64) -> [f64; 2] {
+        let [forward, backward] = [0, 1].map(|which: usize| self.messages[which].as_ref().map(seconds));
+        [forward.or(backward).unwrap_or(0.0), backward.or(forward).unwrap_or(0.0)]
+    }
+
+    /// The answers, in the order of the calls.
+    pub fn all(&self) -> impl Iterator<Item = &Answer> {
+        self.kinds.iter().flatten().chain(self.messages.iter().flatten())
+    }
+
+    /// Calls from untrusted curves, each basis once.
+    pub fn untrusted(&self, rates: &dyn Rates) -> Vec<String> {
+        let mut grounds: Vec<String> = Vec::new();
+        for answer in self.all().filter(|answer| answer.untrusted) {
+            let ground = rates.ground(&answer.call);
+            if !grounds.contains(&ground) {
+                grounds.push(ground);
+            }
+        }
+        grounds
+    }
+}

@@ -1,0 +1,297 @@
+//! The fastest layout: all legal ones are counted, those that do not fit into memory refused, and the best of the
+//! others found without pricing them all.
+//!
+//! The search is best-first: a layout is queued with a lower bound of its time, first from computing alone, then with the waiting of its
+//! layers in the best places, then in their own places, finally with its price. A layout that leaves the queue with a price is faster than
+//! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
+
+mod alternatives;
+mod bound;
+mod fitting;
+mod question;
+mod space;
+
+#[cfg(test)]
+mod tests;
+
+pub use alternatives::{WhatIf, not_beaten, pareto, what_if};
+pub use fitting::probability_faster;
+pub use question::{Bases, Only, Planned, Priced, Question};
+
+use crate::planner::price::FirstStageTimes;
+use bound::{Bounds, LayerKey, OrderedShape};
+use commgauge_base::units::Bytes;
+use commgauge_model::config::Training;
+use commgauge_model::workload::step::{Stages, TrainingStep};
+use fitting::{Fitting, Memory, Prices, Queue, Stage, Unit, Waiting};
+use question::{Choices, PipelineCut, ZERO_STAGES};
+use rayon::prelude::*;
+use space::{Space, Trainings};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Result of a search.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub considered: u64,
+    /// Layouts that fit into memory.
+    pub feasible: u64,
+    /// Layouts priced individually, instead of skipped because they could not be better.
+    pub priced: u64,
+    /// Degrees that break a rule, by rule.
+    pub illegal: Vec<(&'static str, u64)>,
+    /// Reasons why layouts have no price, and how many.
+    pub unpriced: Vec<(String, u64)>,
+    /// The best layouts, best first; at most the requested number.
+    pub best: Vec<Priced>,
+    /// The layout that needs the least memory.
+    pub nearest: Option<Planned>,
+}
+
+impl Found {
+    /// Adds the results of another search.
+    pub fn add(&mut self, other: Found) {
+        self.considered = self.considered.saturating_add(other.considered);
+        self.feasible = self.feasible.saturating_add(other.feasible);
+        self.priced += other.priced;
+        self.unpriced.extend(other.unpriced);
+        self.best.extend(other.best);
+        self.nearest = self.nearest.take().or(other.nearest);
+    }
+}
+
+/// The best layouts.
+pub fn search(question: &Question) -> Found {
+    let space = Space::of(question);
+    let trainings = Trainings::of(question, &space);
+    let mut fitting = Fitting::of(question, &space, &trainings, Memory::MustSuffice);
+    if fitting.units.is_empty() && question.only.is_anything() {
+        // A layout requested by name is priced whether or not it fits.
+        fitting = Fitting::of(question, &space, &trainings, Memory::MayBeShort);
+    }
+    let mut found = Found {
+        considered: fitting.considered,
+        feasible: fitting.feasible,
+        illegal: space.illegal.iter().map(|(rule, count)| (*rule, *count)).collect(),
+        ..Found::default()
+    };
+    let search = Search { question, space: &space, trainings: &trainings, units: &fitting.units };
+    found.nearest = fitting
+        .nearest
+        .as_ref()
+        .map(|nearest| search.planned(&space.shapes[nearest.shape], 0, nearest.choices, nearest.bytes));
+    search.best_first(&mut found);
+    found
+}
+
+struct Search<'a> {
+    question: &'a Question<'a>,
+    space: &'a Space,
+    trainings: &'a Trainings,
+    units: &'a [Unit],
+}
+
+/// Layouts whose waiting in the best places is computed together, and layouts priced together, on all processors. The last of them may be
+/// unnecessary.
+const COMPUTED_AT_ONCE: usize = 512;
+
+/// See [`COMPUTED_AT_ONCE`].
+const PRICED_AT_ONCE: usize = 16;
+
+impl Search<'_> {
+    fn best_first(&self, found: &mut Found) {
+        let mut bounds = Bounds::new(self.question, self.space);
+        let mut prices = Prices::default();
+        let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
+        let mut queue = Queue::of(self.computing(&mut bounds));
+        let wanted = self.question.wanted.max(1);
+        let mut results: Vec<Waiting> = Vec::new();
+        while let Some(next) = queue.pop() {
+            // Not earlier: other orders of the last one may take equally long.
+            if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
+                break;
+            }
+            match next.stage {
+                Stage::Computes => {
+                    let together = queue.with_following(next, COMPUTED_AT_ONCE);
+                    self.add_divided(&together, &mut bounds, &mut queue);
+                    self.add_with_more_recomputed(&together, &mut bounds, &mut queue);
+                }
+                Stage::Divided => self.add_waits(next, &mut bounds, &mut queue),
+                Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
+                Stage::Counted => {
+                    let together = queue.with_following(next, PRICED_AT_ONCE);
+                    for (next, seconds) in self.seconds(&mut prices, together) {
+                        match seconds {
+                            Ok(seconds) => {
+                                found.priced += 1;
+                                queue.push(next.at(seconds, Stage::Priced));
+                            }
+                            Err(reason) => {
+                                *unpriced.entry(reason).or_default() +=
+                                    self.shape(next).orders[next.order as usize].same_placement
+                            }
+                        }
+                    }
+                }
+                Stage::Priced => match results.iter().rposition(|results| results.differs_in_order_only(next)) {
+                    Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
+                    None if results.len() >= wanted => {}
+                    None => {
+                        let Some(training) = self.training(next) else { continue };
+                        let step = self.step(next, &training);
+                        let Some(price) = prices.price(self.question, next.candidate(), &step) else { continue };
+                        found.best.push(Priced { layout: self.layout(next), price });
+                        results.push(next);
+                    }
+                },
+            }
+        }
+        found.unpriced = unpriced.into_iter().collect();
+        found.unpriced.sort_by_key(|(_, count)| Reverse(*count));
+    }
+
+    /// All units by their computing; of layouts that differ only in recomputation the cheapest.
+    fn computing(&self, bounds: &mut Bounds) -> Vec<Waiting> {
+        let is_first =
+            |index: &u32| index.checked_sub(1).is_none_or(|before| self.with_more_recomputed(before).is_none());
+        let firsts: Vec<u32> = (0..self.units.len() as u32).filter(is_first).collect();
+        self.at_least_computing(firsts.into_iter().map(Waiting::to_compute).collect(), bounds)
+    }
+
+    /// Units with their minimum computing.
+    fn at_least_computing(&self, mut units: Vec<Waiting>, bounds: &mut Bounds) -> Vec<Waiting> {
+        bounds.layers.ask_work(self.question, units.iter().map(|next| self.layer_key(*next)));
+        let known = &*bounds;
+        units.par_iter_mut().for_each(|next| {
+            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let seconds = known.computing(self.question, self.shape(*next), choices);
+            *next = next.at(seconds.unwrap_or(0.0), Stage::Computes);
+        });
+        units
+    }
+
+    /// The unit that differs only in recomputing more.
+    fn with_more_recomputed(&self, index: u32) -> Option<u32> {
+        let (unit, next) = (&self.units[index as usize], self.units.get(index as usize + 1)?);
+        unit.differs_in_recompute_only(next).then_some(index + 1)
+    }
+
+    /// Queues them once the layouts with less recomputation have left the queue: they are not faster.
+    fn add_with_more_recomputed(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
+        let more = |next: &Waiting| {
+            let unit = self.with_more_recomputed(next.unit)?;
+            Some(Waiting { seconds_bits: next.seconds_bits, ..Waiting::to_compute(unit) })
+        };
+        let more = together.iter().filter_map(more).collect();
+        self.at_least_computing(more, bounds).into_iter().for_each(|next| queue.push(next));
+    }
+
+    /// Queues layouts whose computing is known, with the waiting of their layers in the best places.
+    fn add_divided(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
+        bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
+        let known = &*bounds;
+        let divided = |next: &Waiting| {
+            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let seconds = known.nearest(self.question, self.shape(*next), choices);
+            next.at(seconds.unwrap_or(0.0), Stage::Divided)
+        };
+        let divided: Vec<Waiting> = together.par_iter().map(divided).collect();
+        divided.into_iter().for_each(|next| queue.push(next));
+    }
+
+    /// Queues a layout without known places, once per placement of the groups of its layers.
+    fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
+        let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
+        for (places, index) in shape.places.iter().zip(0..) {
+            let busy = bounds.busy(self.question, shape, places, choices);
+            let nothing_once = FirstStageTimes::default();
+            let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, &nothing_once));
+            queue.push(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits));
+        }
+    }
+
+    /// Queues a layout whose layers' waiting is known, by its orders and ZeRO stages.
+    fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
+        let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
+        let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
+        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0));
+        for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory(*zero).is_some()) {
+            let choices = self.choices(unit, zero_stage);
+            for order in places.orders.iter().copied() {
+                let ordered = OrderedShape { index: unit.shape, shape, order };
+                let first = bounds.first_stage(self.question, ordered, choices, stages, self.trainings);
+                let first = first.unwrap_or_default();
+                let seconds = busy.as_ref().map(|busy| bounds.least(self.question, shape, choices, busy, &first));
+                let counted = Waiting { order: order as u32, zero_stage, ..next };
+                queue.push(counted.at(seconds.unwrap_or(0.0), Stage::Counted));
+            }
+        }
+    }
+
+    fn shape(&self, next: Waiting) -> &space::Shape {
+        &self.space.shapes[self.units[next.unit as usize].shape]
+    }
+
+    fn stages(&self, next: Waiting) -> &Stages {
+        &self.space.stages[&self.units[next.unit as usize].cut(self.shape(next).degrees.pp)]
+    }
+
+    fn layout(&self, next: Waiting) -> Planned {
+        let unit = &self.units[next.unit as usize];
+        let memory = unit.memory(next.zero_stage).unwrap_or(0);
+        self.planned(self.shape(next), next.order as usize, self.choices(unit, next.zero_stage), memory)
+    }
+
+    /// The prices of consecutive layouts, or why they have none.
+    fn seconds(&self, prices: &mut Prices, together: Vec<Waiting>) -> Vec<(Waiting, Result<f64, String>)> {
+        prices.seconds(self.question, together, Waiting::candidate, |next, price| {
+            let training = self.training(*next).ok_or("a ZeRO stage that does not exist")?;
+            price(&self.step(*next, &training))
+        })
+    }
+
+    fn layer_key(&self, next: Waiting) -> LayerKey {
+        LayerKey::of(self.shape(next), self.choices(&self.units[next.unit as usize], 0))
+    }
+
+    fn training(&self, next: Waiting) -> Option<Training> {
+        self.trainings.get(self.choices(&self.units[next.unit as usize], next.zero_stage))
+    }
+
+    fn step<'s>(&'s self, next: Waiting, training: &'s Training) -> TrainingStep<'s> {
+        self.question.step(self.shape(next), next.order as usize, training, self.stages(next))
+    }
+
+    fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
+        Choices {
+            zero_stage,
+            schedule: unit.schedule,
+            virtual_stages: unit.virtual_stages,
+            micro_batch: unit.micro_batch,
+            recompute: unit.recompute,
+            sequence_parallel: self.question.sequence_parallel(&self.space.shapes[unit.shape].degrees),
+        }
+    }
+
+    fn planned(&self, shape: &space::Shape, order: usize, choices: Choices, bytes: u64) -> Planned {
+        let order = &shape.orders[order];
+        let replica = self.question.global_batch / u64::from(shape.degrees.dp);
+        let Choices { schedule, virtual_stages, .. } = choices;
+        let pipeline = self.question.pipeline(PipelineCut { pp: shape.degrees.pp, schedule, virtual_stages });
+        Planned {
+            degrees: shape.degrees,
+            schedule,
+            stage_layers: pipeline.stage_layers,
+            virtual_stages: choices.virtual_stages,
+            zero_stage: choices.zero_stage,
+            micro_batch: choices.micro_batch,
+            micro_batches: replica / choices.micro_batch.max(1),
+            recompute: choices.recompute,
+            order: order.layout.order_name(),
+            orders_alike: order.same_placement,
+            memory: Bytes(bytes),
+            fits: bytes <= self.question.gpu_memory.0,
+        }
+    }
+}

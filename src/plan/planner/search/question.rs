@@ -1,0 +1,360 @@
+//! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
+
+use crate::planner::compute::{Compute, Product};
+use crate::planner::memory::MemoryChoices;
+use crate::planner::price::StepPrice;
+use crate::planner::rates::Rates;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::Bytes;
+use commgauge_model::config::step::{DataStyle, Framework, PipelineChoices, Recompute, ScheduleKind, parse_order};
+use commgauge_model::config::{Model, Training};
+use commgauge_model::layout::{Axis, Degrees, Layout};
+use commgauge_model::workload::step::{Stages, TrainingStep};
+
+/// A question to the planner.
+#[derive(Clone)]
+pub struct Question<'a> {
+    pub model: &'a Model,
+    /// The training; the planner chooses its micro-batch, recomputation, ZeRO stage and virtual stages.
+    pub bases: Bases,
+    /// Samples of a step over all replicas.
+    pub global_batch: u64,
+    pub gpus: u32,
+    /// GPUs of a node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    pub gpu_memory: Bytes,
+    /// Computing speed of one GPU.
+    pub compute: &'a Compute,
+    /// Times of calls.
+    pub rates: &'a dyn Rates,
+    /// The fixed parts of the layout.
+    pub only: Only,
+    /// Number of layouts to return.
+    pub wanted: usize,
+}
+
+impl Question<'_> {
+    /// Calls `with` with the step of a layout, without the individual messages between stages.
+    ///
+    /// # Errors
+    /// If the layout does not fit the question; errors of `with`.
+    pub fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
+        let mut training = self.training(Choices {
+            zero_stage: planned.zero_stage,
+            schedule: planned.schedule,
+            virtual_stages: planned.virtual_stages,
+            micro_batch: planned.micro_batch,
+            recompute: planned.recompute,
+            sequence_parallel: self.sequence_parallel(&planned.degrees),
+        });
+        let Planned { schedule, virtual_stages, .. } = *planned;
+        training.pipeline = self.pipeline(PipelineCut { pp: planned.degrees.pp, schedule, virtual_stages });
+        let order = parse_order(&planned.order).map_err(Error::usage)?;
+        let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
+        let layout = Layout::new(planned.degrees, &order)?;
+        with(&TrainingStep::without_messages(self.model, &training, layout, training.places.table())?)
+    }
+
+    /// The matrix products of a layout: those of a forward pass of a micro-batch through every layer and the end of the model.
+    ///
+    /// # Errors
+    /// If a layout does not fit the question.
+    pub fn products(&self, planned: &Planned) -> Result<Vec<Product>> {
+        self.with_step(planned, |step| Ok(self.compute.products(step)))
+    }
+
+    /// The memory of a rank depends on the kernels with which its layers are priced.
+    pub(in crate::planner) fn memory_choices(&self) -> MemoryChoices {
+        MemoryChoices::with(self.compute.kernels)
+    }
+
+    /// Sequence parallelism wherever it divides evenly, unless the training disables it: it never needs more memory, and experts require
+    /// it.
+    pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
+        if !self.bases.first.tensor.sequence_parallel {
+            return false;
+        }
+        let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
+        let s = self.bases.first.sequence;
+        tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
+    }
+
+    /// The pipelines into which the layers can be cut over this many stages.
+    pub(super) fn cuts(&self, pp: u32) -> Vec<PipelineCut> {
+        const USUAL: [ScheduleKind; 2] = [ScheduleKind::OneForwardOneBackward, ScheduleKind::Interleaved];
+        let cut = |schedule, virtual_stages| PipelineCut { pp, schedule, virtual_stages };
+        let cuts: Vec<PipelineCut> = match (pp, self.only.schedule.as_slice()) {
+            // One stage is not a pipeline.
+            (1, _) => vec![cut(ScheduleKind::OneForwardOneBackward, 1)],
+            (_, given) => {
+                let schedules = if given.is_empty() { USUAL.as_slice() } else { given };
+                let of = |schedule: ScheduleKind| -> Vec<PipelineCut> {
+                    if schedule.goes_round() {
+                        return self.interleaved(pp).into_iter().map(|chunks| cut(schedule, chunks)).collect();
+                    }
+                    vec![cut(schedule, 1)]
+                };
+                schedules.iter().copied().flat_map(of).collect()
+            }
+        };
+        cuts.into_iter().filter(|cut| accepts(&self.only.virtual_stages, &cut.virtual_stages)).collect()
+    }
+
+    /// Chunks on each rank of an interleaved pipeline: all that divide the layers evenly, and of the others the fewest for each size of the
+    /// largest chunk, since more chunks of the same size only send more messages.
+    fn interleaved(&self, pp: u32) -> Vec<u32> {
+        let layers = self.model.layers;
+        let largest = |v: u32| layers.div_ceil(pp * v);
+        let is_even = |v: u32| {
+            let choices = self.pipeline(PipelineCut { pp, schedule: ScheduleKind::Interleaved, virtual_stages: v });
+            choices.stage_layers == self.bases.first.pipeline.stage_layers
+        };
+        (2..=layers / pp).filter(|v| is_even(*v) || largest(*v) < largest(*v - 1)).collect()
+    }
+
+    /// The pipeline of a cut, with its layers as even as possible.
+    pub(super) fn pipeline(&self, cut: PipelineCut) -> PipelineChoices {
+        let PipelineCut { pp, schedule, virtual_stages } = cut;
+        let base = self.bases.first.pipeline.clone();
+        let even = PipelineChoices { schedule, virtual_stages, ..base };
+        match Stages::uneven(self.model.layers, pp, &even) {
+            None => even,
+            uneven => PipelineChoices { stage_layers: uneven, ..even },
+        }
+    }
+
+    pub(super) fn training(&self, choices: Choices) -> Training {
+        let mut training = self.bases.stage(choices.zero_stage).unwrap_or(&self.bases.first).clone();
+        training.micro_batch = choices.micro_batch;
+        training.tensor.recompute = choices.recompute;
+        training.tensor.sequence_parallel = choices.sequence_parallel;
+        let Choices { schedule, virtual_stages, .. } = choices;
+        training.pipeline = PipelineChoices { schedule, virtual_stages, ..training.pipeline };
+        training
+    }
+}
+
+// Divisions of a step other than its degrees.
+
+/// Division of a step, apart from the degrees. The key of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Choices {
+    pub zero_stage: u8,
+    pub schedule: ScheduleKind,
+    pub virtual_stages: u32,
+    pub micro_batch: u64,
+    pub recompute: Recompute,
+    pub sequence_parallel: bool,
+}
+
+/// Number of parts into which the layers are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PipelineCut {
+    pub pp: u32,
+    pub schedule: ScheduleKind,
+    /// Chunks on each rank.
+    pub virtual_stages: u32,
+}
+
+// The training of a question, before the planner's choices.
+
+/// ZeRO stages, of which 0 shards nothing.
+pub(super) const ZERO_STAGES: [u8; 4] = [0, 1, 2, 3];
+
+/// One training per ZeRO stage: a framework's defaults may depend on it, and a framework may lack it.
+#[derive(Clone, Debug)]
+pub struct Bases {
+    /// The training of the lowest stage, for the common properties.
+    pub first: Training,
+    by_stage: [Option<Training>; 4],
+}
+
+impl Bases {
+    /// The training in every stage; the third is ZeRO-3 or HSDP if the training says so, and FSDP otherwise.
+    pub fn of(training: &Training) -> Bases {
+        let sharded = match training.data.style {
+            style @ (DataStyle::Zero3 | DataStyle::Hsdp) => style,
+            _ => DataStyle::Fsdp,
+        };
+        let by_stage = [DataStyle::Ddp, DataStyle::Zero1, DataStyle::Zero2, sharded].map(|style| {
+            let mut training = training.clone();
+            training.data.style = style;
+            if style != sharded {
+                training.data.shards.replicas = 1;
+                training.data.shards.secondary = None;
+                training.data.shards.quantised_gradients = None;
+            }
+            Some(training)
+        });
+        Bases { first: training.clone(), by_stage }
+    }
+
+    /// The result of `read` for each data-parallel style of the framework. The third stage is `sharded` if named, else the framework's FSDP
+    /// or ZeRO-3.
+    ///
+    /// # Errors
+    /// If the framework has none of the stages; errors of `read`.
+    pub fn of_framework(
+        framework: Framework,
+        sharded: Option<DataStyle>,
+        read: impl Fn(DataStyle) -> Result<Training>,
+    ) -> Result<Bases> {
+        let offers = |style: &DataStyle| framework.offers("data_style", style.name());
+        let sharded = sharded.or_else(|| [DataStyle::Fsdp, DataStyle::Zero3].into_iter().find(offers));
+        let styles = [Some(DataStyle::Ddp), Some(DataStyle::Zero1), Some(DataStyle::Zero2), sharded];
+        let mut by_stage = [const { None }; 4];
+        for (base, style) in by_stage.iter_mut().zip(styles) {
+            *base = style.filter(offers).map(&read).transpose()?;
+        }
+        match by_stage.iter().flatten().next().cloned() {
+            Some(first) => Ok(Bases { first, by_stage }),
+            None => Err(Error::usage(format!("{framework} has none of the ZeRO stages"))),
+        }
+    }
+
+    /// The training of a stage, if it can be chosen.
+    pub fn stage(&self, stage: u8) -> Option<&Training> {
+        self.by_stage.get(usize::from(stage))?.as_ref()
+    }
+
+    /// The stages that can be chosen if this many ranks share the parameters, ascending: with one rank sharding changes nothing, and only
+    /// the lowest counts.
+    pub(super) fn stages(&self, ranks: u64) -> impl Iterator<Item = u8> {
+        let chosen = ZERO_STAGES.into_iter().filter(|stage| self.stage(*stage).is_some());
+        chosen.take(if ranks > 1 { ZERO_STAGES.len() } else { 1 })
+    }
+}
+
+// A planned layout, and the price of its step.
+
+/// A complete layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    pub degrees: Degrees,
+    /// Order of the passes.
+    pub schedule: ScheduleKind,
+    /// Layers of each chunk of the model, if they are divided unevenly.
+    pub stage_layers: Option<Vec<u32>>,
+    /// Chunks on each rank.
+    pub virtual_stages: u32,
+    /// 0 to 3; 3 is FSDP.
+    pub zero_stage: u8,
+    /// Samples of a micro-batch.
+    pub micro_batch: u64,
+    /// Micro-batches of a replica in a step.
+    pub micro_batches: u64,
+    /// What is recomputed.
+    pub recompute: Recompute,
+    /// Axes, the fastest varying first, such as `tp-cp-ep-dp-pp`.
+    pub order: String,
+    /// Orders of the axes that take equally long, including this one.
+    pub orders_alike: u64,
+    /// Memory in use on the fullest GPU.
+    pub memory: Bytes,
+    /// Whether it is within the limit.
+    pub fits: bool,
+}
+
+impl Planned {
+    /// The layout in the syntax of `--only`.
+    pub fn name(&self) -> String {
+        let Degrees { tp, cp, ep, pp, dp, etp } = self.degrees;
+        let usual_schedule =
+            if self.virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+        let usual_etp = if ep == 1 { tp } else { 1 };
+        let schedule =
+            if self.schedule == usual_schedule { String::new() } else { format!("schedule={},", self.schedule) };
+        let within_experts = if etp == usual_etp { String::new() } else { format!("etp={etp},") };
+        format!(
+            "tp={tp},cp={cp},ep={ep},{within_experts}pp={pp},{schedule}virtual_stages={},dp={dp},zero_stage={},micro_batch={},\
+             recompute={},order={}",
+            self.virtual_stages, self.zero_stage, self.micro_batch, self.recompute, self.order
+        )
+    }
+
+    /// A restriction to this layout.
+    pub(super) fn only(&self) -> Only {
+        let Degrees { tp, cp, ep, pp, dp, etp } = self.degrees;
+        let order = parse_order(&self.order).unwrap_or_default();
+        Only {
+            tp: vec![tp],
+            cp: vec![cp],
+            ep: vec![ep],
+            etp: vec![etp],
+            schedule: vec![self.schedule],
+            pp: vec![pp],
+            virtual_stages: vec![self.virtual_stages],
+            dp: vec![dp],
+            zero_stage: vec![self.zero_stage],
+            micro_batch: vec![self.micro_batch],
+            recompute: vec![self.recompute],
+            order: vec![order.into_iter().filter_map(Axis::named).collect()],
+        }
+    }
+}
+
+/// A layout and the price of its step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priced {
+    pub layout: Planned,
+    pub price: StepPrice,
+}
+
+// The given parts of a layout, each as its accepted values.
+
+/// The accepted values of each choice of a layout; an empty list leaves it free.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Tensor parallel.
+    pub tp: Vec<u32>,
+    /// Context parallel.
+    pub cp: Vec<u32>,
+    /// Expert parallel.
+    pub ep: Vec<u32>,
+    /// Tensor parallel within experts; by default tp if ep does not divide experts, and 1 otherwise.
+    pub etp: Vec<u32>,
+    /// Order of the passes; by default 1F1B and interleaved.
+    pub schedule: Vec<ScheduleKind>,
+    /// Pipeline parallel.
+    pub pp: Vec<u32>,
+    /// Chunks on each rank.
+    pub virtual_stages: Vec<u32>,
+    /// Data parallel.
+    pub dp: Vec<u32>,
+    /// 0 to 3.
+    pub zero_stage: Vec<u8>,
+    /// Samples of a micro-batch.
+    pub micro_batch: Vec<u64>,
+    /// What is recomputed.
+    pub recompute: Vec<Recompute>,
+    /// The axes, the fastest varying first.
+    pub order: Vec<Vec<Axis>>,
+}
+
+/// Whether a choice is free, or among those accepted.
+pub(super) fn accepts<T: PartialEq>(only: &[T], value: &T) -> bool {
+    only.is_empty() || only.contains(value)
+}
+
+impl Only {
+    /// Whether anything is given.
+    pub fn is_anything(&self) -> bool {
+        *self != Only::default()
+    }
+
+    /// Whether degrees are accepted.
+    pub(super) fn allows(&self, degrees: &Degrees) -> bool {
+        accepts(&self.tp, &degrees.tp)
+            && accepts(&self.cp, &degrees.cp)
+            && accepts(&self.ep, &degrees.ep)
+            && accepts(&self.etp, &degrees.etp)
+            && accepts(&self.pp, &degrees.pp)
+            && accepts(&self.dp, &degrees.dp)
+    }
+
+    /// Whether an order of the axes above degree 1 matches a given one; axes of degree 1 may be anywhere in it.
+    pub(super) fn order_is(&self, order: &[Axis]) -> bool {
+        let matches = |only: &Vec<Axis>| only.iter().filter(|axis| order.contains(axis)).eq(order.iter());
+        self.order.is_empty() || self.order.iter().any(matches)
+    }
+}

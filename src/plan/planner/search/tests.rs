@@ -1,0 +1,417 @@
+//! The search against brute force on small worlds, and properties of any plan.
+
+use super::*;
+use crate::planner::compute::Compute;
+use crate::planner::memory::most_loaded;
+use crate::planner::price::price;
+use crate::planner::rates::{Hidden, Published, RatedCall, Rates};
+use commgauge_base::collective::Collective;
+use commgauge_base::error::Result;
+use commgauge_base::units::Seconds;
+use commgauge_cost::cost::Prediction;
+use commgauge_model::config::step::{DataStyle, Framework, Recompute, ScheduleKind};
+use commgauge_model::config::{Machine, Model, Table, Training};
+use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout};
+use commgauge_model::workload::step::TrainingStep;
+use std::path::Path;
+
+fn machine(within: f64, between: f64) -> Machine {
+    let text = format!(
+        "name = 'm'\nranks_per_node = 4\n[within_node]\nlatency = '3us'\nrate = '{within}GB/s'\n\
+         [between_nodes]\nlatency = '14us'\nadapters_per_node = 4\nrate_per_adapter = '{between}GB/s'\n"
+    );
+    Machine::parse(&text, Path::new("m.toml")).unwrap()
+}
+
+fn model(name: &str, layers: u32) -> Model {
+    let mut model = Model::load(name).unwrap();
+    model.keep_layers(layers).unwrap();
+    model
+}
+
+fn training(sequence: u64, global_batch: u64) -> Training {
+    Training::read(Table::of_flags([
+        ("--sequence", "sequence", sequence.to_string()),
+        ("--global-batch", "global_batch", global_batch.to_string()),
+        ("--training", "sequence_parallel", "true".to_owned()),
+    ]))
+    .unwrap()
+}
+
+/// Links with a different time for every order of the axes, and with calls that disturb each other.
+struct Uneven<'a> {
+    links: Published<'a>,
+    hidden: Hidden,
+}
+
+impl Rates for Uneven<'_> {
+    fn price(&self, call: &RatedCall) -> Prediction {
+        let prediction = self.links.price(call);
+        let slower = 1.0 + 0.01 * f64::from(call.locality.stride) + 0.003 * f64::from(call.locality.nodes_spanned);
+        Prediction { seconds: prediction.seconds.map(|seconds| Seconds(seconds.0 * slower)), ..prediction }
+    }
+
+    fn ground(&self, call: &RatedCall) -> String {
+        self.links.ground(call)
+    }
+
+    fn hidden(&self) -> Option<&Hidden> {
+        Some(&self.hidden)
+    }
+
+    fn calibrated(&self) -> bool {
+        false
+    }
+
+    fn synthetic(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> String {
+        "uneven links".to_owned()
+    }
+}
+
+struct World {
+    uneven: bool,
+    /// Without sequence parallelism, and with messages in parts.
+    in_parts: bool,
+    framework: Option<Framework>,
+    model: Model,
+    machine: Machine,
+    compute: Compute,
+    gpus: u32,
+    batch: u64,
+    memory: f64,
+    only: Only,
+    wanted: usize,
+}
+
+impl World {
+    fn new(name: &str, layers: u32, gpus: u32) -> World {
+        World {
+            uneven: false,
+            in_parts: false,
+            framework: None,
+            model: model(name, layers),
+            machine: machine(100.0, 5.0),
+            compute: Compute::constant(100e12, 0.5),
+            gpus,
+            batch: 16,
+            memory: 40e9,
+            only: Only::default(),
+            wanted: 10,
+        }
+    }
+
+    fn found(&self) -> Found {
+        search(&self.question(self.rates().as_ref()))
+    }
+
+    fn rates(&self) -> Box<dyn Rates + '_> {
+        let links = Published::new(&self.machine);
+        let hidden = Hidden::beside(Axis::Dp, Collective::AllGather, Axis::Pp, 1.7);
+        if self.uneven { Box::new(Uneven { links, hidden }) } else { Box::new(links) }
+    }
+
+    fn question<'a>(&'a self, rates: &'a dyn Rates) -> Question<'a> {
+        let mut base = training(2048, self.batch);
+        base.tensor.sequence_parallel = !self.in_parts;
+        base.pipeline.scatter_gather = self.in_parts;
+        Question {
+            model: &self.model,
+            bases: match self.framework {
+                None => Bases::of(&base),
+                Some(framework) => {
+                    Bases::of_framework(framework, None, |style| self.training_of(framework, style)).unwrap()
+                }
+            },
+            global_batch: self.batch,
+            gpus: self.gpus,
+            ranks_per_node: 4,
+            gpu_memory: Bytes(self.memory as u64),
+            compute: &self.compute,
+            rates,
+            only: self.only.clone(),
+            wanted: self.wanted,
+        }
+    }
+
+    fn training_of(&self, framework: Framework, style: DataStyle) -> Result<Training> {
+        Training::read(Table::of_flags(vec![
+            ("--sequence", "sequence", "2048".to_owned()),
+            ("--global-batch", "global_batch", self.batch.to_string()),
+            ("--framework", "framework", framework.name().to_owned()),
+            ("--only", "data_style", style.name().to_owned()),
+        ]))
+    }
+
+    /// Every layout that the other commands accept: how many, how many fit, and the prices of those, ascending.
+    fn brute_force(&self) -> (u64, u64, Vec<f64>) {
+        let rates = self.rates();
+        let question = self.question(rates.as_ref());
+        let (mut legal, mut fits, mut prices) = (0, 0, Vec::new());
+        let up_to = |most: u32| 1..=most;
+        let experts = self.model.mixture.as_ref().map_or(1, |mixture| mixture.experts as u32);
+        let all = |degrees: &Degrees| degrees.world() == u64::from(self.gpus);
+        for tp in up_to(self.gpus) {
+            for cp in up_to(self.gpus / tp) {
+                for pp in up_to(self.gpus / tp / cp) {
+                    for ep in up_to(experts) {
+                        let dp = self.gpus / tp / cp / pp;
+                        let degrees = Degrees { tp, cp, dp, pp, ep, etp: if ep == 1 { tp } else { 1 } };
+                        if !all(&degrees) {
+                            continue;
+                        }
+                        for choices in self.choices(&question, &degrees) {
+                            let mut training = question.training(choices);
+                            let Choices { schedule, virtual_stages, .. } = choices;
+                            training.pipeline = question.pipeline(PipelineCut { pp, schedule, virtual_stages });
+                            for order in permutations_of(&degrees) {
+                                let Ok(layout) = Layout::new(degrees, &order) else { continue };
+                                let step = TrainingStep::new(&self.model, &training, layout, training.places.table());
+                                let Ok(step) = step else { continue };
+                                legal += 1;
+                                if most_loaded(&step).1.total() > question.gpu_memory {
+                                    continue;
+                                }
+                                fits += 1;
+                                prices.push(price(&step, &self.compute, rates.as_ref(), 4).unwrap().step_seconds);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        prices.sort_by(f64::total_cmp);
+        (legal, fits, prices)
+    }
+
+    fn choices(&self, question: &Question, degrees: &Degrees) -> Vec<Choices> {
+        let mut all = Vec::new();
+        let mut stages: Vec<u8> = (0..4).filter(|stage| question.bases.stage(*stage).is_some()).collect();
+        // Without replicas there is nothing to shard.
+        stages.truncate(if degrees.dp * degrees.cp == 1 { 1 } else { 4 });
+        for zero_stage in stages {
+            for PipelineCut { schedule, virtual_stages, .. } in question.cuts(degrees.pp) {
+                for micro_batch in 1..=self.batch {
+                    for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+                        let sequence_parallel = question.sequence_parallel(degrees);
+                        all.push(Choices {
+                            zero_stage,
+                            schedule,
+                            virtual_stages,
+                            micro_batch,
+                            recompute,
+                            sequence_parallel,
+                        });
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Orders of the axes above degree 1 in either grid.
+fn permutations_of(degrees: &Degrees) -> Vec<Vec<Axis>> {
+    let matters = |axis: &Axis| match axis {
+        Axis::Tp => degrees.tp.max(degrees.etp) > 1,
+        Axis::Cp => degrees.cp > 1,
+        Axis::Ep => degrees.ep > 1,
+        Axis::Dp => degrees.dp > 1 || (degrees.divides_experts() && degrees.edp().unwrap_or(1) > 1),
+        _ => degrees.pp > 1,
+    };
+    let axes: Vec<Axis> = DEFAULT_ORDER.into_iter().filter(matters).collect();
+    let mut all: Vec<Vec<Axis>> = vec![Vec::new()];
+    for axis in axes {
+        all = all
+            .iter()
+            .flat_map(|order| {
+                (0..=order.len()).map(|place| {
+                    let mut longer = order.clone();
+                    longer.insert(place, axis);
+                    longer
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+#[test]
+fn what_is_found_is_what_pricing_every_layout_finds() {
+    for (name, layers, gpus, memory, uneven, framework) in [
+        ("llama-3-8b", 4, 8, 40e9, false, None),
+        ("llama-3-8b", 4, 8, 40e9, true, None),
+        ("llama-3-8b", 4, 8, 15e9, false, None),
+        ("gpt2", 6, 6, 40e9, false, None),
+        ("llama-3-8b", 5, 8, 40e9, true, None),
+        ("mixtral-8x7b", 2, 4, 60e9, false, None),
+        ("mixtral-8x7b", 2, 4, 60e9, true, None),
+        ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::Megatron)),
+        ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::DeepSpeed)),
+        ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::Fsdp2)),
+        ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::Torchtitan)),
+        ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::HuggingFace)),
+        ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::Ddp)),
+        ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::Fsdp1)),
+        ("mixtral-8x7b", 2, 4, 90e9, true, Some(Framework::Megatron)),
+    ] {
+        let mut world = World::new(name, layers, gpus);
+        (world.memory, world.batch, world.uneven, world.framework) = (memory, 8, uneven, framework);
+        world.in_parts = name == "llama-3-8b" && memory < 20e9;
+        if name == "gpt2" {
+            world.batch = u64::from(gpus);
+        }
+        let (legal, fits, prices) = world.brute_force();
+        assert!(fits > 0 && fits <= legal, "{name}: {fits} of {legal}");
+        world.wanted = usize::MAX;
+        let all = world.found();
+        assert_eq!((all.considered, all.feasible), (legal, fits), "{name}");
+        let mut expected: Vec<f64> = Vec::new();
+        for found in &all.best {
+            expected.extend(vec![found.price.step_seconds; found.layout.orders_alike as usize]);
+        }
+        expected.sort_by(f64::total_cmp);
+        assert_eq!(expected.len(), prices.len(), "{name}");
+        assert!(expected.iter().zip(&prices).all(|(a, b)| (a / b - 1.0).abs() < 1e-9), "{name}");
+        world.wanted = 5;
+        let best = world.found();
+        let seconds = |found: &Found| found.best.iter().map(|best| best.price.step_seconds).collect::<Vec<_>>();
+        let wanted = all.best.len().min(5);
+        assert_eq!(seconds(&best), seconds(&all)[..wanted], "{name}");
+        // One more than requested may have to be priced to know that.
+        assert!(all.best.len() <= wanted + 1 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
+    }
+}
+
+#[test]
+fn schedules_that_are_asked_for_are_searched_as_if_everything_were_priced() {
+    for schedule in [
+        ScheduleKind::ZbH1,
+        ScheduleKind::ZbV,
+        ScheduleKind::DualPipe,
+        ScheduleKind::GPipe,
+        ScheduleKind::InterleavedZb,
+    ] {
+        let mut world = World::new("llama-3-8b", 5, 4);
+        world.only = Only { schedule: vec![schedule], ..Only::default() };
+        world.wanted = usize::MAX;
+        let (legal, fits, prices) = world.brute_force();
+        let found = world.found();
+        assert_eq!((found.considered, found.feasible), (legal, fits), "{schedule}");
+        let best = found.best[0].price.step_seconds;
+        assert!((best / prices[0] - 1.0).abs() < 1e-9, "{schedule}: {best} against {}", prices[0]);
+        let of_two = |found: &&Priced| found.layout.degrees.pp == 2;
+        let named = found.best.iter().find(of_two).expect("a pipeline");
+        assert!(named.layout.name().contains(&format!("schedule={schedule},")), "{}", named.layout.name());
+    }
+}
+
+#[test]
+fn a_bubble_that_weight_gradients_fill_is_shorter_and_mirrored_stages_compute_once() {
+    let price_of = |schedule: ScheduleKind| {
+        let mut world = World::new("llama-3-8b", 8, 4);
+        world.memory = 200e9;
+        world.only = Only {
+            pp: vec![4],
+            schedule: vec![schedule],
+            virtual_stages: vec![1],
+            micro_batch: vec![1],
+            recompute: vec![Recompute::None],
+            ..Only::default()
+        };
+        world.found().best[0].price.clone()
+    };
+    let (plain, zero, dual) =
+        (price_of(ScheduleKind::OneForwardOneBackward), price_of(ScheduleKind::ZbH1), price_of(ScheduleKind::DualPipe));
+    assert!(zero.bubble_seconds < plain.bubble_seconds, "{zero:?} {plain:?}");
+    assert_eq!(zero.compute_seconds, plain.compute_seconds);
+    // The first and the last rank share the first and the last stage; the last has the head.
+    let share = dual.compute_seconds / plain.compute_seconds;
+    assert!((0.6..=1.0).contains(&share), "{dual:?} {plain:?}");
+}
+
+#[test]
+fn deepseek_v3_is_planned_on_sixteen_uneven_stages() {
+    let mut world = World::new("deepseek-v3", 61, 256);
+    (world.memory, world.batch) = (1e15, 256);
+    world.only = Only {
+        tp: vec![1],
+        cp: vec![1],
+        ep: vec![8],
+        pp: vec![16],
+        micro_batch: vec![1],
+        zero_stage: vec![1],
+        recompute: vec![Recompute::Full],
+        virtual_stages: vec![1],
+        ..Only::default()
+    };
+    let best = &world.found().best[0].layout;
+    let layers = best.stage_layers.as_ref().expect("uneven");
+    assert_eq!((layers.len(), layers.iter().sum::<u32>(), layers[0], layers[15]), (16, 61, 2, 3));
+}
+
+#[test]
+fn faster_links_and_more_memory_never_make_the_best_slower() {
+    let best = |world: &World| world.found().best[0].price.step_seconds;
+    let mut world = World::new("llama-3-8b", 8, 16);
+    let mut before = f64::INFINITY;
+    for (within, between) in [(10.0, 1.0), (10.0, 5.0), (100.0, 5.0), (400.0, 50.0)] {
+        world.machine = machine(within, between);
+        let seconds = best(&world);
+        assert!(seconds <= before, "{within} {between}: {seconds} after {before}");
+        before = seconds;
+    }
+    for memory in [12e9, 20e9, 40e9, 80e9] {
+        world.memory = memory;
+        let seconds = best(&world);
+        if memory > 12e9 {
+            assert!(seconds <= before, "{memory}: {seconds} after {before}");
+        }
+        before = seconds;
+    }
+}
+
+#[test]
+fn without_a_fitting_layout_the_nearest_is_named_and_a_named_layout_is_still_priced() {
+    let mut world = World::new("llama-3-8b", 4, 8);
+    world.memory = 1e9;
+    let found = world.found();
+    assert!(found.best.is_empty() && found.feasible == 0 && found.considered > 0);
+    let nearest = found.nearest.unwrap();
+    assert!(!nearest.fits && nearest.memory > Bytes(1_000_000_000));
+    world.only = Only { tp: vec![2], dp: vec![4], micro_batch: vec![1], ..Only::default() };
+    let found = world.found();
+    assert!(!found.best.is_empty() && found.best.iter().all(|best| !best.layout.fits && best.layout.degrees.tp == 2));
+}
+
+#[test]
+fn given_parts_of_the_layout_are_respected() {
+    let mut world = World::new("llama-3-8b", 4, 8);
+    world.only = Only {
+        tp: vec![2],
+        pp: vec![2],
+        zero_stage: vec![1],
+        recompute: vec![Recompute::Full],
+        order: vec![vec![Axis::Tp, Axis::Pp, Axis::Dp]],
+        ..Only::default()
+    };
+    let found = world.found();
+    for best in &found.best {
+        let layout = &best.layout;
+        assert_eq!((layout.degrees.tp, layout.degrees.pp, layout.zero_stage), (2, 2, 1));
+        assert!(layout.recompute == Recompute::Full && layout.order.starts_with("tp-pp-dp") || layout.degrees.cp > 1);
+    }
+    assert!(!found.best.is_empty());
+}
+
+#[test]
+fn one_node_that_is_much_faster_inside_keeps_tensor_parallelism_there() {
+    let mut world = World::new("llama-3-70b", 8, 16);
+    (world.machine, world.memory) = (machine(400.0, 2.0), 40e9);
+    let found = world.found();
+    let best = &found.best[0].layout;
+    assert!(best.degrees.tp <= 4 && best.order.starts_with("tp"), "{best:?}");
+}

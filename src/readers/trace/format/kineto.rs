@@ -1,0 +1,412 @@
+//! Chrome traces that PyTorch's profiler exports (Kineto, libkineto/src/output_json.cpp).
+//!
+//! On GPUs a call is an event `record_param_comms` on the host with collective, sizes and group, and a kernel with the same external id,
+//! whose duration it is. On the CPU gloo's events have shapes and a duration, but no group. Events are read one by one, as a trace of a
+//! real job is larger than memory; a truncated file is used up to that point.
+
+use super::json_list;
+use super::json_list::Part;
+use super::pytorch::{BATCH, BatchedMessages};
+use crate::trace::call::{
+    CallDetail, CallKind, ComputingSpan, Elements, FileCall, FileTrace, Named, TracedGroup, element_of_torch,
+    elements_to_each, listed_ranks, named,
+};
+use commgauge_base::collective::Collective;
+use commgauge_base::units::Seconds;
+use serde::{Deserialize, Deserializer};
+use std::collections::{BTreeSet, HashMap};
+use std::io::Read;
+
+const HOST_EVENT: &str = "record_param_comms";
+
+const GLOO: &str = "gloo:";
+
+const STEP: &str = "ProfilerStep#";
+
+/// Categories of device work (libkineto/include/ActivityType.h).
+const ON_A_DEVICE: [&str; 3] = ["kernel", "gpu_memcpy", "gpu_memset"];
+
+/// The category of device time under a host annotation.
+const ANNOTATED_ON_A_DEVICE: &str = "gpu_user_annotation";
+
+/// Prefixes of NCCL's own kernels.
+const NCCL_KERNEL: &str = "nccl";
+
+#[derive(Debug, Default, Deserialize)]
+struct DistributedInfo {
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    #[serde(default)]
+    pg_config: Vec<TorchGroup>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Event {
+    #[serde(default)]
+    ph: String,
+    #[serde(default)]
+    cat: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default, deserialize_with = "number")]
+    tid: Option<u64>,
+    #[serde(default)]
+    ts: Option<f64>,
+    #[serde(default)]
+    dur: Option<f64>,
+    #[serde(default)]
+    args: Arguments,
+}
+
+/// Host threads have numbers; other rows may have names.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    serde_json::Value::deserialize(from).map(|value| value.as_u64())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Arguments {
+    #[serde(rename = "External id")]
+    external_id: Option<u64>,
+    #[serde(rename = "Collective name")]
+    collective: Option<String>,
+    #[serde(rename = "dtype")]
+    element: Option<String>,
+    #[serde(rename = "In msg nelems")]
+    elements_in: Option<u64>,
+    #[serde(rename = "Out msg nelems")]
+    elements_out: Option<u64>,
+    #[serde(rename = "Group size")]
+    group_size: Option<u32>,
+    #[serde(rename = "Process Group Name")]
+    group_name: Option<String>,
+    #[serde(rename = "Process Group Ranks")]
+    group_ranks: Option<String>,
+    /// World ranks of the ends of a message.
+    #[serde(rename = "Src Rank")]
+    source: Option<u32>,
+    #[serde(rename = "Dst Rank")]
+    destination: Option<u32>,
+    #[serde(rename = "Seq")]
+    sequence: Option<u64>,
+    /// For an uneven all_to_all: rows to each rank.
+    #[serde(rename = "In split size")]
+    rows_to_each: Option<String>,
+    #[serde(rename = "Input Dims")]
+    dimensions: serde_json::Value,
+    #[serde(rename = "Input type")]
+    types: serde_json::Value,
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    info: DistributedInfo,
+    file: FileTrace,
+    /// Calls by the external id of their host event; none for an unknown call.
+    by_external_id: HashMap<u64, Option<usize>>,
+    /// Kernels of calls whose host events have not come yet, with their durations in microseconds.
+    kernels: Vec<(Event, f64)>,
+    batched: BatchedMessages,
+    steps: BTreeSet<String>,
+    events: u64,
+}
+
+/// Reads a trace. A truncated or damaged one is read up to that point, with a note.
+pub(super) fn read(source: impl Read) -> FileTrace {
+    let mut reading = Reading::default();
+    let ended = json_list::read(source, "traceEvents", Some("distributedInfo"), &mut |part| match part {
+        Part::Element(event) => reading.take(event),
+        Part::Other(info) => reading.info = serde_json::from_value(info).unwrap_or_default(),
+    });
+    if let Err(cause) = ended {
+        let events = reading.events;
+        reading
+            .file
+            .notes
+            .push(format!("the file is truncated or damaged after {events} events, which are used: {cause}"));
+    }
+    reading.finish()
+}
+
+impl Event {
+    fn begin_nanoseconds(&self) -> Option<u64> {
+        self.ts.filter(|microseconds| *microseconds > 0.0).map(|microseconds| (microseconds * 1e3) as u64)
+    }
+
+    fn span_nanoseconds(&self) -> Option<ComputingSpan> {
+        let (begin, microseconds) = (self.begin_nanoseconds()?, self.dur.filter(|duration| *duration > 0.0)?);
+        Some(begin..begin.saturating_add((microseconds * 1e3) as u64))
+    }
+}
+
+/// Facts for a replay from an event.
+fn detail(event: &Event, kind: CallKind) -> CallDetail {
+    let args = &event.args;
+    let peer = match kind {
+        CallKind::Send => args.destination,
+        CallKind::Receive => args.source,
+        CallKind::Collective(_) => None,
+    };
+    let group = args.group_ranks.as_deref().and_then(listed_ranks);
+    let place_of = |world_rank: u32| group.as_ref()?.iter().position(|rank| *rank == world_rank).map(|at| at as u32);
+    CallDetail {
+        begin_nanoseconds: event.begin_nanoseconds(),
+        peer: peer.and_then(place_of),
+        // Each rank numbers its own messages.
+        sequence: args.sequence.filter(|_| matches!(kind, CallKind::Collective(_))),
+        elements_to_each: args.rows_to_each.as_deref().and_then(|rows| elements_to_each(rows, args.elements_in?)),
+    }
+}
+
+impl Reading {
+    fn take(&mut self, event: Event) {
+        self.events += 1;
+        if event.ph != "X" {
+            return;
+        }
+        if event.name.starts_with(STEP) {
+            self.steps.insert(event.name);
+        } else if event.name == HOST_EVENT {
+            self.take_host_event(&event);
+        } else if event.name == BATCH {
+            self.take_batch(&event);
+        } else if event.name.starts_with(GLOO) {
+            self.take_gloo_event(&event);
+        } else if let (Some(_), Some(duration)) = (&event.args.collective, event.dur) {
+            if !self.has_taken_kernel(&event, duration) {
+                self.kernels.push((event, duration));
+            }
+        } else if ON_A_DEVICE.contains(&event.cat.as_str()) && !event.name.starts_with(NCCL_KERNEL) {
+            self.file.computing.extend(event.span_nanoseconds());
+        }
+    }
+
+    fn take_host_event(&mut self, event: &Event) {
+        let call = self.described_call(event, None);
+        if let Some(id) = event.args.external_id {
+            self.by_external_id.insert(id, call.as_ref().map(|_| self.file.calls.len()));
+        }
+        let is_message = call.as_ref().is_some_and(|call| matches!(call.kind, CallKind::Send | CallKind::Receive));
+        if let (true, Some(thread), Some(begin)) = (is_message, event.tid, event.begin_nanoseconds()) {
+            self.batched.take_message(thread, begin, self.file.calls.len());
+        }
+        self.file.calls.extend(call);
+    }
+
+    fn take_batch(&mut self, event: &Event) {
+        let Some(id) = event.args.external_id else { return };
+        if event.cat == ANNOTATED_ON_A_DEVICE {
+            event.span_nanoseconds().into_iter().for_each(|span| self.batched.take_span(id, span));
+        } else if let (Some(thread), Some(begin)) = (event.tid, event.begin_nanoseconds()) {
+            self.batched.take_end(thread, begin, id);
+        }
+    }
+
+    /// A call from an event with collective, type, elements and group.
+    fn described_call(&mut self, event: &Event, duration: Option<f64>) -> Option<FileCall> {
+        let args = &event.args;
+        let name = args.collective.as_deref()?;
+        let kind = self.known_kind(name)?;
+        let element = args.element.as_deref().and_then(element_of_torch);
+        let elements = Elements { sent: args.elements_in.unwrap_or(0), received: args.elements_out.unwrap_or(0) };
+        let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
+            self.file.skip_unknown(&format!("{name} of {}", args.element.as_deref().unwrap_or("no type")));
+            return None;
+        };
+        let group = self.file.group(TracedGroup {
+            name: args.group_name.clone().unwrap_or_default(),
+            size: args.group_size,
+            ranks: args.group_ranks.as_deref().and_then(listed_ranks),
+        });
+        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
+        Some(FileCall {
+            rank: None,
+            kind,
+            element: (!is_barrier).then_some(element),
+            bytes_total,
+            group,
+            duration: duration.map(|microseconds| Seconds(microseconds / 1e6)),
+            detail: detail(event, kind),
+        })
+    }
+
+    /// gloo's events have the shape of the first tensor, which is the input of a rank.
+    fn take_gloo_event(&mut self, event: &Event) {
+        let Some(kind) = self.known_kind(&event.name) else { return };
+        let first = |value: &serde_json::Value| value.get(0).cloned().unwrap_or_default();
+        let elements = first(&event.args.dimensions).as_array().map_or(0, |dimensions| {
+            dimensions.iter().map(|dimension| dimension.as_u64().unwrap_or(0)).fold(1, u64::saturating_mul)
+        });
+        let element = first(&event.args.types).as_str().and_then(element_of_torch);
+        if element.is_none() && kind != CallKind::Collective(Collective::Barrier) {
+            self.file.skip_unknown(&format!("{} without its size; use profile(record_shapes=True)", event.name));
+            return;
+        }
+        let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });
+        let bytes = element.map_or(0, |element| elements.saturating_mul(element.size()));
+        self.file.calls.push(FileCall {
+            rank: None,
+            kind,
+            element,
+            bytes_total: commgauge_base::units::Bytes(bytes),
+            group,
+            duration: event.dur.map(|microseconds| Seconds(microseconds / 1e6)),
+            detail: CallDetail { begin_nanoseconds: event.begin_nanoseconds(), ..CallDetail::default() },
+        });
+    }
+
+    fn known_kind(&mut self, name: &str) -> Option<CallKind> {
+        match named(name) {
+            Named::Call(kind) => Some(kind),
+            Named::NoCall => None,
+            Named::Unknown => {
+                self.file.skip_unknown(name);
+                None
+            }
+        }
+    }
+
+    /// Adds a kernel to the call of its host event. False if the host event has not come yet.
+    fn has_taken_kernel(&mut self, kernel: &Event, duration: f64) -> bool {
+        let Some(of_host) = kernel.args.external_id.and_then(|id| self.by_external_id.get(&id)) else { return false };
+        // None: its host event was counted as an unknown call.
+        let Some(at) = *of_host else { return true };
+        let call = &mut self.file.calls[at];
+        let before = call.duration.map_or(0.0, |seconds| seconds.0);
+        // On the device it begins with its first kernel.
+        let begin = kernel.begin_nanoseconds();
+        call.detail.begin_nanoseconds = match call.duration {
+            Some(_) => call.detail.begin_nanoseconds.min(begin),
+            None => begin.or(call.detail.begin_nanoseconds),
+        };
+        call.duration = Some(Seconds(before + duration / 1e6));
+        true
+    }
+
+    /// Kernels without a host event are calls themselves.
+    fn finish(mut self) -> FileTrace {
+        for (event, duration) in std::mem::take(&mut self.kernels) {
+            if !self.has_taken_kernel(&event, duration) {
+                let call = self.described_call(&event, Some(duration));
+                self.file.calls.extend(call);
+            }
+        }
+        let mut file = self.file;
+        self.batched.give_times(&mut file.calls);
+        (file.rank, file.world) = (self.info.rank, self.info.world_size);
+        file.steps = (!self.steps.is_empty()).then_some(self.steps.len() as u64);
+        for group in &mut file.groups {
+            let mut configured = self.info.pg_config.iter().filter(|config| config.pg_name == group.name);
+            if let (None, Some(config)) = (&group.ranks, configured.next()) {
+                group.ranks = config.world_ranks();
+                group.size = group.size.or(config.pg_size);
+            }
+        }
+        if file.groups.iter().any(|group| group.name.is_empty() && group.ranks.is_none()) {
+            file.notes.push(
+                "its events do not name the group of a call, as always with gloo; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce"
+                    .to_owned(),
+            );
+        }
+        file
+    }
+}
+
+// Process groups as PyTorch lists them (`pg_config_info` of torch/distributed/distributed_c10d.py).
+
+/// A process group of a job.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct TorchGroup {
+    #[serde(default)]
+    pub pg_name: String,
+    /// The handle that names the group in the calls of versions before 2.4.
+    #[serde(default)]
+    pub backend_id: Option<u64>,
+    #[serde(default, alias = "group_size")]
+    pub pg_size: Option<u32>,
+    /// Empty if the group contains all ranks of the job.
+    #[serde(default)]
+    pub ranks: Vec<u32>,
+}
+
+impl TorchGroup {
+    /// World ranks, if known.
+    pub(super) fn world_ranks(&self) -> Option<Vec<u32>> {
+        match &self.ranks[..] {
+            [] => self.pg_size.map(|size| (0..size).collect()),
+            ranks => Some(ranks.to_vec()),
+        }
+    }
+
+    pub(super) fn traced(&self) -> TracedGroup {
+        let ranks = self.world_ranks();
+        let size = ranks.as_ref().map(|ranks| ranks.len() as u32);
+        TracedGroup { name: self.pg_name.clone(), ranks, size }
+    }
+}
+
+/// The ranks of a job, from the group that contains all of them.
+pub(super) fn world(groups: &[TorchGroup]) -> Option<u32> {
+    groups.iter().filter(|group| group.ranks.is_empty()).filter_map(|group| group.pg_size).max()
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    /// As a GPU job writes it, according to Kineto's source.
+    const GPU: &str = r#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 4}, "host_name": "n1",
+        "traceEvents": [
+        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 1.0, "dur": 9.0, "args": {}},
+        {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 2.0, "dur": 1.0, "args": {"External id": 7,
+         "Collective name": "_allgather_base", "dtype": "BFloat16", "In msg nelems": 512, "Out msg nelems": 1024, "Group size": 2,
+         "Process Group Name": "3", "Process Group Ranks": "[0, 1]"}},
+        {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 3.0, "dur": 1.0, "args": {"External id": 8,
+         "Collective name": "wait", "dtype": "BFloat16", "In msg nelems": 0, "Out msg nelems": 0}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 44.0, "dur": 3.5, "args": {"External id": 9}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_SendRecv", "ts": 60.0, "dur": 3.5, "args": {"External id": 10}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING_LL(...)", "ts": 5.0, "dur": 40.0, "args": {"External id": 7,
+         "Collective name": "_allgather_base", "dtype": "BFloat16", "In msg nelems": 512, "Out msg nelems": 1024, "Group size": 2}}
+        ]}"#;
+
+    #[test]
+    fn a_call_is_counted_once_and_takes_as_long_as_its_kernel() {
+        let file = read(GPU.as_bytes());
+        let [call] = &file.calls[..] else { panic!("{file:?}") };
+        assert_eq!((call.bytes_total.0, call.duration), (2048, Some(Seconds(40e-6))));
+        let [computing] = &file.computing[..] else { panic!("{file:?}") };
+        assert_eq!((call.detail.begin_nanoseconds, computing), (Some(5_000), &(44_000..47_500)));
+        assert_eq!(file.groups[0].ranks, Some(vec![0, 1]));
+        assert_eq!((file.rank, file.world, file.steps), (Some(1), Some(4), Some(1)));
+        assert!(file.notes.is_empty() && file.unknown.is_empty(), "{file:?}");
+    }
+
+    /// Written by PyTorch 2.15 on gloo without shapes.
+    #[test]
+    fn a_call_of_gloo_without_its_size_is_skipped_with_what_gives_it() {
+        let trace = r#"{"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "gloo:all_gather", "pid": 31457, "tid": 31501,
+            "ts": 4847153404767.115, "dur": 5297.567, "args": {"External id": 1025, "Record function id": 0, "Ev Idx": 0}}]}"#;
+        let file = read(trace.as_bytes());
+        assert!(file.calls.is_empty());
+        assert!(file.unknown.keys().any(|name| name.contains("record_shapes=True")), "{:?}", file.unknown);
+    }
+
+    #[test]
+    fn rows_of_an_uneven_exchange_become_elements() {
+        assert_eq!(elements_to_each("[1, 0, 3]", 64), Some(vec![16, 0, 48]));
+        assert_eq!(elements_to_each("[0, 0]", 0), Some(vec![0, 0]));
+        for (rows, elements) in [("[1, ..., 3]", 64), ("[1, 2]", 64), ("[0, 0]", 8), ("[]", 8), ("[]", 0)] {
+            assert_eq!(elements_to_each(rows, elements), None, "{rows}");
+        }
+    }
+
+    #[test]
+    fn what_came_before_the_cut_is_used_and_the_cut_is_said() {
+        let cut = &GPU[..GPU.find("\"cat\": \"kernel\"").unwrap()];
+        let file = read(cut.as_bytes());
+        assert_eq!((file.calls.len(), file.calls[0].duration), (1, None));
+        assert!(file.notes[0].contains("truncated or damaged after 3 events"), "{:?}", file.notes);
+    }
+}

@@ -1,0 +1,484 @@
+//! Pickles of plain data: dictionaries, lists, tuples, texts, numbers. Opcodes that call something are refused.
+//!
+//! PyTorch's own pickler (torch/csrc/jit/serialization/pickler.cpp) refers repeatedly to dictionaries and lists that it has written once,
+//! which serde-pickle mistakes for recursion; the opcodes are from CPython's Lib/pickletools.py.
+
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
+use serde::{Deserializer, forward_to_deserialize_any};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Maximum number of values read from a file, counting each reference, as a multiple of its bytes: otherwise a few bytes could refer to
+/// each other until memory is full.
+const MOST_VALUES_PER_BYTE: usize = 8;
+
+/// Dictionaries that are passed on as they end, so that not all of them are in memory.
+pub(super) struct Each<'a, T> {
+    /// The key that only these dictionaries have.
+    pub key: &'static str,
+    /// Receives each; an empty value remains in its place.
+    pub take: &'a mut dyn FnMut(T),
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Pickled<R> {
+    /// Without the values passed on.
+    pub value: R,
+    /// Why reading ended early; the value is then the outermost dictionary with its complete values.
+    pub problem: Option<String>,
+}
+
+/// Reads a pickle; keys that are not texts become texts.
+///
+/// # Errors
+/// If a value has the wrong type, or nothing could be read.
+pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(
+    bytes: &[u8],
+    each: Each<T>,
+) -> Result<Pickled<R>, String> {
+    let values_left = Cell::new(bytes.len().saturating_mul(MOST_VALUES_PER_BYTE));
+    let mut hand_over = |value: &Value| parsed(value, &values_left).map(&mut *each.take);
+    let mut machine = Machine {
+        bytes,
+        key: each.key,
+        hand_over: &mut hand_over,
+        at: 0,
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+    };
+    let (value, problem) = match machine.run() {
+        Ok(value) => (value, None),
+        Err(problem) => (machine.outermost().ok_or(problem.clone())?, Some(problem)),
+    };
+    match parsed(&value, &values_left) {
+        Ok(value) => Ok(Pickled { value, problem }),
+        Err(cause) => Err(problem.unwrap_or(cause)),
+    }
+}
+
+/// The state of reading: a stack of values, marks in it, and the memo.
+struct Machine<'a> {
+    bytes: &'a [u8],
+    key: &'static str,
+    hand_over: &'a mut dyn FnMut(&Value) -> Result<(), String>,
+    at: usize,
+    stack: Vec<Value>,
+    marks: Vec<usize>,
+    memo: Vec<Value>,
+}
+
+impl Machine<'_> {
+    fn run(&mut self) -> Result<Value, String> {
+        loop {
+            let begun = self.at;
+            let opcode = self.take(1)?[0];
+            if opcode == b'.' {
+                return self.pop();
+            }
+            self.step(opcode).map_err(|problem| format!("{problem} (byte {begun})"))?;
+        }
+    }
+
+    /// The outermost dictionary with the keys whose values are complete.
+    fn outermost(&self) -> Option<Value> {
+        let outermost = self.stack.first()?;
+        let [begin, end] = [0, 1].map(|mark| self.marks.get(mark).copied().unwrap_or(self.stack.len()));
+        let complete = self.stack.get(begin..end)?;
+        let pairs = &complete[..complete.len() / 2 * 2];
+        let items = outermost.as_dictionary()?;
+        items.check_additions(pairs).ok()?;
+        items.extend(pairs.iter().cloned());
+        Some(outermost.clone())
+    }
+
+    fn step(&mut self, opcode: u8) -> Result<(), String> {
+        match opcode {
+            0x80 => drop(self.take(1)?),
+            0x95 => drop(self.take(8)?),
+            b'(' => self.marks.push(self.stack.len()),
+            b'}' => self.stack.push(Value::Dictionary(Rc::default())),
+            b']' | b')' => self.stack.push(Value::List(Rc::default())),
+            b'N' => self.stack.push(Value::None),
+            0x88 => self.stack.push(Value::Truth(true)),
+            0x89 => self.stack.push(Value::Truth(false)),
+            b'K' => self.push_number(1)?,
+            b'M' => self.push_number(2)?,
+            b'J' => {
+                let bytes = self.take(4)?.try_into().expect("four");
+                self.stack.push(Value::Whole(i32::from_le_bytes(bytes).into()));
+            }
+            0x8a => self.push_long()?,
+            b'G' => {
+                let float = f64::from_be_bytes(self.take(8)?.try_into().expect("eight"));
+                self.stack.push(Value::Fraction(float));
+            }
+            b'X' => self.push_text(4)?,
+            0x8c => self.push_text(1)?,
+            0x8d => self.push_text(8)?,
+            b's' => self.add_items(2)?,
+            b'u' => self.since_mark().and_then(|count| self.add_items(count))?,
+            b'a' => self.append(1)?,
+            b'e' => self.since_mark().and_then(|count| self.append(count))?,
+            0x85..=0x87 => self.tuple(usize::from(opcode - 0x84))?,
+            b't' => self.since_mark().and_then(|count| self.tuple(count))?,
+            b'q' => self.number(1).and_then(|at| self.remember(at))?,
+            b'r' => self.number(4).and_then(|at| self.remember(at))?,
+            0x94 => self.remember(self.memo.len() as u64)?,
+            b'h' => self.number(1).and_then(|at| self.recall(at))?,
+            b'j' => self.number(4).and_then(|at| self.recall(at))?,
+            other => return Err(format!("not plain data: opcode {other:#04x}")),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, count: usize) -> Result<&[u8], String> {
+        let end = self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or("it is truncated")?;
+        let taken = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    /// An integer of this many bytes, little-endian.
+    fn number(&mut self, bytes: usize) -> Result<u64, String> {
+        Ok(self.take(bytes)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    /// An integer of one or two bytes.
+    fn push_number(&mut self, bytes: usize) -> Result<(), String> {
+        let number = self.number(bytes)?;
+        self.stack.push(Value::Whole(number as i64));
+        Ok(())
+    }
+
+    /// An integer of up to eight bytes in two's complement.
+    fn push_long(&mut self) -> Result<(), String> {
+        let length = self.number(1)? as usize;
+        let bytes = self.take(length)?;
+        if length > 8 {
+            return Err("a number has more than 64 bits".to_owned());
+        }
+        let sign = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+        let mut whole = [sign; 8];
+        whole[..length].copy_from_slice(bytes);
+        self.stack.push(Value::Whole(i64::from_le_bytes(whole)));
+        Ok(())
+    }
+
+    fn push_text(&mut self, bytes_of_length: usize) -> Result<(), String> {
+        let length = self.number(bytes_of_length)? as usize;
+        let text = String::from_utf8_lossy(self.take(length)?).into();
+        self.stack.push(Value::Text(text));
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Result<Value, String> {
+        self.stack.pop().ok_or_else(|| "a value is missing".to_owned())
+    }
+
+    fn since_mark(&mut self) -> Result<usize, String> {
+        let mark = self.marks.pop().ok_or("a mark is missing")?;
+        self.stack.len().checked_sub(mark).ok_or_else(|| "a mark follows its values".to_owned())
+    }
+
+    /// Adds the last values to the value below them.
+    fn add_to_what_is_below(
+        &mut self,
+        count: usize,
+        items_of: impl Fn(&Value) -> Option<&Rc<Items>>,
+        wrong: &str,
+    ) -> Result<Rc<Items>, String> {
+        let first = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
+        let (below, added) = self.stack.split_at(first);
+        let items = below.last().and_then(items_of).ok_or(wrong)?.clone();
+        items.check_additions(added)?;
+        items.extend(self.stack.drain(first..));
+        Ok(items)
+    }
+
+    fn add_items(&mut self, count: usize) -> Result<(), String> {
+        if !count.is_multiple_of(2) {
+            return Err("a key has no value".to_owned());
+        }
+        let wrong = "items are added to something that is not a dictionary";
+        let items = self.add_to_what_is_below(count, Value::as_dictionary, wrong)?;
+        if items.has_key(self.key) {
+            (self.hand_over)(self.stack.last().expect("it is below"))?;
+            items.clear();
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, count: usize) -> Result<(), String> {
+        self.add_to_what_is_below(count, Value::as_list, "values are added to something that is not a list").map(drop)
+    }
+
+    fn tuple(&mut self, count: usize) -> Result<(), String> {
+        let first = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
+        let items = Items::default();
+        items.check_additions(&self.stack[first..])?;
+        items.extend(self.stack.drain(first..));
+        self.stack.push(Value::List(Rc::new(items)));
+        Ok(())
+    }
+
+    /// Picklers number memoized values consecutively.
+    fn remember(&mut self, at: u64) -> Result<(), String> {
+        let value = self.stack.last().ok_or("a value is missing")?.clone();
+        let next = self.memo.len();
+        match self.memo.get_mut(at as usize) {
+            Some(known) => *known = value,
+            None if at == next as u64 => self.memo.push(value),
+            None => return Err(format!("it memoizes a value as {at}, but the next number is {next}")),
+        }
+        Ok(())
+    }
+
+    fn recall(&mut self, at: u64) -> Result<(), String> {
+        let value = self.memo.get(at as usize).ok_or("it refers to a missing value")?.clone();
+        self.stack.push(value);
+        Ok(())
+    }
+}
+
+// The values of a pickle while it is read, and their conversion to the program's types. Shared values are stored once.
+
+/// Maximum nesting; no dump needs as much.
+const MOST_LEVELS: u32 = 64;
+
+#[derive(Clone)]
+enum Value {
+    None,
+    Truth(bool),
+    Whole(i64),
+    Fraction(f64),
+    Text(Rc<str>),
+    List(Rc<Items>),
+    /// Keys and values alternate.
+    Dictionary(Rc<Items>),
+}
+
+/// Content of a list or a dictionary, which grows until it is added to another.
+#[derive(Default)]
+struct Items {
+    values: RefCell<Vec<Value>>,
+    levels: Cell<u32>,
+    is_in_another: Cell<bool>,
+}
+
+impl Value {
+    fn as_list(&self) -> Option<&Rc<Items>> {
+        if let Value::List(items) = self { Some(items) } else { None }
+    }
+
+    fn as_dictionary(&self) -> Option<&Rc<Items>> {
+        if let Value::Dictionary(items) = self { Some(items) } else { None }
+    }
+
+    fn items(&self) -> Option<&Rc<Items>> {
+        self.as_list().or(self.as_dictionary())
+    }
+}
+
+impl Items {
+    /// Whether these may be added: no value may contain itself or nest too deeply.
+    fn check_additions(&self, added: &[Value]) -> Result<(), String> {
+        let of_added = added.iter().filter_map(Value::items);
+        let is_added = |items: &&Rc<Items>| std::ptr::eq(Rc::as_ptr(items), self);
+        if self.is_in_another.get() || of_added.clone().any(|items| is_added(&items)) {
+            return Err("a value is added to one that it contains".to_owned());
+        }
+        let levels = of_added.map(|items| items.levels.get() + 1).max().unwrap_or(0);
+        if levels > MOST_LEVELS {
+            return Err(format!("it has more than {MOST_LEVELS} levels"));
+        }
+        Ok(())
+    }
+
+    /// Adds checked values.
+    fn extend(&self, added: impl Iterator<Item = Value>) {
+        let added = added.inspect(|value| {
+            if let Some(items) = value.items() {
+                items.is_in_another.set(true);
+                self.levels.set(self.levels.get().max(items.levels.get() + 1));
+            }
+        });
+        self.values.borrow_mut().extend(added);
+    }
+
+    fn has_key(&self, key: &str) -> bool {
+        let values = self.values.borrow();
+        values.iter().step_by(2).any(|value| matches!(value, Value::Text(text) if **text == *key))
+    }
+
+    fn clear(&self) {
+        self.values.borrow_mut().clear();
+    }
+}
+
+/// The value as the program's type; `left` is the number of further values that may be read from it.
+fn parsed<T: DeserializeOwned>(value: &Value, left: &Cell<usize>) -> Result<T, String> {
+    T::deserialize(Read { value, left }).map_err(|problem| problem.to_string())
+}
+
+type Problem = serde::de::value::Error;
+
+#[derive(Clone, Copy)]
+struct Read<'a> {
+    value: &'a Value,
+    left: &'a Cell<usize>,
+}
+
+/// As above, as the key of a dictionary.
+struct Key<'a>(Read<'a>);
+
+impl<'de> Deserializer<'de> for Read<'_> {
+    type Error = Problem;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+        let Read { value, left } = self;
+        left.set(left.get().checked_sub(1).ok_or_else(|| Problem::custom("it refers to itself too often"))?);
+        let read = |value| Read { value, left };
+        match value {
+            Value::None => visitor.visit_unit(),
+            Value::Truth(truth) => visitor.visit_bool(*truth),
+            Value::Whole(whole) => visitor.visit_i64(*whole),
+            Value::Fraction(fraction) => visitor.visit_f64(*fraction),
+            Value::Text(text) => visitor.visit_str(text),
+            Value::List(items) => visitor.visit_seq(SeqDeserializer::new(items.values.borrow().iter().map(read))),
+            Value::Dictionary(items) => {
+                let values = items.values.borrow();
+                let pairs = values.chunks_exact(2).map(|pair| (Key(read(&pair[0])), read(&pair[1])));
+                visitor.visit_map(MapDeserializer::new(pairs))
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+        match self.value {
+            Value::None => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple tuple_struct map
+        struct enum identifier
+    }
+}
+
+impl<'de> Deserializer<'de> for Key<'_> {
+    type Error = Problem;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+        match self.0.value {
+            Value::Whole(number) => visitor.visit_string(number.to_string()),
+            _ => self.0.deserialize_any(visitor),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq tuple
+        tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Problem> for Read<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Problem> for Key<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    /// The values of a pickle without dictionaries to pass on.
+    fn read_all(bytes: &[u8]) -> Result<Json, String> {
+        let read = read(bytes, Each::<Json> { key: "none has it", take: &mut |_| {} })?;
+        read.problem.map_or(Ok(read.value), Err)
+    }
+
+    #[test]
+    fn dictionaries_with_the_key_are_handed_over_as_they_end() {
+        // pickle.dumps([{"a": 1}, {"b": 2}, {"a": 3}], protocol=2)
+        let pickle =
+            b"\x80\x02]q\x00(}q\x01X\x01\x00\x00\x00aq\x02K\x01s}q\x03X\x01\x00\x00\x00bq\x04K\x02s}q\x05h\x02K\x03se.";
+        let mut taken: Vec<Json> = Vec::new();
+        let mut take = |value| taken.push(value);
+        let rest = read(pickle, Each { key: "a", take: &mut take }).map(|read| (read.value, read.problem));
+        assert_eq!(rest, Ok((json!([{}, {"b": 2}, {}]), None)));
+        assert_eq!(taken, [json!({"a": 1}), json!({"a": 3})]);
+        let refused = read::<u64, Json>(pickle, Each { key: "b", take: &mut |_| {} });
+        assert!(refused.unwrap_err().contains("invalid type: map, expected u64"));
+    }
+
+    #[test]
+    fn plain_data_is_read_and_nothing_else() {
+        // pickle.dumps({"a": [1, -2, 70000, 2**40, True, None, 0.5], 3: ("x", "x")}, protocol=4)
+        let pickle = b"\x80\x04\x95\x3f\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94]\x94(K\x01J\xfe\xff\xff\xffJp\x11\x01\x00\x8a\x06\
+            \x00\x00\x00\x00\x00\x01\x88NG?\xe0\x00\x00\x00\x00\x00\x00eK\x03\x8c\x01x\x94h\x03\x86\x94u.";
+        let expected = json!({"a": [1, -2, 70000, 1_u64 << 40, true, null, 0.5], "3": ["x", "x"]});
+        assert_eq!(read_all(pickle), Ok(expected));
+        // pickle.dumps(print, protocol=2)
+        let calls = read_all(b"\x80\x02c__builtin__\nprint\nq\x00.").unwrap_err();
+        assert!(calls.contains("not plain data: opcode 0x63 (byte 2)"), "{calls}");
+        for end in 0..pickle.len() {
+            assert!(read_all(&pickle[..end]).is_err(), "truncated after {end} bytes");
+        }
+    }
+
+    #[test]
+    fn of_what_is_cut_off_the_complete_values_of_the_outermost_dictionary_are_there() {
+        // pickle.dumps({"a": [1], "b": [{"c": 2}, 3]}, protocol=2), before its last three opcodes
+        let pickle = b"\x80\x02}(X\x01\x00\x00\x00a](K\x01eX\x01\x00\x00\x00b](}(X\x01\x00\x00\x00cK\x02uK\x03";
+        let mut taken: Vec<Json> = Vec::new();
+        let mut take = |value| taken.push(value);
+        let read = read::<Json, Json>(pickle, Each { key: "c", take: &mut take }).unwrap();
+        assert_eq!((read.value, read.problem.as_deref()), (json!({"a": [1], "b": []}), Some("it is truncated")));
+        assert_eq!(taken, [json!({"c": 2})]);
+    }
+
+    #[test]
+    fn what_is_referred_to_again_is_whole_though_it_was_remembered_empty() {
+        // x = [1]; pickle.dumps([x, x], protocol=2)
+        assert_eq!(read_all(b"\x80\x02]q\x00(]q\x01K\x01ah\x01e."), Ok(json!([[1], [1]])));
+    }
+
+    #[test]
+    fn a_few_bytes_that_refer_to_each_other_do_not_fill_the_memory() {
+        let mut laughs = b"\x80\x02]q\x00".to_vec();
+        for _ in 0..40 {
+            laughs.extend(b"h\x00h\x00\x86q\x00");
+        }
+        laughs.push(b'.');
+        assert!(read_all(&laughs).unwrap_err().contains("too often"));
+    }
+
+    #[test]
+    fn what_refers_to_itself_or_lies_too_deep_is_refused() {
+        let deep = [&b"\x80\x02)"[..], &[0x85; 100_000], b"."].concat();
+        let itself = b"\x80\x02]q\x00h\x00h\x00aa.";
+        for (pickle, expected) in [(&deep[..], "more than 64 levels"), (itself, "added to one that it contains")] {
+            let message = read_all(pickle).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

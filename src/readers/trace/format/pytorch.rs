@@ -1,0 +1,291 @@
+//! Dumps of PyTorch's flight recorder: the last calls of each rank (torch/csrc/distributed/c10d/FlightRecorder.hpp), as JSON or as
+//! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
+
+use super::json_list::Part;
+use super::pickle::Pickled;
+use super::{json_list, pickle};
+use crate::trace::call::{
+    CallDetail, CallKind, ComputingSpan, Elements, FileCall, FileTrace, Named, TracedGroup, element_of_torch,
+    listed_ranks, named,
+};
+use commgauge_base::collective::Collective;
+use commgauge_base::units::{Bytes, Seconds};
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, Read};
+
+/// Content of a dump besides its entries.
+#[derive(Debug, Deserialize)]
+struct Dump {
+    #[serde(default)]
+    pg_config: Groups,
+}
+
+/// By name.
+type Groups = BTreeMap<String, GroupConfig>;
+
+#[derive(Debug, Deserialize)]
+struct GroupConfig {
+    ranks: String,
+}
+
+/// A call. Sizes are those of its tensors, which may be several.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    record_id: u64,
+    process_group: (String, String),
+    profiling_name: String,
+    #[serde(default)]
+    input_sizes: Vec<Vec<u64>>,
+    #[serde(default)]
+    input_dtypes: Vec<String>,
+    #[serde(default)]
+    output_sizes: Vec<Vec<u64>>,
+    #[serde(default)]
+    output_dtypes: Vec<String>,
+    #[serde(default)]
+    duration_ms: Option<f64>,
+    #[serde(default)]
+    time_created_ns: Option<u64>,
+    #[serde(default)]
+    collective_seq_id: Option<u64>,
+    #[serde(default)]
+    is_p2p: bool,
+}
+
+/// Whether these are the first bytes of a pickle (protocol 2 and newer).
+pub(super) fn is_pickle(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x80, 2..=5, ..])
+}
+
+/// Reads a dump, entry by entry. One in JSON may be larger than memory.
+///
+/// # Errors
+/// The problem, to follow the name of the file.
+pub(super) fn read(mut source: impl BufRead) -> Result<FileTrace, String> {
+    let read = match source.fill_buf().map(is_pickle) {
+        Ok(true) => read_pickle(source),
+        Ok(false) => read_json(source),
+        Err(cause) => Err(cause.to_string()),
+    };
+    read.map_err(|cause| format!("is not a complete dump of a flight recorder: {cause}"))
+}
+
+fn read_pickle(mut source: impl Read) -> Result<FileTrace, String> {
+    let mut bytes = Vec::new();
+    let cut = source.read_to_end(&mut bytes).err().map(|cause| cause.to_string());
+    let mut reading = Reading::default();
+    let mut take = |entry| reading.take(entry);
+    let read: Pickled<Dump> = pickle::read(&bytes, pickle::Each { key: "record_id", take: &mut take })?;
+    reading.finish(&read.value.pg_config, cut.or(read.problem))
+}
+
+fn read_json(source: impl Read) -> Result<FileTrace, String> {
+    let (mut reading, mut groups) = (Reading::default(), Ok(Groups::default()));
+    let read = json_list::read(source, "entries", Some("pg_config"), &mut |part| match part {
+        Part::Element(entry) => reading.take(entry),
+        Part::Other(config) => groups = serde_json::from_value(config),
+    });
+    let groups = groups.map_err(|cause| cause.to_string())?;
+    reading.finish(&groups, read.err().map(|cause| cause.to_string()))
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    file: FileTrace,
+    first: Option<u64>,
+    entries: u64,
+    is_of_gloo: bool,
+}
+
+impl Reading {
+    fn take(&mut self, entry: Entry) {
+        self.entries += 1;
+        self.first = Some(self.first.map_or(entry.record_id, |first| first.min(entry.record_id)));
+        self.is_of_gloo |= entry.profiling_name.starts_with("gloo:");
+        let kind = match named(&entry.profiling_name) {
+            Named::Call(kind) => kind,
+            Named::NoCall => return,
+            Named::Unknown => return self.file.skip_unknown(&entry.profiling_name),
+        };
+        let dtype = entry.input_dtypes.first().or(entry.output_dtypes.first());
+        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
+        // A gloo barrier has no tensor, an NCCL barrier one without meaning.
+        let element = if is_barrier { None } else { dtype.and_then(|dtype| element_of_torch(dtype)) };
+        let elements = Elements { sent: count(&entry.input_sizes), received: count(&entry.output_sizes) };
+        let bytes_total = match element {
+            Some(element) => elements.bytes_total(kind, element),
+            None => is_barrier.then_some(Bytes(0)),
+        };
+        let Some(bytes_total) = bytes_total else {
+            let of_type = dtype.map_or("no type", |dtype| dtype);
+            return self.file.skip_unknown(&format!("{} of {of_type}", entry.profiling_name));
+        };
+        let name = entry.process_group.0;
+        let group = self.file.group(TracedGroup { name, size: size_by_shapes(kind, elements), ranks: None });
+        self.file.calls.push(FileCall {
+            rank: None,
+            kind,
+            element,
+            bytes_total,
+            group,
+            duration: entry.duration_ms.map(|milliseconds| Seconds(milliseconds / 1e3)),
+            detail: CallDetail {
+                begin_nanoseconds: entry.time_created_ns,
+                peer: peer(&entry.profiling_name),
+                // Each rank numbers its own messages.
+                sequence: entry.collective_seq_id.filter(|_| !entry.is_p2p),
+                elements_to_each: None,
+            },
+        });
+    }
+
+    /// Everything read; if a problem ended it, everything before.
+    fn finish(mut self, configured: &Groups, problem: Option<String>) -> Result<FileTrace, String> {
+        match (problem, self.entries) {
+            (None, _) => {}
+            (Some(problem), 0) => return Err(problem),
+            (Some(problem), entries) => {
+                let note =
+                    format!("the dump is truncated or damaged after {entries} entries, which are used: {problem}");
+                self.file.notes.push(note);
+            }
+        }
+        if self.is_of_gloo {
+            let note = "gloo runs a reduce_scatter as an all_reduce; its recorder omits messages, and records one part of an all_gather into a list";
+            self.file.notes.push(note.to_owned());
+        }
+        // The recorder is a ring: calls before its oldest entry are overwritten.
+        if let Some(first) = self.first.filter(|first| *first > 0) {
+            let note = format!("the recorder had overwritten its first {first} calls, which are not counted");
+            self.file.notes.push(note);
+        }
+        for group in &mut self.file.groups {
+            group.ranks = configured.get(&group.name).and_then(|config| listed_ranks(&config.ranks));
+            group.size = group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size);
+        }
+        Ok(self.file)
+    }
+}
+
+/// The other end of a message: `nccl:send 0->1`, `nccl:recv 1<-0`.
+fn peer(name: &str) -> Option<u32> {
+    let (_, peer) = name.split_once("->").or_else(|| name.split_once("<-"))?;
+    peer.trim().parse().ok()
+}
+
+fn count(sizes: &[Vec<u64>]) -> u64 {
+    sizes.iter().map(|sizes| sizes.iter().product::<u64>()).fold(0, u64::saturating_add)
+}
+
+/// How many ranks gather or scatter blocks of these sizes. `None` if the recorder has one block as the whole, as for gloo's all_gather into
+/// a list.
+fn size_by_shapes(kind: CallKind, elements: Elements) -> Option<u32> {
+    let (whole, block) = match kind {
+        CallKind::Collective(Collective::AllGather) => (elements.received, elements.sent),
+        CallKind::Collective(Collective::ReduceScatter) => (elements.sent, elements.received),
+        _ => return None,
+    };
+    (block > 0 && whole > block && whole.is_multiple_of(block)).then(|| u32::try_from(whole / block).ok())?
+}
+
+// Messages that PyTorch submits in one batch (`batch_isend_irecv`): the profiler has a host event for each, and one device event for all,
+// `nccl:coalesced`, whose external id leads to the end of the batch on the host (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
+// endCoalescing).
+
+/// Name of batch events.
+pub(super) const BATCH: &str = "nccl:coalesced";
+
+/// A position in the order of a host thread's work: thread and time.
+type Moment = (u64, u64);
+
+#[derive(Default)]
+pub(super) struct BatchedMessages {
+    /// Calls whose own kernel is not known yet, by index.
+    messages: Vec<(Moment, usize)>,
+    /// External ids of batches, by submission time.
+    ends: Vec<(Moment, u64)>,
+    on_device: HashMap<u64, ComputingSpan>,
+}
+
+impl BatchedMessages {
+    /// Notes a message submitted by the host.
+    pub(super) fn take_message(&mut self, thread: u64, nanoseconds: u64, call: usize) {
+        self.messages.push(((thread, nanoseconds), call));
+    }
+
+    /// Notes the end of a batch on the host.
+    pub(super) fn take_end(&mut self, thread: u64, nanoseconds: u64, external_id: u64) {
+        self.ends.push(((thread, nanoseconds), external_id));
+    }
+
+    /// Notes when the device executed a batch.
+    pub(super) fn take_span(&mut self, external_id: u64, span: ComputingSpan) {
+        self.on_device.insert(external_id, span);
+    }
+
+    /// Gives messages without their own kernel the time of their batch: the next one submitted by their thread.
+    pub(super) fn give_times(mut self, calls: &mut [FileCall]) {
+        self.ends.sort_unstable();
+        for ((thread, nanoseconds), at) in self.messages {
+            let call = &mut calls[at];
+            let next = self.ends.partition_point(|(moment, _)| *moment < (thread, nanoseconds));
+            let end = self.ends.get(next).filter(|((of, _), _)| *of == thread);
+            let (None, Some(span)) = (call.duration, end.and_then(|(_, id)| self.on_device.get(id))) else { continue };
+            call.duration = Some(Seconds((span.end - span.start) as f64 * 1e-9));
+            call.detail.begin_nanoseconds = Some(span.start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn the_other_end_of_a_message_is_in_its_name() {
+        for (name, expected) in [
+            ("nccl:send 0->1", Some(1)),
+            ("nccl:recv 1<-3", Some(3)),
+            ("nccl:all_reduce", None),
+            ("nccl:send 0->", None),
+        ] {
+            assert_eq!(peer(name), expected, "{name}");
+        }
+    }
+
+    const DUMP: &str = r#"{"version": "2.10", "pg_config": {"7": {"name": "7", "desc": "tp", "ranks": "[2, 3]"}},
+        "pg_status": {}, "entries": [
+        {"record_id": 5, "process_group": ["7", "tp"], "profiling_name": "nccl:_all_gather_base", "input_sizes": [[16, 64]],
+         "input_dtypes": ["BFloat16"], "output_sizes": [[32, 64]], "output_dtypes": ["BFloat16"],
+         "time_created_ns": 2000000000, "duration_ms": 0.5, "state": "completed", "pg_id": 1, "is_p2p": false},
+        {"record_id": 6, "process_group": ["7", "tp"], "profiling_name": "nccl:fancy"}]}"#;
+
+    #[test]
+    fn calls_have_their_sizes_groups_and_what_was_overwritten_is_said() {
+        let file = read(DUMP.as_bytes()).unwrap();
+        let call = &file.calls[0];
+        assert_eq!((call.bytes_total.0, call.duration), (4096, Some(Seconds(0.0005))));
+        assert_eq!(file.groups, [TracedGroup { name: "7".into(), size: Some(2), ranks: Some(vec![2, 3]) }]);
+        assert!(file.notes[0].contains("its first 5 calls"), "{:?}", file.notes);
+        assert_eq!(file.unknown.get("nccl:fancy"), Some(&1));
+    }
+
+    #[test]
+    fn of_a_dump_that_is_cut_off_the_whole_entries_are_used_with_their_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let pickle = folder.path().join("dump");
+        crate::trace::pickled_dump::write(&pickle, 2, 3);
+        let pickle = std::fs::read(pickle).unwrap();
+        for (whole, from, groups) in [(DUMP.as_bytes(), 300, vec![2, 3]), (&pickle, 300, vec![0, 1])] {
+            let cut: Vec<_> = (0..whole.len()).map(|end| read(&whole[..end])).collect();
+            let used = |file: &FileTrace| file.notes.iter().any(|note| note.contains("is truncated or damaged after"));
+            assert!(cut[..from].iter().all(Result::is_err) && cut[whole.len() - 1].is_ok());
+            for file in cut.iter().flatten() {
+                assert!(used(file) && file.groups[0].ranks.as_ref() == Some(&groups), "{file:?}");
+            }
+        }
+    }
+}
