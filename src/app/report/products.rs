@@ -317,7 +317,7 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
 /// A table of all cases, where the record is of a soak.
 pub(super) fn soak_document(view: &View) -> Option<Table> {
     let settings = &view.header.settings;
-    let time = settings.within_seconds.filter(|_| settings.soak)?;
+    let time = settings.within.filter(|_| settings.soak)?;
     let round = Seconds(time.0 / f64::from(settings.replicates.max(1)));
     let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
     let start = |of: usize| if of == 0 { "start".to_owned() } else { Seconds(round.0 * of as f64).to_string() };
@@ -370,10 +370,10 @@ impl Soaked<'_> {
 mod tests {
     use super::*;
     use commgauge_model::record::Record;
-    use commgauge_model::record::work_lines::CopyFacts;
+    use commgauge_model::record::work_lines::CopyShape;
 
     fn copy(trouble: Option<Outcome>) -> CopyTime {
-        let copy = CopyFacts {
+        let copy = CopyShape {
             kind: CopyKind::ToPeer,
             host_memory: None,
             peer_distance: Some(2),
@@ -413,7 +413,7 @@ mod tests {
         let mut record = Record::parse(text, "sample").unwrap();
         assert_eq!(soak_document(&View::new(&record)), None);
         let settings = &mut record.header.settings;
-        (settings.soak, settings.within_seconds, settings.replicates) = (true, Some(Seconds(80.0)), 8);
+        (settings.soak, settings.within, settings.replicates) = (true, Some(Seconds(80.0)), 8);
         let mut view = View::new(&record);
         view.rows[0].latency_seconds_of_replicate =
             [1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.5, 1.5].into_iter().map(|time| time * 1e-3).enumerate().collect();

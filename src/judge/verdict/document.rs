@@ -8,7 +8,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, three_digits};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -60,8 +60,9 @@ pub struct Verdict {
 }
 
 /// A question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Question {
     /// Does the machine meet its expectations?
     Gate,
@@ -73,11 +74,7 @@ pub enum Question {
 
 impl Question {
     pub fn name(self) -> &'static str {
-        match self {
-            Question::Gate => "gate",
-            Question::Compare => "compare",
-            Question::Consistency => "consistency",
-        }
+        self.into()
     }
 }
 
@@ -279,8 +276,11 @@ pub struct AgainstBase {
 // The outcomes of a row and of a verdict, and the exit code for several problems at once.
 
 /// The answer to a question, from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Decision {
     /// The data show that it is good.
     Pass,
@@ -294,12 +294,7 @@ pub enum Decision {
 
 impl Decision {
     pub fn name(self) -> &'static str {
-        match self {
-            Decision::Pass => "pass",
-            Decision::Inconclusive => "inconclusive",
-            Decision::Fail => "fail",
-            Decision::Error => "error",
-        }
+        self.into()
     }
 
     pub fn from_exit_code(code: i32) -> Decision {
@@ -331,8 +326,9 @@ pub(super) fn percent(share: f64) -> String {
 // Calls of a record that break a rule of self-consistency.
 
 /// A rule of self-consistency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Guideline {
     /// A call of k times the bytes takes longer than k calls.
     SplitIsFaster,
@@ -346,12 +342,7 @@ pub enum Guideline {
 
 impl Guideline {
     pub fn name(self) -> &'static str {
-        match self {
-            Guideline::SplitIsFaster => "split_is_faster",
-            Guideline::MoreBytesAreFaster => "more_bytes_are_faster",
-            Guideline::OthersTogetherAreFaster => "others_together_are_faster",
-            Guideline::Dip => "dip",
-        }
+        self.into()
     }
 }
 
@@ -429,9 +420,9 @@ pub enum Subject<'a> {
     /// A planned call.
     Call(&'a CaseFacts),
     /// A copy between a host and its GPUs, or between GPUs.
-    Copy(&'a CopyFacts),
+    Copy(&'a CopyShape),
     /// A matrix product.
-    Product(&'a ProductFacts),
+    Product(&'a ProductShape),
 }
 
 impl<'a> Subject<'a> {
@@ -445,8 +436,8 @@ impl<'a> Subject<'a> {
     pub fn name(self) -> Cow<'a, str> {
         match self {
             Subject::Call(facts) => Cow::Borrowed(&facts.name),
-            Subject::Copy(copy) => Cow::Owned(copy.name()),
-            Subject::Product(product) => Cow::Owned(product.name()),
+            Subject::Copy(copy) => Cow::Owned(copy.row_name()),
+            Subject::Product(product) => Cow::Owned(product.row_name()),
         }
     }
 
@@ -502,12 +493,12 @@ pub enum RowSubject {
     /// A copy between a host and its GPUs, or between GPUs.
     Copy {
         /// The copy.
-        copy: CopyFacts,
+        copy: CopyShape,
     },
     /// A matrix product.
     Product {
         /// The product.
-        product: ProductFacts,
+        product: ProductShape,
     },
 }
 

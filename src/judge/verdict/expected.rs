@@ -13,7 +13,7 @@ use commgauge_model::config::machine::{
 };
 use commgauge_model::config::{Expectation, Limit, Machine};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How the calls of a row were submitted, from the labels of variants: settings other than plain calls one after another. nccl-tests has
@@ -129,7 +129,7 @@ pub(super) fn expected_call(facts: &CaseFacts) -> ExpectedCall {
 }
 
 /// Whether an expectation is about this copy.
-fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
+fn is_about_copy(expected: &ExpectedWork, copy: &CopyShape) -> bool {
     let ExpectedWork::Copy(ExpectCopyTable { kind, bytes, host_memory, peer_distance, each, .. }) = expected else {
         return false;
     };
@@ -141,7 +141,7 @@ fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
 }
 
 /// Whether an expectation is about this product.
-fn is_about_product(expected: &ExpectedWork, product: &ProductFacts) -> bool {
+fn is_about_product(expected: &ExpectedWork, product: &ProductShape) -> bool {
     let ExpectedWork::Product(ExpectProductTable { m, n, k, element_type, .. }) = expected else { return false };
     [*m, *n, *k] == [product.m, product.n, product.k]
         && element_type.is_none_or(|element| element.0 == product.element_type)

@@ -16,7 +16,7 @@ use commgauge_model::config::machine::{
     RequiredCoverage, Sizes,
 };
 use commgauge_model::config::{Machine, Text, rounded_rate, rounded_time};
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -169,7 +169,7 @@ impl Entry {
                     variant: variant.clone(),
                 });
             }
-            Kind::Copy(CopyFacts { kind, host_memory, peer_distance, bytes, alone }) => {
+            Kind::Copy(CopyShape { kind, host_memory, peer_distance, bytes, alone }) => {
                 tables.expect_copy.push(ExpectCopyTable {
                     kind: *kind,
                     bytes: Sizes(*bytes, *bytes),
@@ -266,7 +266,7 @@ fn describe(kind: &Kind) -> String {
         Kind::Call(CallKind { collective, group, cadence, bytes, .. }) => {
             format!("{collective} of {} B on {} ranks, {cadence}", bytes.0, group.ranks)
         }
-        Kind::Copy(copy) => copy.name(),
+        Kind::Copy(copy) => copy.row_name(),
         Kind::Product { shape: [m, n, k], element_type } => {
             format!("product of {m} x {k} by {k} x {n} in {element_type}")
         }
@@ -361,7 +361,7 @@ const MOST_TOLERANCE: f64 = 0.5;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Call(CallKind),
-    Copy(CopyFacts),
+    Copy(CopyShape),
     Product {
         /// m, n and k.
         shape: [u64; 3],
@@ -394,7 +394,7 @@ impl Kind {
                 bytes: facts.bytes_total,
             }),
             Subject::Copy(copy) => Kind::Copy(*copy),
-            Subject::Product(ProductFacts { m, n, k, element_type, .. }) => {
+            Subject::Product(ProductShape { m, n, k, element_type, .. }) => {
                 Kind::Product { shape: [*m, *n, *k], element_type: *element_type }
             }
         }

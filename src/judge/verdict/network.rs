@@ -9,7 +9,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
 use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// NCCL's assumed rate of a channel over the network (`P2P_PER_CHANNEL_NET_BW`, NCCL 2.30, src/graph/paths.cc).
@@ -339,8 +339,8 @@ pub struct PlannedWork {
     pub hosts: u32,
     pub cases: Vec<CaseFacts>,
     /// Copies between hosts and GPUs, and between GPUs.
-    pub copies: Vec<CopyFacts>,
-    pub products: Vec<ProductFacts>,
+    pub copies: Vec<CopyShape>,
+    pub products: Vec<ProductShape>,
 }
 
 /// Further conditions for an expectation to judge a matching call.

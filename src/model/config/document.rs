@@ -108,6 +108,14 @@ impl Table {
         self.entries.remove(key)
     }
 
+    /// Reads a key into its place, if the file has it.
+    pub fn set<T>(&mut self, key: &'static str, into: &mut T, read: impl FnOnce(Item) -> Result<T>) -> Result<()> {
+        if let Some(item) = self.take(key) {
+            *into = read(item)?;
+        }
+        Ok(())
+    }
+
     /// The value of a required key; `accepted` describes valid values.
     pub fn require(&mut self, key: &'static str, accepted: &str) -> Result<Item> {
         self.take(key).ok_or_else(|| self.place.wrong(format!("`{key}` is missing; accepted: {accepted}")))

@@ -19,7 +19,7 @@ pub use model::{
 };
 pub use shipped::{Shipped, is_embedded, published, read_text};
 pub use step::{LayoutTable, ModelWork, Serving, Training};
-pub use suite::{Calibrate, MOST_REPLICATES, ROUNDS_WITHIN, Rounds, RunSettings, Suite};
+pub use suite::{Calibrate, MOST_REPLICATES, ROUNDS_WITHIN, RunSettings, Suite};
 pub use suite_sweep::{
     AXES, BOTH_CADENCES, EVERY_PLACE, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits,
 };
@@ -31,7 +31,8 @@ use commgauge_base::units::Bytes;
 // Other tools that measure the same calls, and how each does it by default: data for `--like`.
 
 /// A tool whose defaults can be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Peer {
     /// NVIDIA's nccl-tests
     NcclTests,

@@ -1,7 +1,7 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
-use super::{Crossover, StepOp};
-use super::{Family, Ranking, Rule, StepView, Sum, Totals};
+use super::op::{Crossover, StepOp};
+use super::{Family, StepView, Sum, Totals};
 use crate::chart::{Axis as ChartAxis, Bar, Bars, Unit};
 use crate::report::document::{
     Block, Column, Fields, Figure, Table, Tone, gigabytes, optional, percent, range, seconds_range, yes_or_no,
@@ -11,6 +11,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_model::workload::{Crossing, StepFacts};
+use commgauge_plan::planner::rank::{Order, OrderPlace, Rule, TIE};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -130,20 +131,20 @@ fn json_op<'a>(step: &StepView, op: &'a StepOp, row: &'a Row) -> Option<JsonOp<'
         case: &facts.name,
         status: row.status.label(),
         axis: op.axis.name(),
-        style: op.style.name(),
+        style: op.used.style.name(),
         collective: facts.collective.name(),
         element_type: facts.element_type.name(),
         group_size: facts.group_size,
         groups: facts.groups,
         bytes_total: facts.bytes_total,
         bytes_per_rank: facts.bytes_per_rank,
-        every_micro_batch: op.every_micro_batch,
-        count_per_step: op.count_per_step,
+        every_micro_batch: op.every_micro_batch(),
+        count_per_step: op.used.count_per_step,
         payload_bytes_per_step: op.payload_bytes_per_step,
-        wire_bytes_per_step: op.wire_bytes_per_step,
-        exposed: op.exposed(),
-        overlaps_with: op.overlaps_with.as_deref(),
-        why: &op.why,
+        wire_bytes_per_step: op.used.wire_bytes_per_step,
+        exposed: op.used.exposed,
+        overlaps_with: op.overlaps_with(),
+        why: &op.used.why,
         cadence: op.seconds_per_call.map(|_| op.cadence),
         seconds_per_call_median: call[0],
         seconds_per_call_interval_low: call[1],
@@ -172,22 +173,21 @@ fn json_totals(totals: &Totals) -> JsonTotals {
     }
 }
 
-fn json_ranking(ranking: &Ranking) -> JsonRanking {
-    let place =
-        |place: &super::Place| JsonPlace { parallelism: place.family.name(), ties_with_next: place.ties_with_next };
+fn json_ranking(ranking: &Order) -> JsonRanking {
+    let place = |place: &OrderPlace| JsonPlace {
+        parallelism: place.family.name(),
+        ties_with_next: place.probability_above_next.map(|probability| probability < TIE),
+    };
     let rule = match ranking.rule {
-        Rule::Holds => "holds",
-        Rule::DoesNotHold(_) => "does not hold",
-        Rule::Tie(_) => "tie",
-        Rule::TooFewSamples => "too few samples",
-        Rule::Incomplete(_) => "incomplete",
-        Rule::NothingToCompare => "nothing to compare",
+        Rule::Holds | Rule::DoesNotHold if ranking.rule_probability.is_none() => "too few samples",
+        Rule::NotKnown => "incomplete",
+        rule => rule.name(),
     };
     JsonRanking {
         by: ranking.measure.name(),
-        order: ranking.order.iter().map(place).collect(),
+        order: ranking.places.iter().map(place).collect(),
         rule,
-        rule_text: ranking.rule.text(),
+        rule_text: ranking.rule_text(),
     }
 }
 
@@ -257,23 +257,23 @@ fn ops(step: &StepView, rows: &[crate::report::Row]) -> Table {
     let tone = |op: &&StepOp| if op.seconds_per_step().is_some() { Tone::Plain } else { Tone::Unsure };
     Fields::of(&step.ops)
         .left("axis", 0, |op| op.axis)
-        .left("style", 3, |op| op.style.name())
+        .left("style", 3, |op| op.used.style.name())
         .left("call", 0, |op| optional(row(op).map(crate::report::columns::collective)))
         .left("type", 5, |op| optional(called(op).map(|facts| facts.element_type)))
         .right("groups x ranks", 6, |op| {
             optional(called(op).map(|facts| format!("{} x {}", facts.groups, facts.group_size)))
         })
         .right("size", 0, |op| optional(called(op).map(|facts| facts.bytes_total)))
-        .right("a step", 0, |op| op.count_per_step)
+        .right("a step", 0, |op| op.used.count_per_step)
         .right("one call", 2, |op| seconds(op, op.seconds_per_call))
         .right("in a step", 0, |op| seconds(op, op.seconds_per_step()))
         .left("[95 %]", 1, |op| optional(op.seconds_per_step().map(seconds_range)))
         .right("share", 0, |op| optional(step.share(op).map(|share| percent(share, 1))))
-        .left("exposed", 0, |op| yes_or_no(op.exposed()))
-        .left("hidden by", 7, |op| optional(op.overlaps_with.as_deref()))
-        .right("wire", Column::PAGES_ONLY, |op| gigabytes(op.wire_bytes_per_step))
+        .left("exposed", 0, |op| yes_or_no(op.used.exposed))
+        .left("hidden by", 7, |op| optional(op.overlaps_with()))
+        .right("wire", Column::PAGES_ONLY, |op| gigabytes(op.used.wire_bytes_per_step))
         .left("case", Column::PAGES_ONLY, |op| optional(called(op).map(|facts| &facts.name)))
-        .left("why", Column::PAGES_ONLY, |op| op.why.clone())
+        .left("why", Column::PAGES_ONLY, |op| op.used.why.clone())
         // A cadence that all have is given in a sentence below.
         .when(cadence_of_all(step).is_none(), |fields| {
             fields.left("taken from", 4, |op| optional(op.seconds_per_call.map(|_| op.cadence)))
@@ -323,11 +323,11 @@ fn totals(what: &'static str, totals: &[Totals], whole: &Totals) -> Table {
         .below()
 }
 
-fn rankings(rankings: &[Ranking]) -> Table {
+fn rankings(rankings: &[Order]) -> Table {
     Fields::of(rankings)
         .left("by", 0, |ranking| ranking.measure.name())
-        .left("order", 1, |ranking| ranking.order_text())
-        .left("the rule", 0, |ranking| ranking.rule.text())
+        .left("order", 1, |ranking| ranking.text())
+        .left("the rule", 0, |ranking| ranking.rule_text())
         .table("the rule TP > DP > PP")
         .below()
 }

@@ -2,19 +2,20 @@
 //! against the rule TP > DP > PP, and where their order flips.
 
 mod json;
+mod op;
 
-use crate::report::row::Row;
-use commgauge_base::sample::Cadence;
 pub use commgauge_base::stats::Span;
-use commgauge_base::units::Bytes;
-use commgauge_model::layout::Axis;
-use commgauge_model::record::Record;
-use commgauge_model::record::line::{CaseFacts, StepUse};
-use commgauge_model::workload::op::When;
 pub use commgauge_model::workload::{Crossing, Family, Measure};
-use commgauge_model::workload::{Spending, StepFacts, Style, crossing};
 pub(super) use json::{JsonStep, document, parts};
-use std::cmp::Ordering;
+pub use op::{Crossover, StepOp};
+
+use op::priced;
+
+use super::row::Row;
+use commgauge_base::units::Bytes;
+use commgauge_model::record::Record;
+use commgauge_model::workload::{Op, StepFacts};
+use commgauge_plan::planner::rank::{Order, RankOptions, orders_of};
 
 /// One step of the record.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +31,7 @@ pub struct StepView {
     /// Totals of each style, the slowest first.
     pub styles: Vec<Totals>,
     /// The parallelisms by each measure.
-    pub rankings: Vec<Ranking>,
+    pub rankings: Vec<Order>,
     /// Where their order flips.
     pub crossovers: Vec<Crossover>,
 }
@@ -38,18 +39,20 @@ pub struct StepView {
 impl StepView {
     /// Every step of the record.
     pub(super) fn all_of(record: &Record, rows: &[Row]) -> Vec<StepView> {
-        let view = |(index, facts): (usize, &StepFacts)| StepView::new(facts, ops_of(index as u32, rows));
+        let view = |(index, facts): (usize, &StepFacts)| StepView::new(facts, op::ops_of(index as u32, rows), rows);
         record.plan.steps.iter().enumerate().map(view).collect()
     }
 
-    fn new(facts: &StepFacts, ops: Vec<StepOp>) -> StepView {
+    fn new(facts: &StepFacts, ops: Vec<StepOp>, rows: &[Row]) -> StepView {
+        let called: Vec<Op> = ops.iter().map(|op| op.called(rows)).collect();
+        let priced = priced(&ops, &called, rows);
         StepView {
             facts: facts.clone(),
             whole: Totals::of("", &ops, |_| true),
             axes: Totals::by_name(&ops, |op| op.axis.name()),
-            styles: Totals::by_name(&ops, |op| op.style.name()),
-            rankings: Measure::ALL.into_iter().map(|measure| Ranking::of(measure, &ops)).collect(),
-            crossovers: Crossover::all_of(&ops, facts),
+            styles: Totals::by_name(&ops, |op| op.used.style.name()),
+            rankings: orders_of(&priced, RankOptions::default()),
+            crossovers: Crossover::all_of(&priced, facts),
             ops,
         }
     }
@@ -59,140 +62,6 @@ impl StepView {
         let whole = self.whole.time.complete()?.middle;
         op.seconds_per_step().filter(|_| whole > 0.0).map(|seconds| seconds.middle / whole)
     }
-}
-
-// Which parallelism costs most, by bytes and by time, and whether the rule TP > DP > PP holds here.
-
-/// The parallelisms of a step by one measure.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ranking {
-    /// The measure.
-    pub measure: Measure,
-    /// The largest first.
-    pub order: Vec<Place>,
-    /// Whether TP > DP > PP holds among the existing ones.
-    pub rule: Rule,
-}
-
-/// A parallelism in a ranking.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
-    /// The parallelism.
-    pub family: Family,
-    /// Bytes or seconds of a step.
-    pub value: Span,
-    /// Whether its interval overlaps with that of the next, so that their order is not known. `None` for the last, and where
-    /// there is no interval.
-    pub ties_with_next: Option<bool>,
-}
-
-/// Result of the rule TP > DP > PP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// It holds among the existing axes.
-    Holds,
-    /// It does not; the order that was found.
-    DoesNotHold(String),
-    /// Nothing contradicts it, but intervals overlap; the order that was found.
-    Tie(String),
-    /// Too few samples for an interval.
-    TooFewSamples,
-    /// Some calls have no time.
-    Incomplete(String),
-    /// Fewer than two of its axes communicate.
-    NothingToCompare,
-}
-
-impl Rule {
-    /// The result as text.
-    pub fn text(&self) -> String {
-        match self {
-            Rule::Holds => "holds".to_owned(),
-            Rule::DoesNotHold(order) => format!("does not hold: {order}"),
-            Rule::Tie(order) => format!("tie: {order}"),
-            Rule::TooFewSamples => "not known: too few samples for an interval".to_owned(),
-            Rule::Incomplete(what) => format!("not known, {what}"),
-            Rule::NothingToCompare => "nothing to compare: fewer than two of its axes communicate".to_owned(),
-        }
-    }
-}
-
-impl Ranking {
-    fn of(measure: Measure, ops: &[StepOp]) -> Ranking {
-        let mut places = Vec::new();
-        let mut missing = None;
-        for family in Family::ALL {
-            let belongs = |op: &StepOp| Family::of(op.axis) == Some(family);
-            if !ops.iter().any(belongs) {
-                continue;
-            }
-            let totals = Totals::of(family.name(), ops, belongs);
-            let (value, sum) = value(measure, &totals);
-            missing = missing.or_else(|| sum.and_then(Sum::incomplete).map(|text| format!("{} {text}", family.name())));
-            places.push(Place { family, value, ties_with_next: None });
-        }
-        places.sort_by(|a, b| b.value.middle.total_cmp(&a.value.middle));
-        for index in 1..places.len() {
-            let compared = places[index - 1].value.compared(places[index].value);
-            places[index - 1].ties_with_next = compared.map(|order| order == Ordering::Equal);
-        }
-        let rule = missing.map_or_else(|| rule(&places), Rule::Incomplete);
-        Ranking { measure, order: places, rule }
-    }
-
-    /// `TP > DP = PP`, where `=` is a tie and `?` an order that is not known.
-    pub fn order_text(&self) -> String {
-        order_text(&self.order)
-    }
-}
-
-fn value(measure: Measure, totals: &Totals) -> (Span, Option<&Sum>) {
-    match measure {
-        Measure::PayloadBytes => (Span::exact(totals.payload_bytes_per_step.0 as f64), None),
-        Measure::WireBytes => (Span::exact(totals.wire_bytes_per_step.0 as f64), None),
-        Measure::Time => (totals.time.known_seconds, Some(&totals.time)),
-        Measure::ExposedTime => (totals.exposed_time.known_seconds, Some(&totals.exposed_time)),
-    }
-}
-
-fn order_text(places: &[Place]) -> String {
-    let mut text = String::new();
-    for (index, place) in places.iter().enumerate() {
-        text += place.family.name();
-        if index + 1 < places.len() {
-            text += match place.ties_with_next {
-                Some(true) => " = ",
-                Some(false) => " > ",
-                None => " ? ",
-            };
-        }
-    }
-    text
-}
-
-fn rule(places: &[Place]) -> Rule {
-    let mut found: Vec<Place> = places.iter().copied().filter(|place| Family::RULE.contains(&place.family)).collect();
-    if found.len() < 2 {
-        return Rule::NothingToCompare;
-    }
-    for index in 1..found.len() {
-        let compared = found[index - 1].value.compared(found[index].value);
-        found[index - 1].ties_with_next = compared.map(|order| order == Ordering::Equal);
-    }
-    let value = |family: &Family| found.iter().find(|place| place.family == *family).map(|place| place.value);
-    let ruled: Vec<Span> = Family::RULE.iter().filter_map(value).collect();
-    let mut tie = false;
-    for (index, above) in ruled.iter().enumerate() {
-        for below in &ruled[index + 1..] {
-            match above.compared(*below) {
-                None => return Rule::TooFewSamples,
-                Some(Ordering::Less) => return Rule::DoesNotHold(order_text(&found)),
-                Some(Ordering::Equal) => tie = true,
-                Some(Ordering::Greater) => {}
-            }
-        }
-    }
-    if tie { Rule::Tie(order_text(&found)) } else { Rule::Holds }
 }
 
 // Totals over the calls of an axis, a style or a whole step: bytes, time, and the number of calls without a time.
@@ -256,9 +125,9 @@ impl Totals {
         Totals {
             name,
             payload_bytes_per_step: bytes(|op| op.payload_bytes_per_step),
-            wire_bytes_per_step: bytes(|op| op.wire_bytes_per_step),
+            wire_bytes_per_step: bytes(|op| op.used.wire_bytes_per_step),
             time: Sum::of(chosen()),
-            exposed_time: Sum::of(chosen().filter(|op| op.exposed())),
+            exposed_time: Sum::of(chosen().filter(|op| op.used.exposed)),
         }
     }
 
@@ -280,177 +149,19 @@ impl Totals {
     }
 }
 
-// The calls of one step, each with its measured time and its total in the step.
-
-/// One call of a step.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StepOp {
-    /// Index of the row whose time is taken, or of the first of the call where none has a time.
-    pub row: usize,
-    /// The axis whose groups carry it out.
-    pub axis: Axis,
-    /// The parallelism style that issues it.
-    pub style: Style,
-    /// Whether it occurs in every micro-batch, so that its count grows with the tokens of a replica.
-    pub every_micro_batch: bool,
-    /// Calls in a step, on the rank that the axis loads most.
-    pub count_per_step: u64,
-    /// Size argument of all calls together.
-    pub payload_bytes_per_step: Bytes,
-    /// Bytes that this rank sends in all calls together.
-    pub wire_bytes_per_step: Bytes,
-    /// The computation that hides it; `None` for exposed calls.
-    pub overlaps_with: Option<String>,
-    /// Where the bytes come from.
-    pub why: String,
-    /// Cadence of the measurement.
-    pub cadence: Cadence,
-    /// Seconds of one call; `None` where there is no time.
-    pub seconds_per_call: Option<Span>,
-}
-
-impl StepOp {
-    /// Seconds of all its calls in a step, one after another.
-    pub fn seconds_per_step(&self) -> Option<Span> {
-        self.seconds_per_call.map(|call| call.times(self.count_per_step as f64))
-    }
-
-    /// Whether the step waits for it.
-    pub fn exposed(&self) -> bool {
-        self.overlaps_with.is_none()
-    }
-}
-
-/// The calls of a step, in the order of the plan.
-pub(super) fn ops_of(step: u32, rows: &[Row]) -> Vec<StepOp> {
-    let serves = |row: &Row| row.facts.uses.iter().any(|used| used.step == step);
-    let mut ops = Vec::new();
-    for (index, first) in rows.iter().enumerate().filter(|(_, row)| serves(row)) {
-        let same = |row: &Row| serves(row) && is_same_call(&row.facts, &first.facts);
-        // The same call in another placement or cadence is listed once.
-        if rows[..index].iter().any(same) {
-            continue;
-        }
-        let chosen = chosen(rows, same).unwrap_or(index);
-        ops.extend(
-            first.facts.uses.iter().filter(|used| used.step == step).map(|used| op(chosen, &rows[chosen], used)),
-        );
-    }
-    ops
-}
-
-/// The row whose time is taken: streaming where that was measured, as a step has its calls back to back; else isolated.
-fn chosen(rows: &[Row], same: impl Fn(&Row) -> bool) -> Option<usize> {
-    let timed = |cadence| {
-        rows.iter().position(|row| same(row) && row.facts.cadence == cadence && seconds_per_call(row).is_some())
-    };
-    timed(Cadence::Streaming).or_else(|| timed(Cadence::Isolated))
-}
-
-/// Whether two cases differ in placement and cadence only.
-fn is_same_call(a: &CaseFacts, b: &CaseFacts) -> bool {
-    let key = |facts: &CaseFacts| {
-        let CaseFacts { axis, group_size, groups, collective, element_type, reduce_op, root, bytes_total, .. } = facts;
-        (*axis, *group_size, *groups, *collective, *element_type, *reduce_op, *root, *bytes_total)
-    };
-    key(a) == key(b) && a.splits == b.splits && a.uses == b.uses
-}
-
-fn op(index: usize, row: &Row, used: &StepUse) -> StepOp {
-    let bytes_total = row.facts.bytes_total.0;
-    StepOp {
-        row: index,
-        axis: row.facts.axis,
-        style: used.style,
-        every_micro_batch: !matches!(used.when, When::Step { .. } | When::Outside),
-        count_per_step: used.count_per_step,
-        payload_bytes_per_step: Bytes(bytes_total.saturating_mul(used.count_per_step)),
-        wire_bytes_per_step: used.wire_bytes_per_step,
-        overlaps_with: (!used.exposed)
-            .then(|| used.overlaps_with.clone().unwrap_or_else(|| "something unnamed".to_owned())),
-        why: used.why.clone(),
-        cadence: row.facts.cadence,
-        seconds_per_call: seconds_per_call(row),
-    }
-}
-
-/// The latency of a row is of one way; a call may have several.
-fn seconds_per_call(row: &Row) -> Option<Span> {
-    let latency = row.latency?;
-    let interval = latency.interval.map(|interval| interval.map(|seconds| seconds.0));
-    Some(Span { middle: latency.median.0, interval }.times(f64::from(row.facts.transfers_per_call)))
-}
-
-// Where the order of two parallelisms of a measured step flips: every pair that crosses somewhere, and those of the rule.
-
-/// Where two parallelisms are equal.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Crossover {
-    /// The two.
-    pub families: [Family; 2],
-    /// By the bytes that a rank sends.
-    pub wire: Crossing,
-    /// By the time of all calls.
-    pub time: Crossing,
-}
-
-impl Crossover {
-    /// Every pair of parallelisms that cross somewhere, and the pairs of the rule in any case.
-    pub(super) fn all_of(ops: &[StepOp], facts: &StepFacts) -> Vec<Crossover> {
-        let tokens = [facts.tokens_per_replica, facts.tokens_per_replica / facts.micro_batches.max(1)];
-        let there: Vec<Family> = Family::ALL
-            .into_iter()
-            .filter(|family| ops.iter().any(|op| Family::of(op.axis) == Some(*family)))
-            .collect();
-        let mut all = Vec::new();
-        for (index, &a) in there.iter().enumerate() {
-            for &b in &there[index + 1..] {
-                let by = |amount: fn(&StepOp) -> Option<Span>| between(ops, [a, b], tokens, amount);
-                let wire = by(|op| Some(Span::exact(op.wire_bytes_per_step.0 as f64)));
-                let crossover = Crossover { families: [a, b], wire, time: by(StepOp::seconds_per_step) };
-                let crosses = [&crossover.wire, &crossover.time].iter().any(|c| matches!(c, Crossing::At { .. }));
-                if crosses || (Family::RULE.contains(&a) && Family::RULE.contains(&b)) {
-                    all.push(crossover);
-                }
-            }
-        }
-        all
-    }
-}
-
-fn between(
-    ops: &[StepOp],
-    [a, b]: [Family; 2],
-    [tokens, tokens_per_micro_batch]: [u64; 2],
-    amount: fn(&StepOp) -> Option<Span>,
-) -> Crossing {
-    let sum = |family, every_micro_batch| {
-        let chosen =
-            ops.iter().filter(|op| Family::of(op.axis) == Some(family) && op.every_micro_batch == every_micro_batch);
-        chosen.map(amount).try_fold(Span::exact(0.0), |sum, amount| Some(sum.plus(amount?)))
-    };
-    let spending = |family| Some(Spending { family, every_micro_batch: sum(family, true)?, once: sum(family, false)? });
-    match spending(a).zip(spending(b)) {
-        Some((a, b)) => crossing(&a, &b, tokens, tokens_per_micro_batch),
-        None => Crossing::Unknown,
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    // What a step's report promises: known answers by hand, and the formats as published.
     use super::*;
     use crate::report::{Format, Paint, View, render};
     use commgauge_base::sample::Cadence;
     use commgauge_base::units::Bytes;
     use commgauge_model::layout::{Axis, Degrees};
+    use commgauge_model::record::Record;
     use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, StepUse};
-    use commgauge_model::record::{Line, Record};
     use commgauge_model::workload::Style;
     use commgauge_model::workload::op::{End, Moment, Pass, When};
 
-    // What a step's report promises: known answers by hand, and the formats as published.
-
-    const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");
     const MICRO_BATCH: When = When::MicroBatch { pass: Pass::Forward, end: End::Whole, calls: 1, one_in: 1 };
     const ONCE: When = When::Step { moment: Moment::LastBackward, calls: 1 };
 
@@ -486,8 +197,7 @@ pub(super) mod tests {
 
     /// A record of one step of 8192 tokens with these calls.
     pub(in crate::report) fn record(calls: &[StepCall]) -> Record {
-        let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        let mut record = Record::from_lines(lines).unwrap();
+        let mut record = commgauge_model::record::testing::sample();
         let (facts, line) = (record.plan.cases[0].clone(), record.cases[0].clone());
         record.plan.cases = calls.iter().map(|call| case_of(&facts, call)).collect();
         let line_of = |(index, call): (usize, &StepCall)| {
@@ -553,7 +263,7 @@ pub(super) mod tests {
     }
 
     fn rule(step: &StepView, measure: Measure) -> String {
-        step.rankings.iter().find(|ranking| ranking.measure == measure).unwrap().rule.text()
+        step.rankings.iter().find(|ranking| ranking.measure == measure).unwrap().rule_text()
     }
 
     fn near(found: f64, expected: f64) -> bool {
@@ -569,7 +279,7 @@ pub(super) mod tests {
         assert_eq!(dp.time.complete(), None);
         assert_eq!(step.whole.time.complete(), None);
         assert_eq!(step.whole.time.incomplete().unwrap(), "incomplete: 1 of 3 ops without a time");
-        assert_eq!(rule(&step, Measure::Time), "not known, DP incomplete: 1 of 1 ops without a time");
+        assert_eq!(rule(&step, Measure::Time), "not known, DP: 1 of 1 ops without a time: skipped");
         assert_eq!(rule(&step, Measure::WireBytes), "holds", "bytes are known without a time");
         assert!(step.ops.iter().all(|op| step.share(op).is_none()), "shares of an unknown whole");
         assert_eq!(step.crossovers[0].time, Crossing::Unknown);
@@ -698,15 +408,7 @@ pub(super) mod tests {
         assert!(near(pair.slowdown.factor_median.unwrap(), 1.25));
         assert_eq!((pair.slowdown.factor_interval_low, pair.slowdown.replicates), (None, 3));
 
-        record.cases[0].outcome = Outcome::Corrupt {
-            when: "after".to_owned(),
-            rank: 0,
-            element: 0,
-            expected: "1".to_owned(),
-            got: "2".to_owned(),
-            count: 1,
-            call: None,
-        };
+        record.cases[0].outcome = Outcome::corrupt("after", 0, 0, ["1", "2"], 1);
         assert_eq!(View::new(&record).contention[0].slowdown.factor_median, None, "numbers of wrong data are withheld");
     }
 

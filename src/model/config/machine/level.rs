@@ -56,7 +56,22 @@ pub struct Level {
 }
 
 /// The kind of a model's feed-forward layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
     /// Every token passes every weight.
@@ -68,10 +83,7 @@ pub enum LayerKind {
 impl LayerKind {
     /// The word for it.
     pub fn name(self) -> &'static str {
-        match self {
-            LayerKind::Dense => "dense",
-            LayerKind::Experts => "experts",
-        }
+        self.into()
     }
 }
 

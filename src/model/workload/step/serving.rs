@@ -14,7 +14,8 @@ use crate::layout::{Axis, Degrees, Layout};
 use commgauge_base::error::Result;
 
 /// The phase of serving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Phase {
     /// All tokens of the prompts.
     Prefill,
@@ -24,10 +25,7 @@ pub enum Phase {
 
 impl Phase {
     pub fn name(self) -> &'static str {
-        match self {
-            Phase::Prefill => "prefill",
-            Phase::Decode => "decode",
-        }
+        self.into()
     }
 }
 

@@ -335,7 +335,7 @@ impl Row {
 // The published runs, from embedded files. suites/published/README.md describes the files and their sources.
 
 /// One published set of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub(super) enum SetName {
     MegatronTable1,
     MegatronTable2,
@@ -350,16 +350,7 @@ pub(super) enum SetName {
 const FIGURE_1: &str = "megatron-sp-2205.05198-figure1.csv";
 
 impl SetName {
-    pub(super) const ALL: [SetName; 8] = [
-        SetName::MegatronTable1,
-        SetName::MegatronTable2,
-        SetName::MegatronSpTable5,
-        SetName::Vtrain,
-        SetName::Bloom,
-        SetName::Internevo,
-        SetName::LlmFoundry,
-        SetName::MegatronBridge,
-    ];
+    pub(super) const ALL: [SetName; 8] = *<SetName as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     pub(super) fn name(self) -> &'static str {
         match self {
