@@ -5,7 +5,7 @@ mod json;
 mod op;
 
 pub use commgauge_base::stats::Span;
-pub use commgauge_model::workload::{Crossing, Family, Measure};
+pub use commgauge_model::workload::{Family, Measure};
 pub(super) use json::{JsonStep, document, parts};
 pub use op::{Crossover, StepOp};
 
