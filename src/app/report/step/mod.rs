@@ -159,6 +159,7 @@ pub(super) mod tests {
     use commgauge_model::layout::{Axis, Degrees};
     use commgauge_model::record::Record;
     use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, StepUse};
+    use commgauge_model::workload::Crossing;
     use commgauge_model::workload::Style;
     use commgauge_model::workload::op::{End, Moment, Pass, When};
 
