@@ -8,7 +8,7 @@ mod help;
 pub mod interop;
 pub mod judge;
 mod launched_arguments;
-mod layout;
+pub mod layout;
 mod like;
 pub mod ops;
 pub mod output;

@@ -297,8 +297,8 @@ mod entry_tests {
     // Copies and matrix products are in every format for programs, in the way of calls.
     use super::*;
     use commgauge_judge::verdict::testing::{copy_lines, lines, product_lines, with_own_work};
-    use commgauge_model::record::{Line, Record};
     use commgauge_model::record::line::Outcome;
+    use commgauge_model::record::{Line, Record};
 
     const EVERY: [Format; 7] = [
         Format::Json,
