@@ -2,9 +2,9 @@
 
 use super::allocation;
 use super::allocation::predicted_nodes;
+use super::arguments::collectives;
 use super::arguments::{RunArguments, SummaryParts};
-use super::sweep_flags::collectives;
-use crate::cli::backend_name::Backend;
+use crate::cli::launched_arguments::Backend;
 use crate::cli::output::{Sink, print_drawn_on, print_on};
 use crate::cli::programs::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 use crate::cli::suite;

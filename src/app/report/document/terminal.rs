@@ -1,7 +1,7 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
 use super::{Block, Column, Fact, Folded, List, Mark, Row, Table, Tone};
-use crate::report::color::Paint;
+use crate::report::text::Paint;
 use crate::report::text::{hung, text_width, visible, wrap};
 use std::fmt::Write;
 
@@ -108,7 +108,7 @@ impl Terminal {
         out
     }
 
-    fn table(&self, table: &Table) -> String {
+    pub(super) fn table(&self, table: &Table) -> String {
         if table.columns.iter().all(|column| column.expendable() == Column::PAGES_ONLY) {
             return String::new();
         }
@@ -258,13 +258,6 @@ pub(in crate::report) fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> 
         cells.chain([text_width(column.heading()), text_width(column.unit())]).max().unwrap_or(0)
     };
     columns.iter().enumerate().map(width).collect()
-}
-
-/// A table without a title in at most `width` columns of text, if the columns that are never left out allow it. A line below
-/// names the columns that were left out.
-pub fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
-    let table = Table::new("", columns, rows.iter().cloned());
-    Terminal::plain(width).table(&table)
 }
 
 /// A paragraph broken between words, further lines indented, with a line feed at the end.
