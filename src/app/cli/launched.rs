@@ -4,10 +4,10 @@
 use super::launched_arguments::Backend;
 use super::launched_arguments::{LaunchedArguments, NcclArguments, Setting};
 use super::output::{Sink, replace};
-use super::programs::{PlannedWork, Work, planned};
 use super::report::{Live, write_above};
 use super::run::{exit_code_if_complete, resume_command, state};
 use super::suite::SuiteWork;
+use super::work::{PlannedWork, Work, planned};
 use super::{output, suite};
 use crate::report::pretty_json;
 use crate::report::{View, launch_check_text, refusal as refusal_text};

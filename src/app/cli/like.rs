@@ -128,8 +128,8 @@ impl FromArgMatches for NcclTestsFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::programs::{Sweep, Work};
     use crate::cli::suite::SuiteWork;
+    use crate::cli::work::{Sweep, Work};
     use crate::report::Format;
     use clap::{Parser, ValueEnum};
     use commgauge_base::sample::{Cadence, ClockMethod, Timing};

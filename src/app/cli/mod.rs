@@ -24,6 +24,7 @@ mod suite;
 mod sweep;
 pub mod trace;
 mod validate;
+pub mod work;
 
 #[cfg(feature = "mpi")]
 pub mod launched;

@@ -189,12 +189,12 @@ fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(screen::document(view));
     blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
     blocks.extend(columns::contention_document(&view.contention, &view.rows));
-    blocks.extend(products::soak_document(view).map(Block::Table));
+    blocks.extend(products::soak_document(&view.rows, &view.header).map(Block::Table));
     blocks.extend(columns::interference_document(&view.interference));
     blocks.extend(view::document(view));
     blocks.extend(products::document(&view.products, &view.header));
     blocks.extend(products::copies_document(&view.copies, &view.header));
-    blocks.extend(products::replays_document(view));
+    blocks.extend(products::replays_document(&view.replays, &view.steps));
     blocks.extend(notes.document());
     blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings.all));
     blocks.extend(Block::headed_list("Warnings", Mark::Dash, &view.warnings));

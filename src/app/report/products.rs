@@ -3,7 +3,7 @@
 use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
 use super::row;
 use super::row::Row;
-use super::view::View;
+use super::step::StepView;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
@@ -231,13 +231,12 @@ pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
 }
 
 /// A table and sentences for each replay.
-pub(super) fn replays_document(view: &View) -> impl Iterator<Item = Block> {
-    view.replays.iter().flat_map(|replay| [Block::Table(axes(view, replay)), Block::list(sentences(replay))])
+pub(super) fn replays_document(replays: &[ReplayLine], steps: &[StepView]) -> impl Iterator<Item = Block> {
+    replays.iter().flat_map(|replay| [Block::Table(axes(steps, replay)), Block::list(sentences(replay))])
 }
 
-fn axes(view: &View, replay: &ReplayLine) -> Table {
-    let layout = view
-        .steps
+fn axes(steps: &[StepView], replay: &ReplayLine) -> Table {
+    let layout = steps
         .get(replay.step as usize)
         .map_or_else(String::new, |step| format!("{}, {}, ", step.facts.model, step.facts.layout));
     let title = if replay.is_of_trace() {
@@ -315,13 +314,13 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
 // The rates of a soak over its time: each case in the first and the last quarter of the rounds, and in its slowest round.
 
 /// A table of all cases, where the record is of a soak.
-pub(super) fn soak_document(view: &View) -> Option<Table> {
-    let settings = &view.header.settings;
+pub(super) fn soak_document(rows: &[Row], header: &Header) -> Option<Table> {
+    let settings = &header.settings;
     let time = settings.within.filter(|_| settings.soak)?;
     let round = Seconds(time.0 / f64::from(settings.replicates.max(1)));
     let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
     let start = |of: usize| if of == 0 { "start".to_owned() } else { Seconds(round.0 * of as f64).to_string() };
-    let table = Fields::of(view.rows.iter().filter_map(Soaked::of))
+    let table = Fields::of(rows.iter().filter_map(Soaked::of))
         .left("case", 0, |soaked| soaked.row.facts.name.clone())
         .right("rounds", 2, |soaked| soaked.rounds)
         .right("first quarter GB/s", 0, |soaked| soaked.rate(soaked.first))
@@ -369,6 +368,7 @@ impl Soaked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::View;
     use commgauge_model::record::Record;
     use commgauge_model::record::work_lines::CopyShape;
 
@@ -411,13 +411,14 @@ mod tests {
     fn a_case_that_became_slower_shows_it_and_its_slowest_round() {
         let text = include_bytes!("../../../tests/data/sample-record.jsonl");
         let mut record = Record::parse(text, "sample").unwrap();
-        assert_eq!(soak_document(&View::new(&record)), None);
+        let view = View::new(&record);
+        assert_eq!(soak_document(&view.rows, &view.header), None);
         let settings = &mut record.header.settings;
         (settings.soak, settings.within, settings.replicates) = (true, Some(Seconds(80.0)), 8);
         let mut view = View::new(&record);
         view.rows[0].latency_seconds_of_replicate =
             [1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.5, 1.5].into_iter().map(|time| time * 1e-3).enumerate().collect();
-        let cells = &soak_document(&view).unwrap().rows[0].cells;
+        let cells = &soak_document(&view.rows, &view.header).unwrap().rows[0].cells;
         assert_eq!(cells[1], "8");
         assert_eq!(cells[4..], ["+50.0 %", "+300 %", "40.0 s"]);
     }

@@ -383,11 +383,6 @@ impl Row {
 }
 
 impl Table {
-    /// As text of at most this many columns.
-    pub fn text(&self, width: u16) -> String {
-        Terminal::plain(width).table(self)
-    }
-
     /// A table.
     pub fn new<R: Into<Row>>(title: impl Into<String>, columns: &[Column], rows: impl IntoIterator<Item = R>) -> Table {
         Table {

@@ -108,7 +108,7 @@ impl Terminal {
         out
     }
 
-    pub(super) fn table(&self, table: &Table) -> String {
+    fn table(&self, table: &Table) -> String {
         if table.columns.iter().all(|column| column.expendable() == Column::PAGES_ONLY) {
             return String::new();
         }
@@ -258,6 +258,13 @@ pub(in crate::report) fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> 
         cells.chain([text_width(column.heading()), text_width(column.unit())]).max().unwrap_or(0)
     };
     columns.iter().enumerate().map(width).collect()
+}
+
+impl Table {
+    /// As text of at most this many columns, if the columns that are never left out allow it. A line below names the others.
+    pub fn text(&self, width: u16) -> String {
+        Terminal::plain(width).table(self)
+    }
 }
 
 /// A paragraph broken between words, further lines indented, with a line feed at the end.

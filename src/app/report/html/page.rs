@@ -172,9 +172,9 @@ pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
     }
     for run in input.runs {
         blocks.extend(columns::contention_document(&run.view.contention, &run.view.rows));
-        blocks.extend(products::soak_document(&run.view).map(Block::Table));
+        blocks.extend(products::soak_document(&run.view.rows, &run.view.header).map(Block::Table));
         blocks.extend(columns::interference_document(&run.view.interference));
-        blocks.extend(products::replays_document(&run.view));
+        blocks.extend(products::replays_document(&run.view.replays, &run.view.steps));
     }
     blocks
 }
