@@ -46,7 +46,7 @@ def misfits(folder, environment, gpus):
     other = "or name the host's NCCL by COMMGAUGE_NCCL_LIBRARY"
     findings = []
     if gpus["cuda"] < FIRST_CUDA.get(facts["cuda"], 0):
-        findings.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, and the driver serves CUDA {gpus['cuda'] // 1000}."
+        findings.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, but the driver supports CUDA {gpus['cuda'] // 1000}."
                     f"{gpus['cuda'] % 1000 // 10}: pack one with --cuda 12, {other}")
     for number, gpu in enumerate(gpus["devices"]):
         if not runs_on(facts["arch"], gpu["capability"]):

@@ -73,7 +73,7 @@ def times(record):
         if status == "measured":
             verified += bool(outcome["verified"])
             if not outcome["verified"] and case["collective"] != "barrier":
-                findings.append((7, f"{line['name']}: data were not checked"))
+                findings.append((7, f"{line['name']}: data was not checked"))
         elif status == "skipped":
             reason = outcome["reason"]
             skipped[reason] = skipped.get(reason, 0) + 1

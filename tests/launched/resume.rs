@@ -236,7 +236,7 @@ fn two_launches_cannot_go_on_with_one_record_and_a_time_limit_ends_with_75() {
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
     child.wait_until(120, "a case is measured", || count_so_far(&record, "case") >= 1);
     let second = ending(start(&mut commgauge_run(folder.path(), &resume)), 20).ended_with(2);
-    second.printed_error("the run that writes it is still going on");
+    second.printed_error("the run that writes it is in progress");
     signal(child.id(), "TERM");
     ending(child, 15).ended_with(143);
     drop(beside);

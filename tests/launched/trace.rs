@@ -50,7 +50,7 @@ fn the_dumps_of_a_real_job_are_replayed_call_by_call() {
     assert_eq!(axes(&record), expected);
     assert!(ran.stdout.contains("every rank moved exactly the bytes of the trace"), "{}", ran.stdout);
     let notes = of_kind(&record, "header")[0]["notes"].to_string();
-    assert!(notes.contains("does not say how long the calls of ranks 0-3 took"), "{notes}");
+    assert!(notes.contains("lacks the durations of the calls of ranks 0-3"), "{notes}");
 }
 
 /// An event of a call and its kernel, in microseconds.
@@ -170,18 +170,18 @@ fn traces_that_are_not_the_whole_job_are_refused_before_anything_is_measured() {
     let model = ["--tp", "2", "--dp", "2", "--sequence", "16"];
     let gloo: Vec<PathBuf> = (0..4).map(|rank| data(&format!("kineto-rank{rank}.json.gz"))).collect();
     for (files, flags, words) in [
-        (&files[..3], &layout[..], "of 4 ranks 1 are not in the files: 3"),
-        (&renamed[..], &layout, "1 calls are of a kind that is not known, such as ring_of_dreams"),
-        (&cut[..], &layout, "in whose trace it never comes"),
+        (&files[..3], &layout[..], "the files lack 1 of 4 ranks: 3"),
+        (&renamed[..], &layout, "1 calls have an unknown kind, such as ring_of_dreams"),
+        (&cut[..], &layout, "whose trace lacks it"),
         (&files[..], &[], "accepted: the degrees of the job (--tp, --dp"),
         (&files[..], &model, "--trace: a trace says itself what is called, and takes no --sequence"),
-        (&gloo[..], &layout, "does not say which ranks are in a group"),
+        (&gloo[..], &layout, "lacks the ranks of a group"),
     ] {
         let (ran, _) = replay(4, files, flags, 2);
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
     }
     let (ran, _) = replay(2, &files, &["--tp", "2"], 2);
-    assert!(ran.stderr.contains("the job had 4 ranks, and this launch has 2"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the job had 4 ranks, but this launch has 2"), "{}", ran.stderr);
 }
 
 /// The layout of the list of its step has copies of shards, which no degree says.
@@ -211,7 +211,7 @@ fn a_real_job_over_nccl_is_replayed_on_the_groups_of_its_list() {
     for (ranks, flags, said) in [
         (2, &["--ops", &list][..], "is of 4 ranks, and this launch has 2"),
         (4, &["--ops", &list, "--dp", "4"], "accepted: no --tp, --dp and the like with it"),
-        (4, &["--dp", "4"], "which is none of the layout"),
+        (4, &["--dp", "4"], "which is not in the layout"),
     ] {
         let (ran, _) = replay(ranks, &files, flags, 2);
         assert!(ran.stderr.contains(said), "{flags:?}: {}", ran.stderr);

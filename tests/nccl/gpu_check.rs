@@ -185,7 +185,7 @@ fn a_bundle_for_other_gpus_or_a_newer_driver_is_refused_before_anything_runs() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_says(
         &said,
-        &["was built with CUDA 13, and the driver serves CUDA 12.8", "compute capability 9.0", "--arch 90"],
+        &["was built with CUDA 13, but the driver supports CUDA 12.8", "compute capability 9.0", "--arch 90"],
     );
 }
 

@@ -25,7 +25,7 @@ fn two_commands_lead_from_nothing_to_a_plan_in_which_every_layout_has_a_price() 
     // A simulated machine computes nothing; calls beside computing are replayed on it all the same.
     assert!(calibrated.stderr.contains("--backend simulated multiplies no bfloat16"), "{}", calibrated.stderr);
     assert!(folder.path().join("cal/overlap.jsonl").exists(), "{}", calibrated.stderr);
-    assert!(calibrated.stdout.contains("as the fit measured it"), "{}", calibrated.stdout);
+    assert!(calibrated.stdout.contains("by the measured factors"), "{}", calibrated.stdout);
     // The second command asks the fit something else.
     let line = "plan --fit cal/fit.json --model llama-3-8b --gpus 8 --ranks-per-node 8 --gpu-memory 80GB --global-batch 32 \
                 --sequence 4096 --format json";

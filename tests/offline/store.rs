@@ -53,7 +53,7 @@ fn a_store_says_at_which_run_rows_changed_and_what_else_changed_there() {
     assert!(out.contains("from run night-6") && out.contains("library: NCCL 2.27.5 before, NCCL 2.28.9 now"), "{out}");
     assert!(added(folder.path(), &["3.jsonl"]).contains("0 runs added to fleet, 1 run there already"));
     for (words, reason) in [
-        (&["history", "--store", "nowhere"][..], "there is no index.sqlite in it"),
+        (&["history", "--store", "nowhere"][..], "it has no index.sqlite"),
         (&["history", "fleet"], "fleet is a store: --store fleet"),
         (&["history", "add", "gone.jsonl", "--store", "fleet"], "gone.jsonl"),
         (&["history", "runs", "--store", "fleet"], "cannot be used with"),

@@ -143,7 +143,7 @@ mod tests {
             ),
             (
                 "--tp 1024 --dp 1024 --pp 2",
-                "tp 1024 x cp 1 x dp 1024 x pp 2 = 2097152 ranks; the most are 1048576 (2^20)",
+                "tp 1024 x cp 1 x dp 1024 x pp 2 = 2097152 ranks; the maximum is 1048576 (2^20)",
             ),
             (
                 "--ranks 16 --tp 2 --ep 3",

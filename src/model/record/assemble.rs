@@ -193,7 +193,7 @@ impl Assembly {
         let mut warnings = Vec::new();
         if self.end.is_none() {
             warnings.push(match running {
-                true => "the run is still going on; this is what it has written so far".to_owned(),
+                true => "run in progress; results so far".to_owned(),
                 false => "the record was cut off: it has no end line".to_owned(),
             });
         }
@@ -417,7 +417,7 @@ pub struct Record {
     pub devices: Option<DevicesLine>,
     /// The state of the devices before and after each case.
     pub device_readings: Vec<DeviceReadingsLine>,
-    /// How the run ended; absent where it was cut off or is still going on.
+    /// How the run ended; absent if it was truncated or is in progress.
     pub end: Option<End>,
     /// How the file is as a whole.
     pub file: FileState,

@@ -461,7 +461,7 @@ mod tests {
         }
         let record = Record::read(&path).unwrap();
         assert!(
-            record.file.running && record.file.warnings[0].contains("still going on"),
+            record.file.running && record.file.warnings[0].contains("in progress"),
             "{:?}",
             record.file.warnings
         );

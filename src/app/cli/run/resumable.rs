@@ -43,7 +43,7 @@ pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Opti
     let path = path.shown();
     if record.file.running {
         return Err(Error::usage(format!(
-            "--resume {path}: the run that writes it is still going on; wait for its end"
+            "--resume {path}: the run that writes it is in progress; wait for its end"
         )));
     }
     if let Some(problem) = record.file.seal.tampering() {

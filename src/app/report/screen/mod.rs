@@ -153,7 +153,7 @@ fn first_of(view: &View, what: &str, wanted: fn(&Status) -> bool) -> Option<Stri
 pub(super) fn ending(view: &View) -> Option<String> {
     let Some(end) = &view.completion.end else {
         let text = if view.completion.running {
-            "the run is still going on"
+            "the run is in progress"
         } else {
             "the record has no end: the run was cut off"
         };
