@@ -25,7 +25,7 @@ use std::time::Duration;
 const RANKS: u32 = 4;
 const BYTES: u64 = 8;
 const AS_RANK: &str = "--as-rank";
-/// A block has so many samples of so many calls: some milliseconds.
+/// A block has this many samples of this many calls: some milliseconds.
 const SAMPLES: u32 = 20;
 const CALLS: u32 = 100;
 const DEFAULT_SECONDS: u64 = 30;

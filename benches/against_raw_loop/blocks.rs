@@ -101,7 +101,7 @@ fn block(context: &MeasureContext, call: &mut MpiCall, raw: &RawLoop, length: Le
     Ok((now_nanoseconds() - begin) as f64)
 }
 
-/// Samples as commgauge would take them, so many that the block is long enough.
+/// Samples as commgauge would take them, enough to make the block long enough.
 fn choose_length(context: &MeasureContext, call: &mut MpiCall) -> Result<Length> {
     let mut batch = Batch::default();
     let calls_per_sample = choose_calls_per_sample(context, call, None, &mut batch)?.calls;

@@ -149,7 +149,7 @@ fn text(run: &[u32], between: &str) -> String {
 /// Prints a line on standard error with one write, so that lines of several ranks do not mix. Called by [`eprintln!`].
 pub fn print_line(text: Arguments<'_>) {
     let line = format!("{}\n", visible_lines(&text.to_string()));
-    // Nobody can be informed.
+    // The message is lost.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 

@@ -1,5 +1,5 @@
-//! Virtual hosts leave nothing behind: after failures, after signals, beside each other; and their script validates
-//! its arguments. Needs the right to create namespaces; skipped without.
+//! Virtual hosts leave nothing behind: after failures, after signals, next to each other; and their script validates its arguments. Needs
+//! the right to create namespaces; skipped without.
 
 use crate::common;
 
@@ -36,7 +36,7 @@ impl Around {
         command
     }
 
-    /// As it stands in the environment of a process.
+    /// As stored in the environment of a process.
     fn inherited(&self) -> String {
         format!("{INHERITED}={}", self.folder.path().display())
     }

@@ -397,7 +397,7 @@ fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_
         child.wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
         common::signal(process_of(&record, stopped), "STOP");
         let ran = ending(child, 60).ended_with(5).printed_error(words);
-        assert!(!ran.stderr.contains("out of memory"), "who was ended because of it is not to blame: {}", ran.stderr);
+        assert!(!ran.stderr.contains("out of memory"), "a rank ended because of it is not a suspect: {}", ran.stderr);
         let read = lines(&record);
         assert_eq!(of_kind(&read, "unwatched")[0]["host"], format!("host{host}"), "{}", ran.stderr);
         let hang = of_kind(&read, "hang").pop().unwrap_or_else(|| panic!("no hang line: {}", ran.stderr));
@@ -445,7 +445,7 @@ fn trials_of_a_stopped_leaf_and_of_four_ranks_that_are_killed_at_once_under_srun
     }
     let killed = std::env::var("TRIALS_KILLED").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let named = (0..killed).filter(|index| four_killed_are_named(&slurm, *index)).count();
-    eprintln!("srun: four ranks killed at once: {named} of {killed} named all four and nobody else");
+    eprintln!("srun: four ranks killed at once: {named} of {killed} named all four and no others");
     assert_eq!(named, killed);
 }
 

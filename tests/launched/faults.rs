@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
     case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'broadcast']\nbytes = ['64B', '1KiB']\n";
 
-/// The same with buffers that are made anew for each case.
+/// With buffers that are created again for each case.
 const LARGE: &str = "name = 'large'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
     case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = ['4MiB', '8MiB']\n";
 
@@ -132,7 +132,7 @@ fn ranks_end_where_their_launcher_was_killed() {
     assert!(output_text.iter().any(|words| first.contains(words)), "{}", ran.stderr);
 }
 
-/// What ranks and launcher have in files that nobody but they, or the watchdog after them, removes.
+/// Files of ranks and launcher that only they, or the watchdog after them, remove.
 fn files_of(ranks: &[u32]) -> BTreeSet<String> {
     let environment = |pid: &u32| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let folder = |all: Vec<u8>| {

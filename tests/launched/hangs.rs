@@ -243,8 +243,7 @@ fn ended_unwatched(record: &Path, ranks: &[u32], watchdog: u32, stderr: &str) {
     assert!(shown.contains("from then on the run was unwatched"), "{shown}");
 }
 
-/// A rank to which nobody waits to send, and which sends to nobody that waits, holds the others up later than in its call.
-/// `scripts/watchdog-trials` runs it.
+/// A rank that others neither send to nor wait for blocks the others later than in its call. `scripts/watchdog-trials` runs it.
 #[test]
 #[ignore = "takes minutes: 5 launches of each collective"]
 fn trials_of_a_stopped_leaf_of_a_tree() {

@@ -1,5 +1,4 @@
-//! The short form of `scripts/soak`: a run that goes on and on needs no more than at its beginning. Needs the launcher of the MPI
-//! that was built with.
+//! The short form of `scripts/soak`: a long run needs no more than at its beginning. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 

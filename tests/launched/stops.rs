@@ -156,7 +156,7 @@ fn twenty_trials_of_four_ranks_that_are_killed_at_once() {
         unsure += u32::from(!kill_at_once(folder.path(), &format!("trial-{index}"), 6, &[1, 2, 3, 4], "1-4"));
     }
     eprintln!(
-        "{FAMILY}: four ranks killed at once: {trials} of {trials} named all four, and nobody else but for {unsure}"
+        "{FAMILY}: four ranks killed at once: {trials} of {trials} named all four, and no others except {unsure}"
     );
 }
 

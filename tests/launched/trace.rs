@@ -75,7 +75,7 @@ fn profile(rank: u32) -> Value {
     let mut events: Vec<Value> = Vec::new();
     events.extend(call(1, "_allgather_base", 1_000, 500, &tp, elements(512, 1024)));
     events.push(json!({"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1_500, "dur": 2_000, "args": {}}));
-    // Beside 3 ms of a product.
+    // During 3 ms of a product.
     events.extend(call(2, "allreduce", 3_500, 4_000, &dp, elements(4096, 4096)));
     events.push(json!({"ph": "X", "cat": "kernel", "name": "gemm", "ts": 3_600, "dur": 3_000, "args": {}}));
     let ends = json!({"Src Rank": dp[0], "Dst Rank": dp[1]});
@@ -119,7 +119,7 @@ fn a_profile_is_replayed_with_its_overlap_its_messages_and_its_uneven_exchange()
     ];
     assert_eq!(axes(&record), expected);
     let replay = &of_kind(&record, "replay")[0];
-    // 2 ms before the all_reduce, 3 ms beside it, and 1 ms and 400 us between the others.
+    // 2 ms before the all_reduce, 3 ms during it, and 1 ms and 400 us between the others.
     let computing = replay["computing_nanoseconds_median"].as_u64().unwrap();
     assert!((6_400_000..60_000_000).contains(&computing), "{computing}");
     assert_eq!(replay["job_nanoseconds"], 8_200_000);

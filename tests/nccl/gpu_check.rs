@@ -10,7 +10,7 @@ use std::process::Command;
 
 const MEASURE: &str = "[measure]\niterations = 2\nwarm_up_iterations = 0\nreplicates = 1\nwarm_buffers = true\ncadences = ['streaming']\n[[sweep]]\n";
 
-/// What each suite of the check has in this test, beside the lines above.
+/// The lines of each suite of the check in this test, in addition to the ones above.
 const SUITES: [(&str, &str); 6] = [
     (
         "data",
@@ -27,7 +27,7 @@ const SUITES: [(&str, &str); 6] = [
     ("torch", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['in-place']\n"),
 ];
 
-/// The programs beside the check that are played: what they are called, and what they do.
+/// The simulated programs of the check: their names and actions.
 const PLAYED: [(&str, &str); 4] = [
     (
         "bin/all_reduce_perf",

@@ -1,5 +1,5 @@
-//! `commgauge simulate` and `commgauge judge`: injected faults are found by class and name, without other suspects; a
-//! healthy fleet has no suspects. How often, at random places, is counted beside `commgauge simulate` itself.
+//! `commgauge simulate` and `commgauge judge`: injected faults are found by class and name, without other suspects; a healthy fleet has no
+//! suspects. Rates at random places are counted in `commgauge simulate` itself.
 
 use crate::offline;
 

@@ -9,7 +9,7 @@ use commgauge::record::Line;
 use commgauge::record::line::{Header, Outcome};
 use std::path::Path;
 
-/// Nodes, so many that an outlier among them can be named.
+/// Number of nodes, enough that an outlier among them can be named.
 const NODES: u32 = 4;
 
 /// Hosts that are one node, as in a rack, do not use their adapters among themselves.

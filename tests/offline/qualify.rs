@@ -9,7 +9,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Exit code and output of a plan on so many nodes.
+/// Exit code and output of a plan on this many nodes.
 fn planned(suite: &str, machine: &str, nodes: u32) -> (Option<i32>, String) {
     let output = commgauge(here(), &["judge", "--plan", suite, "--machine", machine, "--nodes", &nodes.to_string()]);
     (output.status.code(), text(&output.stdout))

@@ -59,7 +59,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// What stands for the cell in words.
+    /// Words for the cell.
     fn name(self) -> &'static str {
         match self {
             Cell::Percent(_) => "measured",

@@ -131,7 +131,7 @@ const TABLE: [Foreign; 19] = [
         "there are no kernels of -D here; --max-ctas limits the thread blocks of NCCL's own, --version says the version",
     ),
     foreign('J', "output_file", &[], "--format json > FILE writes JSON, and --record FILE all samples"),
-    foreign('y', "stream_null", &["0"], "calls go to a stream of their own"),
+    foreign('y', "stream_null", &["0"], "calls use a separate stream"),
     // Its long name is also a flag of ours, in seconds too, but for one call.
     foreign(
         'T',

@@ -190,7 +190,7 @@ mod tests {
                 "--model llama-3-8b --pp 64 --sequence 8192 --micro-batches 6",
                 "pp = 64 stages of 1 chunks are more than the 32 layers",
             ),
-            ("--model llama-3-8b --cp 3 --sequence 8192 --micro-batches 6", "8192 is no multiple of 2*cp = 6"),
+            ("--model llama-3-8b --cp 3 --sequence 8192 --micro-batches 6", "8192 is not a multiple of 2*cp = 6"),
             (
                 "--model mixtral-8x7b --ep 3 --dp 3 --sequence 4096 --micro-batches 6",
                 "ep = 3 does not divide the 8 experts",

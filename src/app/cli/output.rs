@@ -536,7 +536,7 @@ pub fn show(message: &clap::Error) {
     }
 }
 
-/// A message in which no word of the command line begins a line of its own.
+/// A message in which no word of the command line begins a new line.
 pub fn written_out(message: String) -> String {
     acting_words().fold(message, |text, word| {
         // Of a flag with its value messages show either.

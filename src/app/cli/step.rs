@@ -40,13 +40,13 @@ pub struct StepArguments {
     #[arg(long, value_name = "HOW", default_value = "streaming", value_parser = ["streaming", "isolated", "both"], help_heading = "Measurement", hide_short_help = true)]
     cadence: String,
 
-    /// Measure each call of an axis of several groups on one group alone too, and report how much slower it is beside the
-    /// others; takes 6 replicates unless --replicates says otherwise
+    /// Measure each call of an axis of several groups on one group alone too, and report its slowdown by the others; 6 replicates unless
+    /// --replicates is given
     #[arg(long, help_heading = "Measurement", hide_short_help = true)]
     solo: bool,
 
-    /// Measure the largest calls of two axes at once too, such as tp,dp: each alone and while the other is under way; takes 6
-    /// replicates unless --replicates says otherwise
+    /// Measure the largest calls of two axes at once too, such as tp,dp: each alone and while the other is in flight; 6 replicates unless
+    /// --replicates is given
     #[arg(long, value_name = "AXES", value_delimiter = ',', num_args = 1, value_parser = parse_axis, help_heading = "Measurement", hide_short_help = true)]
     interfere: Vec<Axis>,
 
@@ -108,7 +108,7 @@ impl StepArguments {
         Ok(SuiteWork { plan, settings, facts })
     }
 
-    /// Whether calls of several groups of a rank are under way at once.
+    /// Whether calls of several groups of a rank are in flight at once.
     pub fn calls_overlap(&self) -> bool {
         self.replay || self.trace.are_given() || !self.interfere.is_empty()
     }
@@ -342,7 +342,7 @@ pub struct StepFlags {
     /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL", required = true)]
     pub model: Option<String>,
-    /// Use only so many layers of it
+    /// Use only this many of its layers
     #[arg(long, value_name = "N", help_heading = "Model", hide_short_help = true)]
     pub layers: Option<String>,
 

@@ -516,8 +516,8 @@ mod tests {
         };
         for (what, paths, words) in [
             ("one rank twice", twice.to_vec(), "are both of rank 0"),
-            ("two jobs", vec![world(0, 4), world(1, 8)], "is of a job of 4 ranks"),
-            ("no trace", vec![file("rank1.txt", "hello\n")], "is none of the traces that are read"),
+            ("two jobs", vec![world(0, 4), world(1, 8)], "comes from a job of 4 ranks"),
+            ("no trace", vec![file("rank1.txt", "hello\n")], "is not a supported trace"),
             ("half a dump", vec![file("rank2.json", "{\"version\": \"2.10\", \"entries\": [")], "is no whole dump"),
             (
                 "no rank",

@@ -80,18 +80,16 @@ fn shared_memory(system: &dyn System) -> Finding {
     };
     let found = format!("{}, {} free", Bytes(volume.bytes), Bytes(volume.free_bytes));
     match (volume.bytes, volume.free_bytes) {
-        (all, _) if all <= SMALL_SHARED_MEMORY => {
-            Finding::new(item, State::Warning, format!("{found}: the default of containers, too little for several ranks"))
-                .with_fix(fix)
-        }
-        (_, free) if free < SMALL_SHARED_MEMORY => Finding::new(
+        (all, _) if all <= SMALL_SHARED_MEMORY => Finding::new(
             item,
             State::Warning,
-            format!("{found}: did a killed run leave files in it?"),
+            format!("{found}: the default of containers, too little for several ranks"),
         )
-        .with_fix(
-            "remove vader_segment.*, sm_segment.*, nccl-* and mpich_shm* files that belong to no process",
-        ),
+        .with_fix(fix),
+        (_, free) if free < SMALL_SHARED_MEMORY => {
+            Finding::new(item, State::Warning, format!("{found}: did a killed run leave files in it?"))
+                .with_fix("remove vader_segment.*, sm_segment.*, nccl-* and mpich_shm* files that belong to no process")
+        }
         (all, _) if all < SUFFICIENT_SHARED_MEMORY => Finding::new(item, State::Note, found),
         _ => Finding::new(item, State::Fine, found),
     }
@@ -135,9 +133,8 @@ fn port_of(system: &dyn System, adapter: &str, port: &str) -> Finding {
     if state == "ACTIVE" {
         return Finding::new(&item, State::Fine, found);
     }
-    Finding::new(&item, State::Warning, found).with_fix(
-        "check cable and switch port (`ibstat`), or exclude the adapter with NCCL_IB_HCA and UCX_NET_DEVICES",
-    )
+    Finding::new(&item, State::Warning, found)
+        .with_fix("check cable and switch port (`ibstat`), or exclude the adapter with NCCL_IB_HCA and UCX_NET_DEVICES")
 }
 
 fn peer_memory(system: &dyn System) -> Finding {
@@ -153,10 +150,8 @@ fn peer_memory(system: &dyn System) -> Finding {
 fn gdrcopy(system: &dyn System) -> Finding {
     match (system.exists("/sys/module/gdrdrv"), system.exists("/dev/gdrdrv")) {
         (true, true) => Finding::new("GDRCopy", State::Fine, "module gdrdrv is loaded"),
-        (true, false) => {
-            Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but /dev/gdrdrv is missing")
-                .with_fix("make /dev/gdrdrv visible in the container")
-        }
+        (true, false) => Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but /dev/gdrdrv is missing")
+            .with_fix("make /dev/gdrdrv visible in the container"),
         _ => Finding::new("GDRCopy", State::Note, "not installed; it only shortens the latency of small messages"),
     }
 }
@@ -356,8 +351,7 @@ impl System for Machine {
             Query::Library(probe) => {
                 let Ok(own) = std::env::current_exe() else {
                     return Response::Died(
-                        "commgauge's own file cannot be determined, so it cannot be started for the query"
-                            .to_owned(),
+                        "commgauge's own file cannot be determined, so it cannot be started for the query".to_owned(),
                     );
                 };
                 command = Command::new(own);

@@ -220,8 +220,7 @@ fn problems(number: usize, device: &NvmlDevice) -> Vec<Problem> {
     }
     if device.is_persistent == Some(false) {
         add_problem(
-            "persistence is off: without other users the driver restarts with every run, and clocks too"
-                .to_owned(),
+            "persistence is off: without other users the driver restarts with every run, and clocks too".to_owned(),
             "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1".to_owned(),
         );
     }
@@ -460,8 +459,9 @@ fn check_cublas(system: &dyn System, driver_cuda: Option<&str>) -> Section {
             let finding = Finding::new("library", missing, format!("cuBLAS cannot be loaded: {why}"));
             if driver_cuda.is_some() { finding.with_fix(CUBLAS_INSTALL) } else { finding }
         }
-        Response::Died(how) => Finding::new("library", State::Warning, format!("querying cuBLAS failed: {how}"))
-            .with_fix(CUBLAS_INSTALL),
+        Response::Died(how) => {
+            Finding::new("library", State::Warning, format!("querying cuBLAS failed: {how}")).with_fix(CUBLAS_INSTALL)
+        }
         Response::Text(text) => match serde_json::from_str::<CublasAnswer>(&text) {
             Ok(answer) => cublas_library(&answer, driver_cuda),
             Err(cause) => Finding::new("library", State::Warning, format!("its answer cannot be parsed: {cause}")),

@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn output_status_and_environment_come_through() {
-        let (ending, mut lines, _) = run("echo $GREETING; echo trouble >&2; exit 7", "through", &[]);
+        let (ending, mut lines, _) = run("echo $GREETING; echo problem >&2; exit 7", "through", &[]);
         lines.sort();
         assert_eq!(lines, ["hello", "trouble"]);
         assert_eq!((ending.code, ending.signal, ending.interrupted_by), (Some(7), None, None));

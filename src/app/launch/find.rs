@@ -172,7 +172,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
     let advice = if packages.is_empty() {
         "build both with `cargo build --release` on a machine with MPI"
     } else {
-        "install the package anew, or name a launcher of another MPI with --launcher"
+        "reinstall the package, or name a launcher of another MPI with --launcher"
     };
     Err(Error::environment(format!("no {name} next to commgauge: looked for {}; {advice}", program.shown())))
 }

@@ -149,7 +149,7 @@ fn interference(fit: &Fit) -> Table {
         vec![format!("{axis} {collective}"), format!("{beside_axis} {beside_collective}"), value, interval, replicates]
     });
     Table::new(
-        "Interference: time of a call while calls of another axis are under way, over that alone",
+        "Interference: time of a call while calls of another axis are in flight, over its time alone",
         &COLUMNS,
         rows,
     )

@@ -37,7 +37,7 @@ fn axes(view: &View, replay: &ReplayLine) -> Table {
         Column::left("axis", 0),
         Column::right("calls", 1),
         Column::right("waited for", 0),
-        Column::right("under way", 0),
+        Column::right("in flight", 0),
         Column::right("hidden", 0),
         Column::right("payload", 3),
         Column::right("wire", 2),

@@ -99,8 +99,9 @@ impl Store {
         copy: &Path,
         digest: &str,
     ) -> Result<Added> {
-        let mut medians = RunMedians::of(loaded)
-            .map_err(|reason| Error::usage(format!("{}: {reason}; it does not count in a history", loaded.path.shown())))?;
+        let mut medians = RunMedians::of(loaded).map_err(|reason| {
+            Error::usage(format!("{}: {reason}; it does not count in a history", loaded.path.shown()))
+        })?;
         medians.path = copy.display().to_string();
         let view = View::new(&loaded.record);
         let run = dataset::Run::of(loaded, &view);

@@ -329,7 +329,13 @@ mod tests {
     fn impossible_routed_calls_are_refused_with_the_reason() {
         for (collective, bytes, ranks, splits, expected) in [
             (AllGatherV, 400, 4, hot(4, 1, false), "only all_to_all_v has them"),
-            (AllToAllV, 400, 3, hot(4, 1, false), "4 experts do not divide evenly over 3 ranks; nearest that do: 3 or 6"),
+            (
+                AllToAllV,
+                400,
+                3,
+                hot(4, 1, false),
+                "4 experts do not divide evenly over 3 ranks; nearest that do: 3 or 6",
+            ),
             (
                 AllToAllV,
                 76,

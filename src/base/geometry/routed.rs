@@ -155,7 +155,9 @@ impl Routed {
         if !experts.is_multiple_of(n) {
             let below = experts / n * n;
             let nearest = if below == 0 { n.to_string() } else { format!("{below} or {}", below + n) };
-            return Err(format!("{experts} experts do not divide evenly over {ranks} ranks; nearest that do: {nearest}"));
+            return Err(format!(
+                "{experts} experts do not divide evenly over {ranks} ranks; nearest that do: {nearest}"
+            ));
         }
         if let Some(factor) = self.capacity_factor.filter(|factor| !(*factor > 0.0 && *factor <= 1e6)) {
             return Err(format!("found a capacity factor of {factor}; accepted: above 0, up to 1000000"));

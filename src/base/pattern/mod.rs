@@ -132,7 +132,7 @@ impl Pattern {
     }
 }
 
-/// Writes data of one source. Small buffers have so many copies that computing its bits for each would take most of a launch.
+/// Writes data of one source. Small buffers have many copies; computing the bits for each would take most of a launch.
 #[derive(Debug)]
 pub struct Writer<'a> {
     pattern: &'a Pattern,

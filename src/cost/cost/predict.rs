@@ -204,10 +204,9 @@ impl Family<'_> {
 
 fn checked_range(curve: &Curve, query: &Query) -> Result<Range, String> {
     match curve.range(query.bytes_total.0 as f64) {
-        Range::TooFar => Err(format!(
-            "{} is more than {MAX_EXTRAPOLATION} times the largest measured size",
-            query.bytes_total
-        )),
+        Range::TooFar => {
+            Err(format!("{} is more than {MAX_EXTRAPOLATION} times the largest measured size", query.bytes_total))
+        }
         range => Ok(range),
     }
 }
@@ -318,10 +317,7 @@ impl<'a> Predictor<'a> {
         });
         let answer = near.iter().find_map(|family| family.scaled(self.contention, query, groups));
         answer.ok_or_else(|| {
-            format!(
-                "{}; the records do not show its slowdown with {groups} concurrent groups on a host",
-                not_here()
-            )
+            format!("{}; the records do not show its slowdown with {groups} concurrent groups on a host", not_here())
         })
     }
 }

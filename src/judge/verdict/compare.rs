@@ -203,11 +203,12 @@ fn decide(
     let is_feasible = count as f64 + more <= MAX_REPLICATES as f64;
     let advice = match is_feasible {
         true => format!("about {more} more replicates on each side would decide"),
-        false => format!("not even {MAX_REPLICATES} replicates on each side would decide, with runs that differ this much"),
+        false => {
+            format!("not even {MAX_REPLICATES} replicates on each side would decide, with runs that differ this much")
+        }
     };
     row.replicates_more = is_feasible.then_some(more as u32);
-    let may =
-        high.map_or_else(|| "no bound known".to_owned(), |high| format!("it may be slower by {}", percent(high)));
+    let may = high.map_or_else(|| "no bound known".to_owned(), |high| format!("it may be slower by {}", percent(high)));
     row.reasons.insert(0, format!("{may}, and {} is relevant; {advice}", percent(relevant)));
     Decision::Inconclusive
 }
@@ -274,7 +275,8 @@ fn what_else(base: &[LoadedRecord], new: &[LoadedRecord], lost: usize) -> Vec<St
     let firsts = base.first().zip(new.first());
     let by = |loaded: &LoadedRecord| loaded.record.header.backend.measured_by;
     let is_foreign = firsts.is_some_and(|(base, new)| by(base).or(by(new)).is_some());
-    let mut sentences = vec![match is_foreign {
+    let mut sentences =
+        vec![match is_foreign {
         true => "missing, synthetic and unreliable rows never pass; data unchecked by another tool is still compared",
         false => "missing, unverified, synthetic and unreliable rows never pass",
     }

@@ -196,12 +196,7 @@ fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -
     }
     if certain < found.findings.len() {
         let perhaps = found.findings.len() - certain;
-        add(
-            3,
-            format!(
-                "rules may be broken, or by chance: {perhaps} findings; more replicates would decide"
-            ),
-        );
+        add(3, format!("rules may be broken, or by chance: {perhaps} findings; more replicates would decide"));
     }
     if found.comparisons == 0 {
         add(3, "no rule can be checked: the record has no two comparable calls".to_owned());

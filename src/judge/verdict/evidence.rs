@@ -624,7 +624,7 @@ mod tests {
         // Row r moves 2^(20+r) bytes in (r + 1) 100 us: from 15 to 31 GB/s of bus bandwidth.
         assert_eq!(decisions(0..0, "12GB/s"), all(Decision::Pass));
         assert_eq!(decisions(20..32, "12GB/s"), all(Decision::Inconclusive), "3 of 40 replicates");
-        // So many that the median is in the slow period.
+        // Enough that the median is in the slow period.
         assert_eq!(decisions(20..128, "12GB/s"), all(Decision::Inconclusive), "27 of 40 replicates");
         assert_eq!(decisions(20..128, "4GB/s"), all(Decision::Pass), "the slow ones meet the limit too");
         let slow_period = |verdict: &super::super::Verdict| {

@@ -506,13 +506,7 @@ mod verdict_tests {
         for (rows, slower, exit_code, between, words) in [
             (network.to_owned(), 1.0, 0, 2, ""),
             (network.to_owned(), 2.0, 1, 2, ""),
-            (
-                product.to_owned(),
-                1.0,
-                3,
-                0,
-                "the file has no expectation between nodes; [[expect_network]] adds one",
-            ),
+            (product.to_owned(), 1.0, 3, 0, "the file has no expectation between nodes; [[expect_network]] adds one"),
             (
                 network.replace("all_reduce", "all_gather") + product,
                 1.0,

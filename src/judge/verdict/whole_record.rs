@@ -30,10 +30,9 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
         }
     }
     match record.file.seal {
-        Seal::Absent if record.end.is_some() => found.push((
-            3,
-            "the record has no digest, so changes after it was written would not show".to_owned(),
-        )),
+        Seal::Absent if record.end.is_some() => {
+            found.push((3, "the record has no digest, so changes after it was written would not show".to_owned()))
+        }
         Seal::Unsealed(_) => found.extend(record.file.seal.note().map(|note| (3, note))),
         Seal::Whole | Seal::EndOnly | Seal::Absent | Seal::Broken(_) => {}
     }
@@ -93,9 +92,7 @@ fn contradiction(record: &Record) -> Option<String> {
             ));
         }
         if bytes_accounted != bytes_total && *collective != Collective::AllToAllV {
-            return Some(format!(
-                "{name} moves {bytes_total}, but its bandwidth counts {bytes_accounted}"
-            ));
+            return Some(format!("{name} moves {bytes_total}, but its bandwidth counts {bytes_accounted}"));
         }
         let ranks = u64::from(*group_size) * u64::from(*groups);
         (ranks > u64::from(header.world_size))

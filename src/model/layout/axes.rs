@@ -420,10 +420,7 @@ pub(super) fn complete_order(degrees: &Degrees, order: &[Axis]) -> Result<Vec<Ax
     for axis in order {
         if !DEFAULT_ORDER.contains(axis) {
             let accepted = DEFAULT_ORDER.map(Axis::name).join(", ");
-            return Err(Error::usage(format!(
-                "axis order {}: {axis} is not an axis; accepted: {accepted}",
-                written()
-            )));
+            return Err(Error::usage(format!("axis order {}: {axis} is not an axis; accepted: {accepted}", written())));
         }
         if complete.contains(axis) {
             return Err(Error::usage(format!("axis order {}: {axis} is named twice", written())));
@@ -555,11 +552,7 @@ mod tests {
             ),
             (experts(2, 1, 4, 1, 3, 1), &DEFAULT_ORDER, "nearest with etp 1: ep 2 or 4"),
             (experts(2, 1, 4, 1, 1, 3), &DEFAULT_ORDER, "nearest that divide: etp 2 or 4"),
-            (
-                Degrees::dense(2, 1, 2, 1),
-                &[tp],
-                "axis order tp: dp is missing, but dp is 2; only axes of degree 1 may",
-            ),
+            (Degrees::dense(2, 1, 2, 1), &[tp], "axis order tp: dp is missing, but dp is 2; only axes of degree 1 may"),
             (Degrees::dense(1, 1, 2, 1), &[dp, tp, dp], "axis order dp-tp-dp: dp is named twice"),
             (Degrees::dense(1, 1, 2, 1), &[dp, Axis::Mp], "mp is not an axis; accepted: tp, cp, ep, dp, pp"),
             (experts(2, 2, 1, 1, 2, 1), &[tp, cp, dp], "ep is missing, but ep is 2"),

@@ -46,7 +46,7 @@ struct WatchdogLines {
     unwatched: Vec<String>,
 }
 
-/// What the calibration chose, and what came of it.
+/// The choices of the calibration, and the result.
 #[derive(Default)]
 struct Calibration {
     chosen: BTreeMap<u32, ChosenSize>,
@@ -298,7 +298,7 @@ fn check_calibration(calibration: &CalibrationLine, plan: &Plan) -> Result<(), S
 fn check_product(line: &ProductLine) -> Result<(), String> {
     let product = &line.product;
     if [product.m, product.n, product.k].contains(&0) {
-        return Err(format!("a product of {} x {} x {} is none", product.m, product.n, product.k));
+        return Err(format!("matrix product {} x {} x {} has a zero dimension", product.m, product.n, product.k));
     }
     if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
         return Err("the columns of a product's repetitions differ in length".to_owned());
@@ -308,7 +308,7 @@ fn check_product(line: &ProductLine) -> Result<(), String> {
 
 fn check_copy(line: &CopyLine) -> Result<(), String> {
     if line.copy.bytes.0 == 0 {
-        return Err("a copy of no bytes is none".to_owned());
+        return Err("copy of 0 bytes".to_owned());
     }
     if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
         return Err("the columns of a copy's samples differ in length".to_owned());

@@ -223,7 +223,7 @@ pub struct Follower {
     /// Bytes of the complete lines returned so far. A truncated line that was removed again never counts.
     position: u64,
     lines: u64,
-    /// How many kept records there were beside it at first, which are those of other launches.
+    /// Number of kept records next to it at first, which belong to other launches.
     kept_before: usize,
 }
 
@@ -259,7 +259,7 @@ impl Follower {
         &self.path
     }
 
-    /// Goes to the file in which a renamed or removed record goes on; the newest, if it was removed several times.
+    /// Follows a renamed or removed record to its new file; the newest, if it was removed several times.
     fn find_file(&mut self) {
         let Some(file) = &self.file else { return };
         match place_of(file, &self.path) {
@@ -358,7 +358,7 @@ pub(super) fn place_of(file: &File, path: &Path) -> FilePlace {
     }
 }
 
-/// The names under which a removed record goes on, in order: `run.kept.jsonl`, `run.kept-2.jsonl` ...
+/// The names under which a removed record continues, in order: `run.kept.jsonl`, `run.kept-2.jsonl` ...
 pub(super) fn kept_names(path: &Path) -> impl Iterator<Item = PathBuf> {
     let extension = path.extension().map_or_else(String::new, |ending| format!(".{}", ending.to_string_lossy()));
     (1..1000).map(move |number| {
@@ -460,11 +460,7 @@ mod tests {
             journal.write(&serde_json::from_str(line).unwrap()).unwrap();
         }
         let record = Record::read(&path).unwrap();
-        assert!(
-            record.file.running && record.file.warnings[0].contains("in progress"),
-            "{:?}",
-            record.file.warnings
-        );
+        assert!(record.file.running && record.file.warnings[0].contains("in progress"), "{:?}", record.file.warnings);
         drop(journal);
         let record = Record::read(&path).unwrap();
         assert!(!record.file.running && record.file.warnings[0].contains("cut off"), "{:?}", record.file.warnings);
@@ -557,7 +553,7 @@ mod tests {
         journal.write(&line).unwrap();
         assert_eq!((follower.poll().unwrap().len(), follower.path()), (1, renamed.as_path()));
         std::fs::remove_file(&renamed).unwrap();
-        assert_eq!(follower.poll().unwrap().len(), 0, "it goes on at the next write");
+        assert_eq!(follower.poll().unwrap().len(), 0, "it continues at the next write");
         journal.write(&line).unwrap();
         assert_eq!((follower.poll().unwrap().len(), follower.path()), (1, journal.path()));
     }

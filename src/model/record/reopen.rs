@@ -274,7 +274,7 @@ mod reopen_tests {
         let error = reopen(&path).err().expect("edited");
         assert!(error.exit_code() == 2 && error.to_string().contains(&format!("of line {line} does not")), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), edited);
-        // Without any digest it looks as an older version wrote it: it can be resumed, and says so for ever.
+        // Without any digest it looks like a file of an older version: it can be resumed, and says so permanently.
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
         let record = resumed_with(&path, &[]);
         assert_eq!(record.file.seal, Seal::Unsealed(6));

@@ -412,11 +412,7 @@ mod tests {
                 "layout: tp 2 x cp 1 x dp 4 x pp 1 = 8 ranks, but there are 4; start 8, or write dp = 2",
             ),
             ("tp = 2\ndp = 4", 5, "= 8 ranks, but there are 5; start 8"),
-            (
-                "tp = 2\npp = 2",
-                6,
-                "dp (the rest) x pp 2 needs a multiple of 4 ranks, but there are 6; nearest: 4 or 8",
-            ),
+            ("tp = 2\npp = 2", 6, "dp (the rest) x pp 2 needs a multiple of 4 ranks, but there are 6; nearest: 4 or 8"),
             ("tp = 2\npp = 2", 2, "needs a multiple of 4 ranks, but there are 2; nearest: 4"),
             (
                 "tp = 3",

@@ -338,7 +338,8 @@ impl Interference {
 fn largest_on(step: &Step, ops: &[Op], axis: Axis) -> std::result::Result<Op, String> {
     if axis == Axis::Embedding {
         return Err(
-            "embedding contains only the ends of each pipeline; accepted: an axis whose groups contain every rank".into()
+            "embedding contains only the ends of each pipeline; accepted: an axis whose groups contain every rank"
+                .into(),
         );
     }
     let ranks = step.group_size(axis);

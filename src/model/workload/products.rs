@@ -53,10 +53,7 @@ fn choices(table: &ComputeTable) -> impl Iterator<Item = (ElementType, u64, u64)
 }
 
 fn too_large(model: &Model) -> Error {
-    Error::usage(format!(
-        "{}: the matrices of a micro-batch do not fit 64 bits; use a smaller micro-batch",
-        model.name
-    ))
+    Error::usage(format!("{}: the matrices of a micro-batch do not fit 64 bits; use a smaller micro-batch", model.name))
 }
 
 /// Layer, m, n and k.

@@ -320,7 +320,11 @@ mod tests {
             assert_eq!(imported.bad_lines[0].number, line, "{text}");
             assert!(imported.bad_lines[0].problem.contains(words), "{:?}", imported.bad_lines);
             assert!(imported.rows.is_empty());
-            assert!(imported.notes.iter().any(|note| note.contains("assuming MPI_BYTE and MPI_FLOAT")), "{:?}", imported.notes);
+            assert!(
+                imported.notes.iter().any(|note| note.contains("assuming MPI_BYTE and MPI_FLOAT")),
+                "{:?}",
+                imported.notes
+            );
         }
     }
 
@@ -338,12 +342,9 @@ mod tests {
         let multi = &imported.rows[11];
         assert_eq!((&*multi.labels["groups"], multi.known.data_check), ("2", Some(DataCheck::Right)));
         assert_eq!(imported.rows[12].known.data_check, Some(DataCheck::Wrong { elements: None }));
-        assert!(
-        imported
-            .notes
-            .iter()
-            .any(|note| note == "Allgather: #bytes is one process's block; bytes_total is the block times the processes")
-    );
+        assert!(imported.notes.iter().any(
+            |note| note == "Allgather: #bytes is one process's block; bytes_total is the block times the processes"
+        ));
     }
 
     proptest::proptest! {

@@ -106,9 +106,8 @@ impl<'a> Block<'a> {
             (true, _) => 2,
             (false, Some(ranks)) => ranks,
             (false, None) => {
-                return Err(
-                    "no line above gives the number of ranks; OSU does not print it, so give it with --ranks".to_owned()
-                );
+                return Err("no line above gives the number of ranks; OSU does not print it, so give it with --ranks"
+                    .to_owned());
             }
         };
         let block = self.column(&["size"], &fields).map_or(Ok(0), |text| log_text::whole("size", text))?;

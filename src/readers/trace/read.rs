@@ -173,9 +173,8 @@ impl Trace {
         let largest = self.groups.iter().filter_map(size).max().unwrap_or(0);
         let files = self.ranks.len();
         if largest as usize > files {
-            self.notes.push(format!(
-                "a group has {largest} ranks, but the files cover {files}: part of the job is missing"
-            ));
+            self.notes
+                .push(format!("a group has {largest} ranks, but the files cover {files}: part of the job is missing"));
         }
     }
 }

@@ -101,7 +101,7 @@ pub fn what_waits_without_a_word() {
             good!(cuda, "cuMemHostAlloc", &mut address => *mut usize, 8 => usize, 0 => u32);
         },
         |_, _| {
-            // Loads a module, and launches a kernel of it on a stream that nobody holds.
+            // Loads a module, and launches a kernel of it on a stream that is not held.
             Kernels::load(&Cuda::start(0)).launch("occupy", 1, 1, &NO_TIME);
         },
         |cuda, _| good!(cuda, "cuCtxSynchronize"),
@@ -188,7 +188,7 @@ pub fn a_full_queue_holds_the_host(rank: Rank) {
     rank.finish();
 }
 
-/// A communicator takes memory at its first call, and descriptors when it is made, of which there are so many.
+/// A communicator takes memory at its first call, and descriptors when it is created, whose number is limited.
 pub fn communicators_cost(rank: Rank) {
     let free = || {
         let (mut free, mut total) = (0usize, 0usize);
@@ -215,7 +215,7 @@ pub fn communicators_cost(rank: Rank) {
 }
 
 /// Kernels of two communicators, launched in one order on all ranks, of which the device holds one at a time: with a common order they end,
-/// and without one ranks wait for each other for ever where their streams start in another order.
+/// and without one ranks block each other forever if their streams start in another order.
 pub fn kernels_without_room(rank: Rank) {
     let none = std::ptr::null::<Config>();
     let split = || {

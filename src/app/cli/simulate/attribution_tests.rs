@@ -47,7 +47,7 @@ impl Kind {
         Kind::NoisyNeighbour,
     ];
 
-    /// What is planted in runs with so many faults. Of two whiles of the network one is named with its place, so that they are planted
+    /// Faults planted in runs with this many faults. Of two slow periods of the network one is named with its place, so they are planted
     /// alone.
     fn planted(faults: usize) -> Vec<Kind> {
         match faults {
@@ -80,7 +80,7 @@ impl Fleet {
         Fleet::of(&machine, nodes)
     }
 
-    /// So many hosts of a machine. Leaves are drawn only where the machine has them.
+    /// This many hosts of a machine. Leaves are drawn only if the machine has them.
     fn of(machine: &Machine, nodes: u32) -> Fleet {
         let locals = machine.ranks_per_host();
         let ranks = nodes * locals;
@@ -106,7 +106,7 @@ impl Fleet {
             let same_place = |known: &Fault| match (known, &fault) {
                 (Fault::Rail { rail: a, .. }, Fault::Rail { rail: b, .. }) => a == b,
                 (Fault::Leaf { leaf: a, .. }, Fault::Leaf { leaf: b, .. }) => a == b,
-                // What a larger fault contains is not named beside it.
+                // A fault contained in a larger one is not named separately.
                 (Fault::Rail { rail, .. }, other) | (other, Fault::Rail { rail, .. }) => local_of(other) == Some(*rail),
                 (Fault::Leaf { leaf, .. }, other) | (other, Fault::Leaf { leaf, .. }) => {
                     node_of(other).is_some_and(|node| node / self.nodes_per_leaf == *leaf)
@@ -172,7 +172,7 @@ fn local_of(fault: &Fault) -> Option<u32> {
     }
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     /// Every fault is named, and as coming and going where it does.
@@ -195,7 +195,7 @@ impl Outcome {
     }
 }
 
-/// The outcomes of so many runs, and the run of each that was not right, as text.
+/// The outcomes of this many runs, and the run of each that was not right, as text.
 fn outcomes(fleet: &Fleet, kind: Kind, count: usize, seeds: std::ops::Range<u64>) -> Vec<Outcome> {
     let healthy = Rehearsal::new(&fleet.request).unwrap();
     let one = |seed: u64| {
@@ -246,7 +246,7 @@ fn every_kind_of_fault_is_named_at_random_places_and_nobody_else() {
     assert!(outcomes(&fleet, Kind::Nothing, 0, 0..4).iter().all(|outcome| outcome.nothing));
 }
 
-/// So many racks of six hosts.
+/// This many racks of six hosts.
 fn racks(count: u32) -> Fleet {
     let mut machine = Machine::load(Path::new("gb200-nvl72")).unwrap();
     (machine.ranks_per_node, machine.hosts_per_node, machine.between_nodes.adapters_per_node) = (24, 6, 24);

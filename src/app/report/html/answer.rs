@@ -376,7 +376,7 @@ pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
             let located = locate::located(suspects).into_iter().map(titled);
             std::iter::once(Block::text(&suspects.answer)).chain(located).collect()
         }
-        Err(reason) => vec![Block::absent(format!("No search for culprits could be made: {reason}"))],
+        Err(reason) => vec![Block::absent(format!("No search for suspects was possible: {reason}"))],
     };
     let findings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.findings.all).collect();
     if !findings.is_empty() {
@@ -512,7 +512,7 @@ fn suspects_badge(suspects: &Suspects, verdict: Option<&Verdict>) -> Badge {
     if let Some(unseen) = suspects.unseen_in_words().filter(|_| suspects.suspects.is_empty()) {
         detail += &format!("; {unseen}");
     }
-    Badge { tone, question: "Is a node, link or rank to blame?".into(), answer, detail }
+    Badge { tone, question: "Suspects, strongest first".into(), answer, detail }
 }
 
 fn badge(question: &str, verdict: &Verdict) -> Badge {

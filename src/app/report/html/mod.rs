@@ -120,7 +120,7 @@ mod tests {
             selftest: None,
             fit: fitted.as_ref().map_err(ToString::to_string),
             fit_is_own: true,
-            suspects: Err("nobody <looked>".into()),
+            suspects: Err("no one <looked>".into()),
         })
         .unwrap()
     }

@@ -16,7 +16,7 @@ pub(in crate::report) struct JsonCosts {
     parallelisms: Vec<JsonFamily>,
     /// `>` is sure (95 %), `=` a tie, `?` not known.
     order: String,
-    /// What becomes of TP > DP > PP, as a sentence.
+    /// The fate of TP > DP > PP, as a sentence.
     rule: String,
 }
 

@@ -115,7 +115,7 @@ fn commands(view: &View, CommandNames { program, record }: CommandNames) -> Vec<
             (format!("{program} report {record} -o report.html"), "a page")
         }
         Some(EndStatus::Interrupted | EndStatus::OutOfTime) | None => {
-            (format!("{program} run --resume {record}"), "go on")
+            (format!("{program} run --resume {record}"), "continue")
         }
     };
     vec![report, second]
@@ -176,7 +176,7 @@ const ALARM_LINES: usize = 4;
 
 const FINDING_LINES: usize = 3;
 
-/// The screen for a terminal of so many columns.
+/// The screen for a terminal of this many columns.
 pub fn text(screen: &Screen, width: u16, paint: Paint) -> String {
     let width = usize::from(width).max(40);
     let mut parts = vec![head(screen, width, paint), costs(screen, width, paint)];
@@ -318,7 +318,7 @@ fn text_commands(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {
     std::iter::once("Next:".to_owned()).chain(screen.commands.iter().map(line)).collect()
 }
 
-/// At most so many lines, none wider than the width; what is left out leaves dots.
+/// At most this many lines, none wider than the width; dots mark what is omitted.
 fn cut(text: &str, most: usize, width: usize) -> Vec<String> {
     let all: Vec<&str> = text.lines().collect();
     let shortened = |line: &str| {
@@ -511,7 +511,7 @@ pub(super) mod tests {
     fn a_screen_is_never_longer_than_a_terminal_nor_wider() {
         let mut worst = predicted();
         worst.header.warnings =
-            (0..9).map(|index| format!("warning {index} {}", "that goes on and on ".repeat(12))).collect();
+            (0..9).map(|index| format!("warning {index} {}", "that continues on and on ".repeat(12))).collect();
         worst.header.suite.name = "a suite with a name ".repeat(12);
         if let Some(ranking) = &mut worst.plan.ranking {
             ranking.facts.model = "a-model-".repeat(20);

@@ -375,8 +375,9 @@ impl ExpectedPairs {
         let file = format!("of the {} expected by the machine file", expected.rate);
         let (suspect, evidence) = match nodes {
             2 => {
-                let evidence =
-                    format!("reaches {share:.2} {file}; on two nodes it may be either of them or the path between them");
+                let evidence = format!(
+                    "reaches {share:.2} {file}; on two nodes it may be either of them or the path between them"
+                );
                 (SuspectKind::Link { nodes: [0, 1], local_rank: None }, evidence)
             }
             _ => {

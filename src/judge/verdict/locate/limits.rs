@@ -107,10 +107,7 @@ fn limit_inside(analysis: &Analysis) -> Option<Limit> {
     } else if (analysis.nodes_inside as usize) < MIN_MEMBERS {
         Some(Limit::new(
             "node that is slow inside",
-            format!(
-                "{} nodes were measured inside: too few to find an outlier",
-                analysis.nodes_inside
-            ),
+            format!("{} nodes were measured inside: too few to find an outlier", analysis.nodes_inside),
         ))
     } else if analysis.inside_pairs.compared == 0 {
         Some(Limit::new(
@@ -236,7 +233,10 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
         ));
     }
     if pair_matrices.replicates < 2 {
-        limits.push(Limit::new("intermittent faults", "one replicate only: a passing disturbance looks like a fault, and an intermittent fault is not recognised"));
+        limits.push(Limit::new(
+            "intermittent faults",
+            "one replicate only: a passing disturbance looks like a fault, and an intermittent fault is not recognised",
+        ));
     }
     if pair_matrices.one_at_a_time {
         let text = "pairs met one at a time: links shared by pairs were never loaded together";
@@ -331,7 +331,8 @@ fn next_step(suspect: &SuspectKind, places: &Places, header: &Header) -> String 
         ),
         SuspectKind::Network => (
             "commgauge doctor".to_owned(),
-            "on every node: GPUDirect, the rate and the firmware of each adapter, everything that all nodes share".to_owned(),
+            "on every node: GPUDirect, the rate and the firmware of each adapter, everything that all nodes share"
+                .to_owned(),
         ),
         SuspectKind::OnlyAtScale { from_nodes } => {
             let half: Vec<u32> = (0..from_nodes / 2).collect();

@@ -374,8 +374,7 @@ impl Places {
     /// # Errors
     /// A usage error if records have different machines or placements, or one is given twice.
     pub(super) fn of(records: &[LoadedRecord], options: &LocateOptions) -> Result<Places> {
-        let (first, others) =
-            records.split_first().ok_or_else(|| Error::usage("name at least one record"))?;
+        let (first, others) = records.split_first().ok_or_else(|| Error::usage("name at least one record"))?;
         let places = Places::of_ranks(&first.record.header.ranks, first.record.header.world_size);
         for (index, other) in others.iter().enumerate() {
             let header = &other.record.header;

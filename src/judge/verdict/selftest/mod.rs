@@ -137,8 +137,9 @@ impl SelfTest {
         let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.shown()));
         let text = commgauge_base::host::read_to_string(path)
             .map_err(|cause| wrong(format!("cannot read the self-test: {cause}")))?;
-        let tried: SelfTest = serde_json::from_str(&text)
-            .map_err(|cause| wrong(format!("is not the output of `commgauge expect selftest --format json`: {cause}")))?;
+        let tried: SelfTest = serde_json::from_str(&text).map_err(|cause| {
+            wrong(format!("is not the output of `commgauge expect selftest --format json`: {cause}"))
+        })?;
         match (tried.format.as_str(), tried.version) {
             (SELFTEST_FORMAT, SELFTEST_VERSION) => Ok(tried),
             (SELFTEST_FORMAT, version) => Err(wrong(format!(

@@ -35,7 +35,7 @@ pub struct Machine {
     pub computing: Option<Computing>,
     /// What its GPUs reach in training steps, where the file says it; else the shipped levels hold.
     pub own_levels: Vec<Level>,
-    /// Variation of simulated times. Without the table there is none.
+    /// Variation of simulated times; absent without the table.
     pub noise: Noise,
     /// Injected faults.
     pub faults: Vec<Fault>,
@@ -86,7 +86,7 @@ pub struct Computing {
     pub gpu: Option<String>,
     /// Peak of dense matrix products of 16-bit floats, operations per second.
     pub peak_flops_per_second: f64,
-    /// The same of 8-bit floats, where the GPU has them.
+    /// For 8-bit floats, if the GPU supports them.
     pub peak_fp8_flops_per_second: Option<f64>,
     /// Bytes per second to and from its memory, both together.
     pub memory_rate: Rate,
@@ -136,7 +136,7 @@ impl Machine {
         (self.ranks_per_node / self.hosts_per_node.max(1)).max(1)
     }
 
-    /// Hosts that so many ranks fill, the last of them perhaps in part.
+    /// Hosts that this many ranks fill, the last of them perhaps in part.
     pub fn hosts_of(&self, ranks: u32) -> u32 {
         ranks.div_ceil(self.ranks_per_host())
     }
@@ -288,7 +288,7 @@ impl Expectation {
     }
 }
 
-/// The size of a group, and how it lies on the hosts.
+/// The size of a group, and its placement on the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExpectedGroup {
     /// Ranks in each group.
@@ -297,7 +297,7 @@ pub struct ExpectedGroup {
     pub ranks_per_node: u32,
     /// Nodes that a group spans.
     pub nodes: u32,
-    /// Groups that have ranks on the same node and are at work at the same time.
+    /// Groups that have ranks on the same node and are active at the same time.
     pub groups_per_node: u32,
 }
 
@@ -347,10 +347,10 @@ const MOST: u32 = 1 << 20;
 pub struct JudgedRuns {
     /// The backend that measured: `mpi` or `nccl`.
     pub backend: String,
-    /// Words of device names, of which every rank's device must have one, such as `H100 80GB HBM3`; the case of letters and
-    /// what stands between the words do not matter. Empty where devices do not matter.
+    /// Words of device names, of which every rank's device must have one, such as `H100 80GB HBM3`; the case of letters and the text
+    /// between the words do not matter. Empty where devices do not matter.
     pub devices: Vec<String>,
-    /// The same of processor names.
+    /// For processor names.
     pub processors: Vec<String>,
     /// Ranks with a device on every node.
     pub devices_per_node: Option<u32>,

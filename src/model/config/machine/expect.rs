@@ -186,7 +186,7 @@ fn single(table: &mut Table) -> Result<Figure> {
             Ok(Figure { limit: limit(&value, share)?, tolerance: Some(share), bytes: None, place: value.place })
         }
         (Some(value), None, None, None) => {
-            Err(value.wrong("a value needs a tolerance beside it, such as tolerance = 0.05 for 5 % worse"))
+            Err(value.wrong("a value also needs a tolerance, such as tolerance = 0.05 for 5 % worse"))
         }
         (None, Some(floor), None, None) => whole(Limit::BusBandwidthFloor(floor.rate()?), floor),
         (None, None, Some(ceiling), None) => whole(Limit::LatencyCeiling(positive(&ceiling)?), ceiling),
@@ -292,7 +292,7 @@ mod tests {
             ("date = '2026-03'", "date = '2026'\nvariant = { aggregate = 8 }", "accepted: a text such as"),
             ("date = '2026-03'", "date = '2026'\nvariant = 'graph'", "accepted: a table"),
             ("'all_reduce'", "'all_reduse'", "m.toml:11: expect[0].collective: found collective `all_reduse`"),
-            ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value needs a tolerance beside it"),
+            ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value also needs a tolerance"),
             ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a number from 0 to 0.9"),
             ("value = '400GB/s'", "floor = '400GB/s'", "expect[0].tolerance: a tolerance belongs to a value"),
             ("value = '400GB/s'\ntolerance = 0.05", "", "expect[0]: nothing is expected; accepted: value with"),

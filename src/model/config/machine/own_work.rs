@@ -127,7 +127,7 @@ fn each(text: &str) -> std::result::Result<bool, String> {
     }
 }
 
-// What all expectations have beside their figure: sizes, tolerance, where it comes from.
+// Common keys of all expectations besides their value: sizes, tolerance, source.
 
 /// A tolerance above this would set a floor of less than a tenth of the figure, which checks nothing.
 pub(super) const MOST_TOLERANCE: f64 = 0.9;

@@ -110,7 +110,7 @@ fn links(text: &str, path: &Path) -> Result<(Table, Machine)> {
         machine.hosts_per_node = item.count_within(1..=machine.ranks_per_node)?;
         if !machine.ranks_per_node.is_multiple_of(machine.hosts_per_node) {
             let (hosts, ranks) = (machine.hosts_per_node, machine.ranks_per_node);
-            return Err(item.wrong(format!("found {hosts}; the {ranks} ranks of a node cannot be shared out evenly")));
+            return Err(item.wrong(format!("found {hosts}; the {ranks} ranks of a node cannot be divided evenly")));
         }
     }
     for table in file.tables("expect")? {
@@ -349,7 +349,7 @@ rate_factor = 0.25
     fn ranks_that_the_hosts_of_a_node_cannot_share_are_refused() {
         let text = GOOD.replace("ranks_per_node = 2", "ranks_per_node = 6\nhosts_per_node = 4");
         let error = Machine::parse(&text, Path::new("m.toml")).unwrap_err().to_string();
-        assert!(error.contains("hosts_per_node: found 4; the 6 ranks of a node cannot be shared out"), "{error}");
+        assert!(error.contains("hosts_per_node: found 4; the 6 ranks of a node cannot be divided"), "{error}");
     }
 
     #[test]

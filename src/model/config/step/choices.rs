@@ -70,7 +70,7 @@ choice! {
 }
 
 choice! {
-    /// What data parallelism shares out.
+    /// What data parallelism shards.
     DataStyle, "data style" {
         /// Nothing: gradients are all-reduced once per step.
         Ddp = "ddp",
@@ -105,7 +105,7 @@ choice! {
 choice! {
     /// A family of pipeline schedules: the order in which the stages work.
     ScheduleKind, "schedule" {
-        /// One micro-batch in flight, one rank at work.
+        /// One micro-batch in flight, one rank active.
         Naive = "naive",
         /// All forwards, then all backwards (arXiv 1811.06965).
         GPipe = "gpipe",
@@ -186,7 +186,7 @@ choice! {
         RootKept = "root_kept",
         /// Embedding, every layer, and last norm with head, which stays gathered (torchtitan).
         EndsApart = "ends_apart",
-        /// What the module at work needs, and what comes next up to a number of parameters; small ones stay (DeepSpeed's ZeRO-3).
+        /// Parameters of the active module and the next ones, up to a number; small ones stay (DeepSpeed's ZeRO-3).
         Modules = "modules",
         /// Every layer; the rest in buckets that are gathered in the first forward pass of a step, and kept (Megatron-FSDP).
         Buckets = "buckets",
@@ -204,7 +204,7 @@ choice! {
 }
 
 choice! {
-    /// What groups of shards that hold the same parameters share out among each other (Megatron-FSDP's `outer_dp_sharding_strategy`).
+    /// What groups of shards with the same parameters shard further (Megatron-FSDP's `outer_dp_sharding_strategy`).
     OuterSharding, "outer sharding" {
         /// Nothing.
         NoShard = "no_shard",
@@ -392,8 +392,8 @@ choice! {
 choice! {
     /// In what pieces replicas that prefill send the keys and values of their requests to those that decode.
     KvTransfer, "transfer of keys and values" {
-        /// Those of each request and layer as the layer is done, while the next ones are at work (vLLM's P2pNcclConnector, which
-        /// 0.33 has no more).
+        /// Those of each request and layer when the layer is done, while the next ones run (vLLM's P2pNcclConnector, which 0.33 has no
+        /// more).
         Layer = "layer",
         /// Those of each request and all layers of a stage, behind the pass (vLLM's NixlConnector, which reads them from there).
         Request = "request",

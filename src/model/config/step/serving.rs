@@ -36,7 +36,7 @@ pub struct Serving {
     pub boundary: Boundary,
     /// Where keys and values are, and where they go.
     pub kv: KeysAndValues,
-    /// Ranks that share out the tokens of the same keys and values.
+    /// Ranks that shard the tokens of the same keys and values.
     pub decode_context: DecodeContext,
     /// Bits of the numbers that sums over tp are sent in; absent where they have the type of the activations.
     pub reduction_bits: Option<u32>,
@@ -153,7 +153,7 @@ pub struct KeysAndValues {
     pub decode_tp: Option<u32>,
 }
 
-/// Ranks that share out the tokens of the same keys and values while they decode.
+/// Ranks that shard the tokens of the same keys and values during decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeContext {
     /// How many of tp; 1 where each has all tokens of its heads.
@@ -205,8 +205,8 @@ pub(super) fn phases(table: &mut Table) -> Result<Phases> {
     Ok(phases)
 }
 
-/// Ranks that share out the tokens of the same keys and values, and how they put together what each finds, which a framework's default
-/// may say where nothing is shared out.
+/// Ranks that shard the tokens of the same keys and values, and the exchange of their results, which a framework's default may set without
+/// sharding.
 pub(super) fn decode_context(
     table: &mut Table,
     phases: Phases,
@@ -222,7 +222,7 @@ pub(super) fn decode_context(
         return Ok(DecodeContext { ranks, exchange: DecodeContextExchange::ReduceScatter });
     };
     if ranks == 1 && !framework.is_some_and(|framework| framework.decides("decode_context_exchange")) {
-        return Err(item.wrong("no context is shared out; accepted: with decode_context above 1".to_owned()));
+        return Err(item.wrong("no context is sharded; accepted: with decode_context above 1".to_owned()));
     }
     Ok(DecodeContext { ranks, exchange: item.parsed(str::parse)? })
 }
@@ -257,7 +257,7 @@ fn transfer(table: &mut Table, activation: ElementType, phases: Phases) -> Resul
     Ok((Some(transfer), element.unwrap_or(activation)))
 }
 
-/// Degree of tp of the replicas that decode. Their own pass is another step's, with a layout of its own.
+/// Degree of tp of the replicas that decode. Their pass is a separate step, with its own layout.
 fn kv_decode_tp(table: &mut Table, transfer: Option<KvTransfer>, phases: Phases) -> Result<Option<u32>> {
     let Some(item) = table.take("kv_decode_tp") else { return Ok(None) };
     if transfer.is_none() {
@@ -369,10 +369,7 @@ mod tests {
             (&[("kv_transfer", "layer"), ("phases", "decode")], "nothing is transferred without a prefill"),
             (&[("decode_context", "2"), ("phases", "prefill")], "changes nothing without a decode"),
             (&[("decode_context", "0")], "decode_context"),
-            (
-                &[("decode_context_exchange", "packed")],
-                "no context is shared out; accepted: with decode_context above 1",
-            ),
+            (&[("decode_context_exchange", "packed")], "no context is sharded; accepted: with decode_context above 1"),
             (
                 &[("framework", "vllm"), ("decode_context", "2"), ("decode_context_exchange", "all_to_all")],
                 "vllm offers no other decode_context_exchange than reduce_scatter, packed",

@@ -81,7 +81,7 @@ pub struct TensorChoices {
     pub linears: Linears,
     /// One all_reduce for both sums of the loss.
     pub fused_cross_entropy: bool,
-    /// Calls of the backward pass run beside the gradient products of their layer.
+    /// Calls of the backward pass overlap with the gradient products of their layer.
     pub overlap_calls: bool,
     /// Who divides the linears.
     pub style: TensorStyle,
@@ -328,13 +328,13 @@ pub struct DataChoices {
     pub gradient_reduction: GradientReduction,
     /// How often groups of shards add up their gradients (HSDP).
     pub replica_reduction: ReplicaReduction,
-    /// What these groups share out among each other (HSDP, unit rule `buckets`).
+    /// What these groups shard further (HSDP, unit rule `buckets`).
     pub outer_sharding: OuterSharding,
     /// How updated parameters reach every rank (ZeRO-1).
     pub parameter_return: ParameterReturn,
     /// Buffers that the first replica gives to the others.
     pub broadcast_buffers: BroadcastBuffers,
-    /// The groups of ranks that share out what is sharded.
+    /// The groups of ranks over which data is sharded.
     pub shards: ShardGroups,
 }
 
@@ -355,14 +355,14 @@ pub struct UnitChoices {
     pub shard_buffers: ShardBuffers,
 }
 
-/// The groups of ranks that share out what is sharded.
+/// The groups of ranks over which data is sharded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardGroups {
     /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
     /// replication.
     pub replicas: u32,
-    /// Ranks that share out the parameters between the forward and the backward pass, where those are fewer than share them out
-    /// otherwise, as the ranks of a node (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2; FSDP2's `reshard_after_forward` with a number).
+    /// Ranks that shard the parameters between the forward and the backward pass, if fewer than otherwise, such as the ranks of a node
+    /// (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2; FSDP2's `reshard_after_forward` with a number).
     pub secondary: Option<u32>,
     /// Ranks of a node, among which parameters are gathered in a second step, behind the first between nodes; absent where one call
     /// gathers them (MiCS, arXiv 2205.00119 section 3.3).
@@ -375,11 +375,11 @@ pub struct ShardGroups {
 }
 
 impl ShardGroups {
-    /// The groups of dp_shard in each of so many ranks of dp x cp: those with equal shards, those that share out what the forward pass
-    /// leaves to the backward one, or the nodes of quantised gradients.
+    /// The groups of dp_shard among this many ranks of dp x cp each: those with equal shards, those that shard what the forward pass leaves
+    /// to the backward one, or the nodes of quantised gradients.
     ///
     /// # Errors
-    /// Secondary shards or ranks of a node that are no part of these ranks, with what would be, and both where they differ.
+    /// Secondary shards or ranks of a node that do not divide these ranks, with valid values, and both if they differ.
     pub fn groups(&self, ranks: u32) -> std::result::Result<u32, String> {
         let (key, of_group) = match (self.secondary, self.quantised_gradients) {
             (None, None) => return Ok(self.replicas),
@@ -395,7 +395,7 @@ impl ShardGroups {
             return Ok(ranks / of_group);
         }
         let accepted = divisors_among(2..ranks, ranks);
-        Err(format!("{key} = {of_group} are no part of the {ranks} ranks of dp x cp; accepted: {accepted}"))
+        Err(format!("{key} = {of_group} does not divide the {ranks} ranks of dp x cp; accepted: {accepted}"))
     }
 }
 
@@ -411,11 +411,11 @@ pub fn divisors_among(candidates: impl Iterator<Item = u32>, number: u32) -> Str
 pub struct ModuleChoices {
     /// Tensors of fewer stay on every rank (`stage3_param_persistence_threshold`).
     pub persistent_parameters: u64,
-    /// So many are gathered ahead at each module (`stage3_prefetch_bucket_size`).
+    /// Prefetched parameters per module (`stage3_prefetch_bucket_size`).
     pub prefetch_bucket: u64,
-    /// None are gathered ahead where so many are there (`stage3_max_live_parameters`).
+    /// No prefetch while this many are gathered (`stage3_max_live_parameters`).
     pub live_parameters: u64,
-    /// What is used again within so many is not released (`stage3_max_reuse_distance`).
+    /// Parameters used again within this many are not released (`stage3_max_reuse_distance`).
     pub reuse_distance: u64,
     /// Parameters are gathered in 8 bits, with a scale of 32 for each block (`zero_quantized_weights`: ZeRO++'s qwZ, arXiv 2306.10209
     /// section 3.1).

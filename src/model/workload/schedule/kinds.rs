@@ -130,11 +130,7 @@ fn check_two_directions(stages: u32, micro_batches: u32) -> Result<(), String> {
 /// The multiples of `step` next to `count`, none below `fewest`.
 fn nearest(count: u64, step: u64, fewest: u64) -> String {
     let below = count / step * step;
-    if below < fewest {
-        format!("nearest: {fewest}")
-    } else {
-        format!("nearest: {below} or {}", below + step)
-    }
+    if below < fewest { format!("nearest: {fewest}") } else { format!("nearest: {below} or {}", below + step) }
 }
 
 // DualPipe and DualPipeV: micro-batches that enter from both ends, over two copies of the model or over the two arms of a V.

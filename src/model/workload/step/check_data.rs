@@ -171,7 +171,9 @@ fn gathers_in_two_steps(step: &TrainingStep) -> Result<()> {
     let ranks = step.layout.group_size(Axis::DpShard);
     if inner == 1 || inner == ranks {
         let accepted = divisors_among(2..ranks, ranks);
-        return refused(format!("does not divide the {ranks} ranks of a group of shards into two steps; accepted: {accepted}"));
+        return refused(format!(
+            "does not divide the {ranks} ranks of a group of shards into two steps; accepted: {accepted}"
+        ));
     }
     Ok(())
 }

@@ -213,7 +213,8 @@ fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     }
     let key = if plain { format!("product_overlap = {overlap}") } else { format!("gather_recipe = {recipe}") };
     if !tensor.sequence_parallel {
-        let problem = format!("{key} applies to the calls of sequence parallelism; accepted: with sequence_parallel = true");
+        let problem =
+            format!("{key} applies to the calls of sequence parallelism; accepted: with sequence_parallel = true");
         return Err((&training.place, problem));
     }
     if !plain && tensor.style != TensorStyle::Megatron {
@@ -473,10 +474,7 @@ pub(super) fn check_prediction(step: &TrainingStep) -> Result<()> {
             step.model.name
         )
     } else if step.layout.degrees.cp > 1 {
-        format!(
-            "cp = {}, whose exchange of single tokens is not modelled; accepted: cp = 1",
-            step.layout.degrees.cp
-        )
+        format!("cp = {}, whose exchange of single tokens is not modelled; accepted: cp = 1", step.layout.degrees.cp)
     } else if step.stages.mirrored() {
         format!("schedule {}, which has two last stages; accepted: dualpipe-v", training.pipeline.schedule)
     } else if matches!(data, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp) {

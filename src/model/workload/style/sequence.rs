@@ -118,7 +118,8 @@ impl Linears<'_> {
             let again = format!("{input}, stored in parts and gathered again during the input gradient");
             ops.extend(self.gathered(Pass::Backward, Overlap::InputGradient, &again, Usage::AGAIN)?);
         }
-        let gradient = format!("input gradient of the column-parallel linears, {which}, overlapping with the weight gradient");
+        let gradient =
+            format!("input gradient of the column-parallel linears, {which}, overlapping with the weight gradient");
         ops.push(self.op(ReduceScatter, Pass::Backward, Overlap::WeightGradient, &gradient)?);
         Ok(ops)
     }

@@ -207,9 +207,8 @@ impl Machines {
 
 fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
     if row.text("recompute").is_none() {
-        return Err(
-            row.wrong("recompute", "is missing; accepted: none, selective, full: a step time is meaningless without it")
-        );
+        return Err(row
+            .wrong("recompute", "is missing; accepted: none, selective, full: a step time is meaningless without it"));
     }
     let given = columns_of_training().filter_map(|key| Some((key, key, row.text(key)?.to_owned())));
     let mut training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;

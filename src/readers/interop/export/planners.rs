@@ -508,7 +508,9 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
     });
     export.add("network.yml", network);
     export.add("system.json", pretty(&system)?);
-    export.notes.push("a fit does not contain memory bandwidth and peak rate of a rank; add them to system.json".to_owned());
+    export
+        .notes
+        .push("a fit does not contain memory bandwidth and peak rate of a rank; add them to system.json".to_owned());
     Ok(export)
 }
 

@@ -100,9 +100,7 @@ impl Group {
         let members: Vec<Vec<u32>> = members.into_values().map(sorted).collect();
         let size = members.first().map_or(0, Vec::len);
         if members.iter().any(|group| group.len() != size) {
-            return Err(
-                "the groups (NCCL_TESTS_SPLIT) differ in size, and the times are averages over them".to_owned()
-            );
+            return Err("the groups (NCCL_TESTS_SPLIT) differ in size, and the times are averages over them".to_owned());
         }
         let locality = Locality::of(&Groups { axis: Axis::World, groups: members }, &host_of_rank);
         Ok(Group { ranks: size as u32, groups, locality, device: common_model(devices) })

@@ -216,9 +216,7 @@ impl Reading {
 
     fn finish(mut self) -> FileTrace {
         if self.on_the_host > 0 {
-            self.file
-                .notes
-                .push(format!("{} nodes are the host part of calls, and are not counted", self.on_the_host));
+            self.file.notes.push(format!("{} nodes are the host part of calls, and are not counted", self.on_the_host));
         }
         if self.file.groups.iter().any(|group| group.size.is_none()) {
             self.file.notes.push(
@@ -357,8 +355,7 @@ pub(super) fn read_execution_trace(source: impl Read) -> FileTrace {
     }
     if reading.of_gloo > 0 {
         file.notes.push(
-            "gloo's calls do not name their group, and the size of an all_gather is the input of one rank"
-                .to_owned(),
+            "gloo's calls do not name their group, and the size of an all_gather is the input of one rank".to_owned(),
         );
     }
     file.world = world(&reading.groups);

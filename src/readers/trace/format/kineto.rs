@@ -240,10 +240,7 @@ impl Reading {
         });
         let element = first(&event.args.types).as_str().and_then(element_of_torch);
         if element.is_none() && kind != CallKind::Collective(Collective::Barrier) {
-            self.file.skip_unknown(&format!(
-                "{} without its size; use profile(record_shapes=True)",
-                event.name
-            ));
+            self.file.skip_unknown(&format!("{} without its size; use profile(record_shapes=True)", event.name));
             return;
         }
         let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });

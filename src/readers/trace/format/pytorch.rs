@@ -147,7 +147,8 @@ impl Reading {
             (None, _) => {}
             (Some(problem), 0) => return Err(problem),
             (Some(problem), entries) => {
-                let note = format!("the dump is truncated or damaged after {entries} entries, which are used: {problem}");
+                let note =
+                    format!("the dump is truncated or damaged after {entries} entries, which are used: {problem}");
                 self.file.notes.push(note);
             }
         }

@@ -24,7 +24,7 @@ static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Arc<Communicator>>>> = LazyL
 static NEXT: AtomicUsize = AtomicUsize::new(0x10);
 /// Communicators that this process began to make.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
-/// Those that live: each has threads, descriptors and memory, of which there are so many.
+/// Live communicators: each has threads, descriptors and memory, whose number is limited.
 static ALIVE: AtomicU64 = AtomicU64::new(0);
 
 pub struct Communicator {

@@ -104,7 +104,7 @@ pub unsafe extern "C" fn ncclCommInitRankScalable(
     })
 }
 
-/// Waits for what is under way, and for all ranks. Afterwards nothing may be called but destroy.
+/// Waits for calls in flight, and for all ranks. Afterwards only destroy may be called.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommFinalize(handle: usize) -> c_int {
     code_of((|| {

@@ -144,7 +144,7 @@ pub fn free(address: usize) -> Answer {
     unsafe { cuMemFree_v2(address) }
 }
 
-/// Refuses a buffer that is not memory of the driver, or ends before so many bytes.
+/// Rejects a buffer that is not memory of the driver, or ends before this many bytes.
 pub fn check_buffer(address: usize, bytes: usize, what: &str) -> Answer {
     if bytes == 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Messages between the ranks of a communicator: all of a call's, or of a group's, under way at the same time.
+//! Messages between the ranks of a communicator: all of a call's, or of a group's, in flight at the same time.
 
 use crate::communicator::Communicator;
 use crate::result::{Answer, INVALID_USAGE, trouble};

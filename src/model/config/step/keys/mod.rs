@@ -36,7 +36,7 @@ pub fn keys_of(work: Work) -> impl Iterator<Item = &'static str> {
     keys.filter(move |key| key.takes.contains(&work)).map(|key| key.key)
 }
 
-/// Without what a flag changes nothing; `None` for one that stands for no key.
+/// Without values for which a flag has no effect; `None` for one without a key.
 pub fn needs_of_flag(flag: &str) -> Option<Needs> {
     STEP_KEYS.iter().find_map(|group| {
         let key = group.keys.iter().find(|key| key.flag == flag)?;
@@ -175,7 +175,7 @@ const SERVED: &[StepKey] = &[
         "--decode-context",
         "RANKS",
         SERVING,
-        "Ranks of tp that share out the tokens of the same keys and values while they decode [default: 1]",
+        "Ranks of tp that shard the tokens of the same keys and values during decode [default: 1]",
     ),
     StepKey::text(
         "decode_context_exchange",
@@ -225,7 +225,7 @@ mod tests {
     use crate::config::{Serving, Training};
     use std::path::Path;
 
-    /// The keys that a table is said to know where it has one that nobody knows.
+    /// The keys listed for a table that has an unknown one.
     fn known(work: Work) -> Vec<String> {
         let table =
             Table::parse(Path::new("suite.toml"), "unknown_to_all = 1\nsequence = 8\nmicro_batches = 1\nbatch = 1");

@@ -7,7 +7,7 @@ use crate::config::step::Work;
 pub struct StepKey {
     /// Its name in a table.
     pub key: &'static str,
-    /// The flag that stands for it, with its dashes.
+    /// Its flag, with dashes.
     pub flag: &'static str,
     /// Another name of the flag.
     pub alias: Option<&'static str>,
@@ -106,7 +106,7 @@ pub(super) const DATA: &[StepKey] = &[
         "--data-style",
         "STYLE",
         TRAINING,
-        "What is shared out: ddp, zero1, zero2, zero3, fsdp, hsdp",
+        "What is sharded: ddp, zero1, zero2, zero3, fsdp, hsdp",
     ),
     StepKey::text(
         "gradient_element_type",
@@ -190,7 +190,7 @@ pub(super) const DATA: &[StepKey] = &[
         "--outer-sharding",
         "WHAT",
         TRAINING,
-        "What groups of shards that hold the same share out (hsdp, unit rule buckets): no_shard (default), optim",
+        "What groups with equal shards shard further (hsdp, unit rule buckets): no_shard (default), optim",
     ),
     StepKey::text(
         "persistent_parameters",
@@ -211,14 +211,14 @@ pub(super) const DATA: &[StepKey] = &[
         "--live-parameters",
         "N",
         TRAINING,
-        "No parameters are gathered ahead where so many are there (unit rule modules) [default: 1000000000]",
+        "No prefetch while this many parameters are gathered (unit rule modules) [default: 1000000000]",
     ),
     StepKey::text(
         "reuse_distance",
         "--reuse-distance",
         "N",
         TRAINING,
-        "Parameters used again within so many are not released (unit rule modules) [default: 1000000000]",
+        "Parameters used again within this many are not released (unit rule modules) [default: 1000000000]",
     ),
     StepKey::truth(
         "quantised_parameters",
@@ -268,7 +268,7 @@ pub(super) const DATA: &[StepKey] = &[
         "--secondary-shards",
         "N",
         TRAINING,
-        "Ranks that share out the parameters between forward and backward pass, such as those of a node (zero3, fsdp)",
+        "Ranks that shard the parameters between forward and backward pass, such as those of a node (zero3, fsdp)",
     ),
     StepKey::text(
         "gather_inner",
@@ -317,7 +317,7 @@ pub(super) const TENSOR: &[StepKey] = &[
         "overlap_tensor",
         "--no-overlap-tensor",
         TRAINING,
-        "Calls of the backward pass wait for the gradient products of their layer, instead of running beside them",
+        "Calls of the backward pass wait for the gradient products of their layer instead of overlapping with them",
     ),
     StepKey::text(
         "tensor_style",

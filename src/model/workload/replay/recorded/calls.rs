@@ -350,7 +350,8 @@ impl<'a> Walk<'a> {
             Some((one, other)) if one != other => format!(" (numbers {other} and {one} of the group)"),
             _ => String::new(),
         };
-        let how = if is_exchange { "; for an uneven all_to_all the trace must have the counts for each rank" } else { "" };
+        let how =
+            if is_exchange { "; for an uneven all_to_all the trace must have the counts for each rank" } else { "" };
         Err(Error::usage(format!(
             "{} does not fit {} of {} of {} on rank {}{numbers}{how}; accepted: traces of the same steps of all ranks",
             self.name(rank, call),
@@ -461,10 +462,7 @@ impl<'a> Walk<'a> {
             let row = call.elements_to_each.clone().unwrap_or_else(even);
             if row.len() != ranks {
                 let name = self.name(arrived.0, arrived.1);
-                return Err(Error::usage(format!(
-                    "{name} has counts for {} ranks of a group of {ranks}",
-                    row.len()
-                )));
+                return Err(Error::usage(format!("{name} has counts for {} ranks of a group of {ranks}", row.len())));
             }
             rows[place.rank_in_group as usize] = row;
         }

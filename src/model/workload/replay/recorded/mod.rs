@@ -351,11 +351,7 @@ mod tests {
         let program = plan.programs[0].as_ref().unwrap();
         let kinds: Vec<Movement> = program.slots.iter().map(|slot| slot.movement).collect();
         assert_eq!(kinds, [Movement::Send { to: 1, stream: 0 }, Movement::Receive { from: 1, stream: 0 }]);
-        assert_eq!(
-            program.actions.last(),
-            Some(&Action::Wait { slot: 0 }),
-            "the wait for a send moves to the end"
-        );
+        assert_eq!(program.actions.last(), Some(&Action::Wait { slot: 0 }), "the wait for a send moves to the end");
         assert_eq!(plan.listed[0][0].wire_bytes_per_step, Bytes(40), "receives count at the sender");
     }
 

@@ -9,7 +9,13 @@ fn a_combination_without_a_schedule_is_refused_with_the_nearest_that_has_one() {
     let rows = [
         (GPipe, 0, 1, 4, "gpipe: 0 pipeline stages, must be at least 1"),
         (GPipe, 4, 1, 0, "gpipe: 0 micro-batches, must be at least 1"),
-        (OneForwardOneBackward, 4, 2, 8, "1f1b: 2 virtual stages, must be 1; interleaved and interleaved-zb allow more"),
+        (
+            OneForwardOneBackward,
+            4,
+            2,
+            8,
+            "1f1b: 2 virtual stages, must be 1; interleaved and interleaved-zb allow more",
+        ),
         (Interleaved, 4, 1, 8, "interleaved: 1 virtual stage, must be at least 2; without virtual stages it is 1f1b"),
         (
             Interleaved,
@@ -18,23 +24,11 @@ fn a_combination_without_a_schedule_is_refused_with_the_nearest_that_has_one() {
             10,
             "interleaved: 10 micro-batches, must be a multiple of the 4 pipeline stages: nearest: 8 or 12",
         ),
-        (
-            Interleaved,
-            4,
-            2,
-            3,
-            "interleaved: 3 micro-batches, must be a multiple of the 4 pipeline stages: nearest: 4",
-        ),
+        (Interleaved, 4, 2, 3, "interleaved: 3 micro-batches, must be a multiple of the 4 pipeline stages: nearest: 4"),
         (ZbV, 4, 3, 8, "zb-v: 3 virtual stages, must be 2, the two arms of its V (or 1, not set)"),
         (DualPipe, 5, 1, 20, "dualpipe: 5 pipeline stages, must be even: nearest: 4 or 6"),
         (DualPipe, 1, 1, 20, "dualpipe: 1 pipeline stages, must be even: nearest: 2"),
-        (
-            DualPipe,
-            4,
-            1,
-            6,
-            "dualpipe: 6 micro-batches, must be even and at least 2 x pipeline stages = 8: nearest: 8",
-        ),
+        (DualPipe, 4, 1, 6, "dualpipe: 6 micro-batches, must be even and at least 2 x pipeline stages = 8: nearest: 8"),
         (
             DualPipe,
             4,

@@ -158,7 +158,8 @@ fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>,
         filled += elements;
     }
     buckets.extend((filled > 0).then_some(filled));
-    let rule = format!("before the tensor that would exceed {limit} parameters, DeepSpeed runtime/zero/stage_1_and_2.py");
+    let rule =
+        format!("before the tensor that would exceed {limit} parameters, DeepSpeed runtime/zero/stage_1_and_2.py");
     (buckets, rule)
 }
 

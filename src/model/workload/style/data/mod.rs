@@ -162,9 +162,9 @@ mod framework_tests {
                 "dp=6\ntp=4",
                 24,
                 "data_style = 'fsdp'",
-                "no part of the 6 ranks of dp x cp; accepted: 2, 3",
+                "does not divide the 6 ranks of dp x cp; accepted: 2, 3",
             ),
-            ("llama-3-8b", "dp=4", 4, "data_style = 'fsdp'", "no part of the 4 ranks of dp x cp; accepted: 2"),
+            ("llama-3-8b", "dp=4", 4, "data_style = 'fsdp'", "does not divide the 4 ranks of dp x cp; accepted: 2"),
             ("llama-3-8b", "tp=4", 4, "data_style = 'fsdp'", "accepted: none"),
             ("mixtral-8x7b", "dp=8\nep=2", 8, "data_style = 'fsdp'", "experts would need separate groups"),
         ] {
@@ -288,14 +288,8 @@ mod framework_tests {
                 "gradient_accumulation = 'unsharded'",
                 "gradient_accumulation = unsharded has no effect with data_style ddp; accepted: with fsdp and hsdp",
             ),
-            (
-                "gradient_reduction = 'all_reduce'",
-                "gradient_reduction = all_reduce has no effect with data_style ddp",
-            ),
-            (
-                "replica_reduction = 'micro_batch'",
-                "replica_reduction = micro_batch has no effect with data_style ddp",
-            ),
+            ("gradient_reduction = 'all_reduce'", "gradient_reduction = all_reduce has no effect with data_style ddp"),
+            ("replica_reduction = 'micro_batch'", "replica_reduction = micro_batch has no effect with data_style ddp"),
             (
                 "parameter_return = 'broadcast'",
                 "parameter_return = broadcast has no effect with data_style ddp; accepted: with zero1",
@@ -751,7 +745,7 @@ mod shards_tests {
                 "dp=16",
                 16,
                 "quantised_gradients = 3",
-                "quantised_gradients = 3 are no part of the 16 ranks of dp x cp; accepted: 2, 4, 8",
+                "quantised_gradients = 3 does not divide the 16 ranks of dp x cp; accepted: 2, 4, 8",
             ),
             ("dp=16", 16, "quantised_gradients = 16", "accepted: 2, 4, 8"),
             (

@@ -142,7 +142,8 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-const SCALES: &str = "one scale for each 128 elements in 8 bits, in addition to the tokens (arXiv 2412.19437 section 3.3.2)";
+const SCALES: &str =
+    "one scale for each 128 elements in 8 bits, in addition to the tokens (arXiv 2412.19437 section 3.3.2)";
 
 fn forward_within_experts(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     let gather = |element, what| Call { pass, axis: Axis::Etp, collective: Collective::AllGather, element, what };
@@ -188,8 +189,7 @@ fn backward(layer: &ExpertLayer, parts: &Parts) -> Result<Vec<Op>> {
         "dispatch backward, gradients of the tokens to their source, never in 8 bits (arXiv 2412.19437 section 3.3.3)",
     );
     ops.push(layer.exchange(dispatch, Factor("h", layer.hidden), Way::Back)?);
-    let probabilities =
-        call(parts.router, "gradients of the probabilities to their source (token_dispatcher.py)");
+    let probabilities = call(parts.router, "gradients of the probabilities to their source (token_dispatcher.py)");
     ops.push(layer.exchange(probabilities, Factor("1", 1), Way::Back)?);
     Ok(ops)
 }
@@ -286,7 +286,8 @@ fn by_node_ops(layer: &ExpertLayer, library: Library) -> Result<Vec<Op>> {
     let pass = Pass::Backward;
     let what = "combine backward, gradients of the results to the experts (fused_a2a.py FusedCombine.backward)";
     add(pass, exchange.hops(ToExperts, dispatched, Token)?, what);
-    let what = "dispatch backward, gradients of tokens and weights to their source (fused_a2a.py FusedDispatch.backward)";
+    let what =
+        "dispatch backward, gradients of tokens and weights to their source (fused_a2a.py FusedDispatch.backward)";
     add(pass, exchange.hops(Back, activation, TokenWithWeights)?, what);
     Ok(ops)
 }

@@ -59,8 +59,7 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
         Some(_) => ("E*N*(a/t*dcp)*(kv_lora_rank + rope)", "E*N*(a/t*dcp)*kv_lora_rank"),
         None => ("E*N*(a/t*dcp)*hd", "E*N*(a/t*dcp)*hd"),
     };
-    let queries =
-        call(Collective::AllGather, activation, query, queries, "queries of the ranks that shard a context")?;
+    let queries = call(Collective::AllGather, activation, query, queries, "queries of the ranks that shard a context")?;
     let sums =
         |collective, width, formula: &str, what: &str| call(collective, ElementType::Float32, width, formula, what);
     let gathered = || sums(Collective::AllGather, dcp, "4*N*(a/t*dcp)*dcp", "sums of exponentials of all of them");

@@ -183,7 +183,7 @@ mod context_tests {
                 2,
                 "a multiple of 2 x cp = 4, such as 1004",
             ),
-            ("llama-3-8b", "phases = ['prefill']\nkv_transfer = 'layer'", "cp = 2\ndp = 2", 4, "cp = 2 beside"),
+            ("llama-3-8b", "phases = ['prefill']\nkv_transfer = 'layer'", "cp = 2\ndp = 2", 4, "cp = 2 with"),
         ] {
             let message = refusal(&serving(preset, &format!("batch = 4\n{written}"), layout), ranks);
             assert!(message.contains(expected), "{layout}: {message}");
@@ -208,7 +208,7 @@ mod drafts_tests {
         phase("llama-3-70b", &written, layout, ranks, which, stage)
     }
 
-    /// The embedding, the two sums of a layer, and the logits of 16 tokens, in so many passes of so many times 16 tokens.
+    /// The embedding, the two sums of a layer, and the logits of 16 tokens, in this many passes of this many times 16 tokens.
     fn drafting(tokens: u64, passes: u64) -> [Found; 3] {
         [
             (AllReduce, Tp, HIDDEN * tokens, passes),
