@@ -4,7 +4,7 @@
 //! one, even after a power failure. The next writer of a file removes the leftovers of a killed one.
 
 use crate::digest::sha256;
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{Error, ErrorKind, Result, Write};
@@ -41,6 +41,35 @@ pub fn write_output(path: &Path, content: &[u8]) -> Result<()> {
 /// Errors of the system. The old file is then unchanged.
 pub fn write_own(path: &Path, content: &[u8]) -> Result<()> {
     replace(path, content, None)
+}
+
+/// Writes a file whose name this program chose, unless the name is taken; returns whether it was free. Of several writers at the same
+/// time exactly one finds it free.
+///
+/// # Errors
+/// Errors of the system, also of a file system that has neither hard links nor `RENAME_NOREPLACE`.
+pub fn write_new(path: &Path, content: &[u8]) -> Result<bool> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(false);
+    }
+    let (temporary, mut file) = temporary_file(path)?;
+    let named = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| name_once(&temporary, path));
+    // Gone where it was renamed.
+    let _ = fs::remove_file(&temporary);
+    match named {
+        Err(cause) if cause.kind() == ErrorKind::AlreadyExists => Ok(false),
+        named => named.and_then(|()| sync_folder_of(path)).map(|()| true),
+    }
+}
+
+fn name_once(temporary: &Path, path: &Path) -> Result<()> {
+    match fs::hard_link(temporary, path) {
+        Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+            rustix::fs::renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE)
+                .map_err(|renamed| if renamed == Errno::EXIST { renamed.into() } else { cause })
+        }
+        linked => linked,
+    }
 }
 
 /// Creates a folder and its missing parents, so that they survive a power failure.

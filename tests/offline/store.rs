@@ -53,7 +53,7 @@ fn a_store_says_at_which_run_rows_changed_and_what_else_changed_there() {
     assert!(out.contains("from run night-6") && out.contains("library: NCCL 2.27.5 before, NCCL 2.28.9 now"), "{out}");
     assert!(added(folder.path(), &["3.jsonl"]).contains("0 runs added to fleet, 1 run there already"));
     for (words, reason) in [
-        (&["history", "--store", "nowhere"][..], "it has no index.sqlite"),
+        (&["history", "--store", "nowhere"][..], "there is no folder records in it"),
         (&["history", "fleet"], "fleet is a store: --store fleet"),
         (&["history", "add", "gone.jsonl", "--store", "fleet"], "gone.jsonl"),
         (&["history", "runs", "--store", "fleet"], "cannot be used with"),
@@ -63,7 +63,7 @@ fn a_store_says_at_which_run_rows_changed_and_what_else_changed_there() {
         assert_eq!(refused.status.code(), Some(2), "{words:?}");
         assert!(text(&refused.stderr).contains(reason), "{words:?}: {}", text(&refused.stderr));
     }
-    // Leftovers of a killed writer are not part of the answer, and the records alone restore everything.
+    // What a killed writer leaves is no part of the answer, and the records alone bring everything back.
     fs::write(folder.path().join("fleet/records/.night-9.jsonl.1.tmp"), "half").expect("written");
     let rebuilt = commgauge(folder.path(), &["history", "rebuild", "--store", "fleet"]);
     assert!(text(&rebuilt.stderr).contains("made again of 10 runs"), "{}", text(&rebuilt.stderr));
@@ -116,7 +116,7 @@ fn a_store_whose_writer_is_killed_at_any_moment_reads_and_has_whole_runs_alone()
         assert!((known..=known + 2).contains(&now), "trial {trial}: {now} runs after {known}");
         known = now;
     }
-    // No leftover blocks the command, and nothing is duplicated.
+    // Nothing that was cut off stands in the way, and nothing is there twice.
     added(at, &records);
     assert_eq!(runs_in(at), records.len());
     let rebuilt = commgauge(at, &["history", "rebuild", "--store", "fleet"]);

@@ -75,7 +75,9 @@ impl HistoryCommand {
             Some(folder) => {
                 let format = self.shown.check(&[])?;
                 let filter = RowFilter { case: self.case.clone(), suite: self.suite.clone() };
-                (format, Store::open(folder)?.history_input(&filter)?)
+                let (input, problems) = Store::open(folder)?.history_input(&filter)?;
+                problems.iter().for_each(|problem| eprintln!("commgauge: {problem}"));
+                (format, input)
             }
             None => self.of_files()?,
         };
@@ -139,6 +141,9 @@ fn bar(files: u64) -> ProgressBar {
 
 // `commgauge history add RECORD --store DIR` and `commgauge history rebuild --store DIR`: keep the store of a fleet's history.
 
+/// The exit code of a rebuilt store that lacks some of its records.
+const SOME_LEFT_OUT: i32 = 3;
+
 /// What keeps a store.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum StoreCommand {
@@ -155,7 +160,7 @@ pub struct AddArguments {
     #[arg(required = true, value_name = "RECORD")]
     pub records: Vec<PathBuf>,
 
-    /// The store: records/, index.sqlite and dataset/, partitioned by machine and month
+    /// The store: records/, index.jsonl and dataset/, partitioned by machine and month
     #[arg(long, value_name = "DIR")]
     pub store: PathBuf,
 }
@@ -184,16 +189,21 @@ impl StoreCommand {
 impl AddArguments {
     fn add(&self) -> Result<i32> {
         let mut store = Store::open_or_create(&self.store)?;
-        let (mut new, mut known, mut failed) = (0, 0, Vec::new());
+        let (mut new, mut known, mut repaired, mut failed) = (0, 0, 0, Vec::new());
         for record in &self.records {
             match store.add(record) {
                 Ok(Added::New) => new += 1,
                 Ok(Added::Known) => known += 1,
+                Ok(Added::Repaired) => repaired += 1,
                 Err(error) => failed.push(error),
             }
         }
-        let known = if known == 0 { String::new() } else { format!(", {} there already", counted(known, "run")) };
-        eprintln!("commgauge: {} added to {}{known}", counted(new, "run"), self.store.shown());
+        let and = |count: usize, what: &str| match count {
+            0 => String::new(),
+            _ => format!(", {} {what}", counted(count, "run")),
+        };
+        let others = and(known, "there already") + &and(repaired, "repaired");
+        eprintln!("commgauge: {} added to {}{others}", counted(new, "run"), self.store.shown());
         let mut failed = failed.into_iter();
         let Some(first) = failed.next() else { return Ok(0) };
         failed.for_each(|error| eprintln!("commgauge: {error}"));
@@ -203,12 +213,14 @@ impl AddArguments {
 
 impl RebuildArguments {
     fn rebuild(&self) -> Result<i32> {
-        if !self.store.join("records").is_dir() {
-            return Err(Error::usage(format!("--store {}: there is no folder records in it", self.store.shown())));
-        }
-        let (added, left_out) = Store::rebuild(&self.store)?;
+        let bar = bar(0);
+        let (added, left_out) = Store::rebuild(&self.store, |at, count| {
+            bar.set_length(count as u64);
+            bar.set_position(at as u64);
+        })?;
+        bar.finish_and_clear();
         eprintln!("commgauge: index and dataset of {} made again of {}", self.store.shown(), counted(added, "run"));
         left_out.iter().for_each(|reason| eprintln!("commgauge: left out: {reason}"));
-        Ok(0)
+        Ok(if left_out.is_empty() { 0 } else { SOME_LEFT_OUT })
     }
 }

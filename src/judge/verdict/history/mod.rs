@@ -155,8 +155,13 @@ impl HistoryInput {
     pub fn add(&mut self, path: &Path, read: Result<LoadedRecord>) {
         match read.map_err(|error| error.to_string()).and_then(|loaded| RunMedians::of(&loaded)) {
             Ok(medians) => self.runs.push(medians),
-            Err(reason) => self.left_out.push(LeftOut { path: path.display().to_string(), reason }),
+            Err(reason) => self.leave_out(path, reason),
         }
+    }
+
+    /// Names a file that does not count in the history, with the reason.
+    pub fn leave_out(&mut self, path: &Path, reason: String) {
+        self.left_out.push(LeftOut { path: path.display().to_string(), reason });
     }
 
     /// Adds a run with known medians.
@@ -484,7 +489,7 @@ pub struct Event {
 // What a history keeps of a run: a median for each row, and the facts that identify repetitions.
 
 /// A row that runs have in common.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowKey {
     /// Name of the case, copy or product, without versions: a history shows the effect of a new version.
     pub name: String,

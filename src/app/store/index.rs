@@ -1,0 +1,239 @@
+//! The index of a store: the medians of every run, and the size and digest of its files.
+//!
+//! `index.jsonl` only grows. Each line is the SHA-256 of its body in hexadecimal, a blank, and the body as JSON: either a list of rows, or
+//! a run that refers to such a list by its digest. Programs append whole lines, so that several may add runs at once without a lock, which
+//! network file systems may lack. A line whose digest does not match counts as absent: its run is read from its record again.
+
+use super::RowFilter;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use commgauge_base::digest::sha256;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::output_file::sync_folder_of;
+use commgauge_judge::verdict::history::{RowKey, RunFacts, RunMedians};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The body of a line.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Body {
+    /// Rows that runs of one plan share.
+    Rows(Vec<serde_json::Value>),
+    Run(Box<Entry>),
+}
+
+/// A file of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredFile {
+    /// Relative to the store.
+    pub path: String,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+impl StoredFile {
+    pub fn new(path: String, content: &[u8]) -> StoredFile {
+        StoredFile { path, bytes: content.len() as u64, sha256: sha256(content) }
+    }
+
+    /// Whether the file has its size; reading ten thousand of them would take longer than any question.
+    pub fn has_its_size(&self, store: &Path) -> bool {
+        fs::metadata(store.join(&self.path)).is_ok_and(|found| found.is_file() && found.len() == self.bytes)
+    }
+
+    pub fn is_whole(&self, store: &Path) -> bool {
+        fs::read(store.join(&self.path)).is_ok_and(|content| sha256(content) == self.sha256)
+    }
+}
+
+/// A run of the index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub run_id: String,
+    /// The record, and the files of the dataset that were made of it.
+    pub files: Vec<StoredFile>,
+    started_at: String,
+    suite: String,
+    backend: String,
+    machine: String,
+    facts: Vec<[String; 3]>,
+    rows_left_out: u32,
+    /// SHA-256 of the line with the rows.
+    rows: String,
+    /// Seconds of each row as little-endian `f64` in base64; NaN where a row has no median.
+    medians: String,
+}
+
+impl Entry {
+    /// The key of a run: its record.
+    pub fn record(&self) -> &str {
+        self.files.first().map_or("", |file| file.path.as_str())
+    }
+
+    fn medians(&self, store: &Path, rows: &[Option<Arc<RowKey>>], filter: &RowFilter) -> Option<RunMedians> {
+        let bytes = STANDARD.decode(&self.medians).ok()?;
+        let (seconds, []) = bytes.as_chunks() else { return None };
+        if seconds.len() != rows.len() {
+            return None;
+        }
+        // A row that another version of the program measured, and this one does not know, is left out.
+        let wanted = |key: &&Arc<RowKey>| filter.wants_row(&key.name);
+        let medians = rows.iter().zip(seconds).filter_map(|(key, seconds)| {
+            let seconds = Some(f64::from_le_bytes(*seconds)).filter(|seconds| !seconds.is_nan());
+            Some((key.as_ref().filter(wanted)?.clone(), seconds))
+        });
+        Some(RunMedians {
+            path: store.join(self.record()).display().to_string(),
+            run_id: self.run_id.clone(),
+            started_at: self.started_at.clone(),
+            suite: self.suite.clone(),
+            backend: self.backend.clone(),
+            machine: self.machine.clone(),
+            facts: RunFacts::from_texts(self.facts.clone())?,
+            rows: medians.collect(),
+            rows_left_out: self.rows_left_out,
+        })
+    }
+}
+
+/// The index in memory.
+#[derive(Default)]
+pub(super) struct Index {
+    rows: HashMap<String, Vec<Option<Arc<RowKey>>>>,
+    /// By the path of the record; the last line of a run counts.
+    runs: BTreeMap<String, Entry>,
+    /// Lines that cannot be used.
+    pub damaged: usize,
+}
+
+impl Index {
+    /// Reads an index; one that does not exist is empty.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn read(path: &Path) -> Result<Index> {
+        let mut index = Index::default();
+        let content = match fs::read(path) {
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(index),
+            read => read.map_err(|cause| Error::file("read", path, cause))?,
+        };
+        for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match body_of(line) {
+                Some((digest, body)) => index.take(digest, body),
+                None => index.damaged += 1,
+            }
+        }
+        Ok(index)
+    }
+
+    fn take(&mut self, digest: String, body: Body) {
+        match body {
+            Body::Rows(rows) => {
+                let keys = rows.into_iter().map(|row| serde_json::from_value(row).ok().map(Arc::new));
+                self.rows.insert(digest, keys.collect());
+            }
+            Body::Run(entry) => {
+                self.runs.insert(entry.record().to_owned(), *entry);
+            }
+        }
+    }
+
+    /// The runs of this id; more than one only where two programs added different records of it at once.
+    pub fn of_id<'a>(&'a self, run_id: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.runs.values().filter(move |entry| entry.run_id == run_id)
+    }
+
+    /// A run by the path of its record; none where its medians cannot be told.
+    pub fn of_record(&self, path: &str) -> Option<&Entry> {
+        self.runs.get(path).filter(|entry| self.rows.contains_key(&entry.rows))
+    }
+
+    pub fn runs(&self) -> impl Iterator<Item = &Entry> {
+        self.runs.values()
+    }
+
+    /// The wanted rows of a run.
+    pub fn medians(&self, entry: &Entry, store: &Path, filter: &RowFilter) -> Option<RunMedians> {
+        entry.medians(store, self.rows.get(&entry.rows)?, filter)
+    }
+
+    /// Takes a run in; returns the lines that the file lacks for it.
+    pub fn add(&mut self, medians: &RunMedians, files: Vec<StoredFile>) -> Result<String> {
+        let keys = medians.rows.iter().map(|(key, _)| serde_json::to_value(&**key));
+        let keys = keys.collect::<serde_json::Result<_>>().map_err(unwritable)?;
+        let (rows, rows_line) = line_of(&Body::Rows(keys))?;
+        let seconds = medians.rows.iter().flat_map(|(_, seconds)| seconds.unwrap_or(f64::NAN).to_le_bytes());
+        let entry = Entry {
+            run_id: medians.run_id.clone(),
+            files,
+            started_at: medians.started_at.clone(),
+            suite: medians.suite.clone(),
+            backend: medians.backend.clone(),
+            machine: medians.machine.clone(),
+            facts: medians.facts.to_texts(),
+            rows_left_out: medians.rows_left_out,
+            rows: rows.clone(),
+            medians: STANDARD.encode(seconds.collect::<Vec<u8>>()),
+        };
+        let mut lines = String::new();
+        if !self.rows.contains_key(&rows) {
+            lines += &rows_line;
+            self.rows.insert(rows, medians.rows.iter().map(|(key, _)| Some(key.clone())).collect());
+        }
+        if self.runs.get(entry.record()) != Some(&entry) {
+            lines += &line_of(&Body::Run(Box::new(entry.clone())))?.1;
+            self.runs.insert(entry.record().to_owned(), entry);
+        }
+        Ok(lines)
+    }
+}
+
+fn unwritable(cause: serde_json::Error) -> Error {
+    Error::environment(format!("cannot write a line of the index: {cause}"))
+}
+
+/// The digest of a body, and its line.
+fn line_of(body: &Body) -> Result<(String, String)> {
+    let text = serde_json::to_string(body).map_err(unwritable)?;
+    let digest = sha256(&text);
+    let line = format!("{digest} {text}\n");
+    Ok((digest, line))
+}
+
+fn body_of(line: &[u8]) -> Option<(String, Body)> {
+    let (digest, [b' ', text @ ..]) = line.split_at_checked(64)? else { return None };
+    let is_whole = sha256(text).as_bytes() == digest;
+    let body = is_whole.then(|| serde_json::from_slice(text).ok()).flatten()?;
+    Some((String::from_utf8(digest.to_vec()).ok()?, body))
+}
+
+/// Appends lines in one write, after what a writer that was cut off left.
+///
+/// # Errors
+/// Those of the system. What was written of the lines counts as damaged.
+pub(super) fn append(path: &PathBuf, lines: &str) -> std::io::Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let is_new = !path.exists();
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let separator = if ends_in_a_line(&mut file)? { "" } else { "\n" };
+    file.write_all(format!("{separator}{lines}").as_bytes())?;
+    file.sync_data()?;
+    if is_new { sync_folder_of(path) } else { Ok(()) }
+}
+
+fn ends_in_a_line(file: &mut File) -> std::io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
