@@ -29,7 +29,7 @@ pub fn alone() -> Launches {
 }
 
 /// Locks out only tests that must run [`alone`]: for launches whose times do not count.
-pub fn beside() -> Launches {
+pub fn concurrent() -> Launches {
     // A test that waits to be alone has the turn, so that overlapping launches do not block it forever. It also waits for the lock that
     // this test has, if any.
     if TAKEN.get() == 0 {

@@ -7,7 +7,7 @@ pub mod hosts;
 pub mod locks;
 pub mod programs;
 
-pub use locks::{alone, beside};
+pub use locks::{alone, concurrent};
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -88,7 +88,7 @@ impl Ran {
     /// Runs a command that takes at most `seconds` on an idle machine to its end. Other tests may run at the same
     /// time.
     pub fn of(command: &mut Command, seconds: u64) -> Ran {
-        let _beside = beside();
+        let _concurrent = concurrent();
         ending(start(command), seconds)
     }
 

@@ -61,7 +61,7 @@ fn a_host_that_is_cut_off_in_mid_run_is_named_and_ends_it() {
 }
 
 #[test]
-fn a_run_goes_on_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
+fn a_run_continues_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     for hosts in [[1, 0], [0, 1]] {
         let Some(cluster) = VirtualCluster::up_for_ranks("stopped", 2, "1gbit", &[]) else { return };

@@ -250,7 +250,7 @@ fn the_state_of_a_job_is_the_verdict() {
 }
 
 #[test]
-fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_by_itself() {
+fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_continues_by_itself() {
     let Some(slurm) = Slurm::up_on("slurm-ends", 6) else { return };
     let long = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
     // Slurm counts limits in minutes, and may warn up to a minute early. All jobs wait at the same time.
@@ -286,12 +286,12 @@ fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_
         assert_eq!(report.code, Some(7), "{launcher}: {}", report.stderr);
         assert_eq!(end_of(&slurm.record(job)).0, "interrupted", "{launcher}: {out}");
     }
-    goes_on_by_itself(&slurm, &in_turns);
+    continues_by_itself(&slurm, &in_turns);
 }
 
 /// A job whose time is too short for its suite ends with all of it measured, in one record.
 #[track_caller]
-fn goes_on_by_itself(slurm: &Slurm, job: &str) {
+fn continues_by_itself(slurm: &Slurm, job: &str) {
     let (facts, out) = slurm.ended(job, 200);
     assert!(slurm.record(job).exists(), "{facts}\n{out}");
     let read = lines(&slurm.record(job));

@@ -7,7 +7,7 @@ use std::process::Command;
 
 #[test]
 #[ignore = "needs a quiet machine: where ranks get few cycles, half a minute is all warm-up"]
-fn a_run_that_goes_on_takes_no_more_memory_files_or_bytes_of_a_line() {
+fn a_long_run_takes_no_more_memory_files_or_bytes_of_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let _alone = alone();
     let mut soak = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/soak"));

@@ -120,7 +120,7 @@ fn an_imported_record_fits_the_published_schema_and_keeps_the_labels() {
 }
 
 #[test]
-fn predictions_stand_beside_the_columns_of_their_queries() {
+fn predictions_follow_the_columns_of_their_queries() {
     let folder = fitted();
     let queries = "collective,ranks,bytes_total,dtype,note\n\
                    all_reduce,8,1048576,half,measured\n\

@@ -129,7 +129,7 @@ fn a_run_cut_off_at_any_line_and_resumed_equals_an_uninterrupted_one() {
 }
 
 #[test]
-fn a_suite_with_a_time_for_all_cases_goes_on_until_every_case_has_been_measured() {
+fn a_suite_with_a_time_for_all_cases_resumes_until_every_case_is_measured() {
     let place = Place::new();
     let suite = "name = 'short'\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = { from = '1KiB', to = '1MiB' }\n";
     fs::write(place.0.path().join("short.toml"), suite).unwrap();

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_drawn_lies_inside_the_picture() {
+    fn everything_drawn_is_inside_the_picture() {
         for svg in all("a") {
             let text = svg.inline();
             let size = |name: &str| {

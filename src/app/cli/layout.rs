@@ -207,16 +207,16 @@ mod tests {
             json["groups"]["pp"],
             serde_json::json!([[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]])
         );
-        let lies = |nodes, ranks, stride, groups| {
+        let locality = |nodes, ranks, stride, groups| {
             serde_json::json!({
                 "nodes_spanned": nodes, "ranks_per_node": ranks, "stride": stride, "concurrent_groups_per_node": groups
             })
         };
-        assert_eq!(json["locality"]["tp"], lies(1, 2, 1, 4));
-        assert_eq!(json["locality"]["dp"], lies(1, 2, 2, 4));
-        assert_eq!(json["locality"]["pp"], lies(2, 2, 4, 4));
-        assert_eq!(json["locality"]["mp"], lies(2, 4, 0, 2));
-        assert_eq!(json["locality"]["embedding"], lies(2, 1, 12, 4));
+        assert_eq!(json["locality"]["tp"], locality(1, 2, 1, 4));
+        assert_eq!(json["locality"]["dp"], locality(1, 2, 2, 4));
+        assert_eq!(json["locality"]["pp"], locality(2, 2, 4, 4));
+        assert_eq!(json["locality"]["mp"], locality(2, 4, 0, 2));
+        assert_eq!(json["locality"]["embedding"], locality(2, 1, 12, 4));
         let json = document("--tp 8 --dp 4 --pp 2 --ep 8 --etp 1");
         assert_eq!(json["groups"]["etp"][63], serde_json::json!([63]), "etp is there where it is not tp");
         let json = document("--ranks 16 --tp 2 --axis dp,tp");

@@ -666,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn the_colour_of_help_follows_the_flag_wherever_it_stands() {
+    fn the_colour_of_help_follows_the_flag_at_any_position() {
         for (line, expected) in [
             ("commgauge run -h", ColorChoice::Auto),
             ("commgauge run --color never -h", ColorChoice::Never),

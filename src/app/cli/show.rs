@@ -14,7 +14,7 @@ use commgauge_base::writing::eprintln;
 use commgauge_model::config::{Model, Shipped, is_embedded};
 use std::path::Path;
 
-/// Show names, shipped files, models, layouts and schemas; alone, how many there are of each
+/// Show names, shipped files, models, layouts and schemas; alone, how many of each exist
 ///
 /// Files in suites/ of the working directory win over the embedded ones.
 #[derive(Clone, Debug, Args)]
@@ -75,7 +75,7 @@ impl ShowCommand {
     }
 }
 
-/// The names of a kind, or how many there are of each kind.
+/// The names of a kind, or the number of names of each kind.
 fn show_names(kind: Option<Kind>, shown: &AnswerArguments, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
     let programs: Vec<Command> = ProgramName::value_variants().iter().copied().map(definition_of).collect();
     let document = ListDocument::of(kind, &programs);

@@ -214,7 +214,7 @@ fn power(rehearsal: &Rehearsal, first: u64, seeds: u64) -> Result<Power> {
         right_share_low: right_share.low,
         right_share_high: right_share.high,
         all_named: count(|found| found.all_named),
-        others_accused: count(|found| found.others_suspected),
+        others_suspected: count(|found| found.others_suspected),
     })
 }
 
@@ -329,8 +329,8 @@ placements = "out-of-place"
         let rack = if machine.hosts_per_node > 1 { RACK } else { "" };
         std::fs::write(&suite, SUITE.to_owned() + rack).unwrap();
         let ranks = nodes * machine.ranks_per_node;
-        let lies = Nodes::filled(ranks, machine.ranks_per_host());
-        let SuiteWork { plan, settings, facts } = suite_work(&suite, None, &lies).unwrap();
+        let placed = Nodes::filled(ranks, machine.ranks_per_host());
+        let SuiteWork { plan, settings, facts } = suite_work(&suite, None, &placed).unwrap();
         let mut broken = machine.clone();
         // Times that repeat to the last digit are taken for copies.
         broken.noise.relative_sigma = 0.01;
@@ -343,7 +343,7 @@ placements = "out-of-place"
         let verdict = gated(&run, machine).unwrap();
         let suspects = locate(&[run], &LocateOptions::of_machine(machine)).unwrap();
         let code = most_severe([verdict.exit_code, located_code(&suspects, Some(&verdict))]);
-        let why = verdict.troubles.into_iter().map(|trouble| trouble.text);
+        let why = verdict.problems.into_iter().map(|problem| problem.text);
         (code, suspects.suspects.into_iter().map(|suspect| suspect.name).chain(why).collect())
     }
 
@@ -399,7 +399,7 @@ placements = "out-of-place"
         let broken = || std::iter::once(None).chain(NETWORK.map(Some));
         let mut runs = Vec::new();
         for machine in machines(false) {
-            // Machines differ in rates alone, so that one of them stands for all where runs are long.
+            // Machines differ in rates alone, so one of them represents all where runs are long.
             let sizes = if machine.name == "h100-nvswitch-ndr" { &[2, 3, 4, 8, 64][..] } else { &[2, 3, 4, 8] };
             runs.extend(sizes.iter().flat_map(|nodes| broken().map(|broken| (machine.clone(), *nodes, broken))));
         }

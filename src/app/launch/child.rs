@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overdue_launch_is_terminated_also_when_it_is_stopped_and_killed_if_it_goes_on() {
+    fn an_overdue_launch_is_terminated_even_when_stopped_and_killed_if_it_continues() {
         for (script, code, signal) in [
             ("trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done", Some(3), None),
             ("trap 'exit 3' TERM; echo ready; kill -STOP $$; sleep 60", Some(3), None),

@@ -137,7 +137,7 @@ fn contention(fit: &Fit) -> Table {
 fn interference(fit: &Fit) -> Table {
     const COLUMNS: [Column; 5] = [
         Column::left("timed", 0),
-        Column::left("beside", 0),
+        Column::left("overlapping", 0),
         Column::right("together/alone", 0),
         Column::right("95 %", 0),
         Column::right("replicates", 1),

@@ -121,7 +121,7 @@ struct Rows {
     rows: Vec<Vec<String>>,
 }
 
-/// The table of a kind for a terminal of this width, or how many there are of each.
+/// The table of a kind for a terminal of this width, or the number of names of each kind.
 pub fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> String {
     match kind {
         None => overview(document, width),

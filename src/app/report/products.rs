@@ -14,7 +14,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     let first = products.first()?;
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
-    let all_right = products.iter().all(|time| time.times.trouble().is_none());
+    let all_right = products.iter().all(|time| time.times.problem().is_none());
     let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
     let unit = FlopsUnit::of(fastest);
     let columns = [
@@ -86,7 +86,8 @@ pub(super) struct JsonProduct<'a> {
     seconds_interval_high: Option<Seconds>,
     flops_per_second: Option<f64>,
     repetitions: u64,
-    trouble: Option<&'a Outcome>,
+    #[serde(rename = "trouble")]
+    problem: Option<&'a Outcome>,
 }
 
 impl<'a> JsonProduct<'a> {
@@ -108,7 +109,7 @@ impl<'a> JsonProduct<'a> {
             seconds_interval_high: interval.map(|interval| interval.high),
             flops_per_second: time.flops_per_second(),
             repetitions: time.times.samples(),
-            trouble: time.times.trouble(),
+            problem: time.times.problem(),
         }
     }
 }
@@ -120,7 +121,7 @@ pub(super) fn copies_document(copies: &[CopyTime], header: &Header) -> Option<Bl
     if copies.is_empty() {
         return None;
     }
-    let all_right = copies.iter().all(|time| time.times.trouble().is_none());
+    let all_right = copies.iter().all(|time| time.times.problem().is_none());
     let columns = [
         Column::left("copy", 0),
         Column::left("host memory", 1),
@@ -186,7 +187,8 @@ pub(super) struct JsonCopy<'a> {
     bytes_per_second: Option<Rate>,
     seconds_median_of_rank: &'a [Seconds],
     samples: u64,
-    trouble: Option<&'a Outcome>,
+    #[serde(rename = "trouble")]
+    problem: Option<&'a Outcome>,
 }
 
 impl<'a> JsonCopy<'a> {
@@ -203,7 +205,7 @@ impl<'a> JsonCopy<'a> {
             bytes_per_second: time.times.median().map(|seconds| time.rate(seconds)),
             seconds_median_of_rank: &time.seconds_of_rank,
             samples: time.times.samples(),
-            trouble: time.times.trouble(),
+            problem: time.times.problem(),
         }
     }
 }
@@ -248,7 +250,7 @@ mod tests {
     use commgauge_model::record::times::MergedTimes;
     use commgauge_model::record::work_lines::CopyFacts;
 
-    fn copy(trouble: Option<Outcome>) -> CopyTime {
+    fn copy(problem: Option<Outcome>) -> CopyTime {
         let copy = CopyFacts {
             kind: CopyKind::ToPeer,
             host_memory: None,
@@ -256,14 +258,14 @@ mod tests {
             bytes: Bytes(1_000_000_000),
             alone: true,
         };
-        let (seconds_of_replicate, seconds_of_rank) = match trouble {
+        let (seconds_of_replicate, seconds_of_rank) = match problem {
             None => (
                 [0.020, 0.021, 0.022].map(|time| vec![time; 5]).to_vec(),
                 [0.0025, 0.021, 0.0026].map(Seconds).to_vec(),
             ),
             Some(_) => (Vec::new(), Vec::new()),
         };
-        let outcome = trouble.unwrap_or(Outcome::Measured { verified: true });
+        let outcome = problem.unwrap_or(Outcome::Measured { verified: true });
         CopyTime { copy, times: MergedTimes { outcome, seconds_of_replicate }, seconds_of_rank }
     }
 

@@ -123,7 +123,7 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
 
 // The rates of a soak over its time: each case in the first and the last quarter of the rounds, and in its slowest round.
 
-/// A table of all cases, where the record is of a soak.
+/// A table of all cases of a soak.
 pub(super) fn soak_document(view: &View) -> Option<Table> {
     const COLUMNS: [Column; 7] = [
         Column::left("case", 0),

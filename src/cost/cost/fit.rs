@@ -85,7 +85,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         sources: measurements.sources.clone(),
         families: families.into_iter().map(|(family, _)| family).collect(),
         contention,
-        interference: coefficient::interference(&measurements.beside, options.resamples),
+        interference: coefficient::interference(&measurements.interference, options.resamples),
         overlap: coefficient::overlap(&measurements.replayed, options.resamples),
         both_ways: coefficient::both_ways(&measurements.exchanged, options.resamples),
         held_out,

@@ -12,7 +12,7 @@ use super::evidence::{Evidence, Gathered, evidence};
 use super::expected::variant;
 use super::learned_file::{self, LearnRule, Learned};
 use super::learned_file::{CallKind, Kind, Values};
-use super::{Allowed, Trouble};
+use super::{Allowed, Problem};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
@@ -32,8 +32,8 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
     let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
     let mut excluded: BTreeMap<Kind, String> = BTreeMap::new();
     for (run, loaded) in records.iter().enumerate() {
-        let Gathered { cases, troubles, .. } = evidence(std::slice::from_ref(loaded), &[]);
-        refuse_unhealthy(loaded, &troubles)?;
+        let Gathered { cases, problems, .. } = evidence(std::slice::from_ref(loaded), &[]);
+        refuse_unhealthy(loaded, &problems)?;
         for case in cases.iter().filter(|case| case.subject.call().is_none_or(|facts| facts.group_size > 1)) {
             let (kind, is_rate, values) = values(case);
             if !case.shortfalls.is_empty() && !is_skipped(case) {
@@ -52,15 +52,15 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
 }
 
 /// Refuses records that are synthetic, unreliable, wrong or incomplete.
-fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
+fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Problem]) -> Result<()> {
     let refused = |code: i32, why: &str| {
         let text = format!("cannot learn from {}: {why}", loaded.path.shown());
         // An inconclusive record is a bad input, not a failure of the machine.
         Err(Error::from_exit_code(if code == 3 { 2 } else { code }, text))
     };
-    let code = super::most_severe(found.iter().map(|trouble| trouble.exit_code));
-    if let Some(trouble) = found.iter().find(|trouble| trouble.exit_code == code) {
-        return refused(code, &trouble.text);
+    let code = super::most_severe(found.iter().map(|problem| problem.exit_code));
+    if let Some(problem) = found.iter().find(|problem| problem.exit_code == code) {
+        return refused(code, &problem.text);
     }
     Ok(())
 }
@@ -85,10 +85,10 @@ fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a
 }
 
 fn call_kind(facts: &CaseFacts) -> CallKind {
-    let lies = &facts.locality;
+    let locality = &facts.locality;
     CallKind {
         collective: facts.collective,
-        group: [facts.group_size, lies.ranks_per_node, lies.nodes_spanned, lies.concurrent_groups_per_node],
+        group: [facts.group_size, locality.ranks_per_node, locality.nodes_spanned, locality.concurrent_groups_per_node],
         cadence: facts.cadence,
         placement: facts.placement,
         element_type: facts.element_type.name(),

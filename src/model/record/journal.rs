@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_removed_or_renamed_goes_on_and_says_where() {
+    fn a_record_that_is_removed_or_renamed_continues_and_says_where() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("inner/run.jsonl");
         std::fs::create_dir(path.parent().unwrap()).unwrap();

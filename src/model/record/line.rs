@@ -286,7 +286,7 @@ pub enum StopReason {
 // The part of a case line with the times of every pair of a round, where the groups are pairs.
 
 /// The pairs of a case and their own times, column by column; every list has the same length. A pair's time is that of its slower
-/// rank, to three significant digits. Times are of the whole sample, of which unreliable ones do not count.
+/// rank, to three significant digits. Times cover the whole sample; unreliable ones do not count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairTimes {
     /// World rank of the first of each pair.

@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_removed_or_renamed_is_followed_to_where_it_goes_on() {
+    fn a_record_that_is_removed_or_renamed_is_followed_to_where_it_continues() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         let line: Line = serde_json::from_str(END).unwrap();
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_removed_before_it_is_seen_is_found_where_it_goes_on() {
+    fn a_record_that_is_removed_before_it_is_seen_is_found_where_it_continues() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         std::fs::write(folder.path().join("record.kept.jsonl"), "of an earlier launch").unwrap();
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_removed_renamed_or_replaced_is_told_from_one_that_is_there() {
+    fn a_removed_renamed_or_replaced_file_is_distinguished_from_an_existing_one() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("run.jsonl"), folder.path().join("other.jsonl"));
         let file = File::create(&path).unwrap();
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_record_has_a_name_beside_the_one_that_was_removed() {
+    fn a_kept_record_has_a_name_next_to_the_removed_one() {
         for (path, expected) in
             [("a/run.jsonl", ["a/run.kept.jsonl", "a/run.kept-2.jsonl"]), ("run", ["run.kept", "run.kept-2"])]
         {

@@ -182,7 +182,7 @@ mod reopen_tests {
     }
 
     #[test]
-    fn a_record_torn_at_any_byte_goes_on_behind_its_complete_lines_and_is_whole_again() {
+    fn a_record_torn_at_any_byte_continues_after_its_complete_lines_and_is_whole_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         // The first few kinds of lines are enough, so that the test stays quick.

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_digest_among_others_is_broken_and_old_records_are_told_from_new_ones() {
+    fn a_line_without_digest_among_others_is_broken_and_old_records_are_distinguished_from_new_ones() {
         let new = lines_of(&LINES);
         let plain = |line: &str| format!("{line}\n").into_bytes();
         let mut stripped = new.clone();

@@ -25,7 +25,7 @@ impl MergedTimes {
     }
 
     /// Why a replicate has no time; `None` if all were measured.
-    pub fn trouble(&self) -> Option<&Outcome> {
+    pub fn problem(&self) -> Option<&Outcome> {
         Some(&self.outcome).filter(|outcome| !is_measured(outcome))
     }
 
@@ -223,7 +223,7 @@ mod copy_times_tests {
         })
         .copy_times();
         let CopyTime { times: merged, .. } = &times[0];
-        assert_eq!((merged.median(), times[0].extremes(), merged.trouble()), (None, None, Some(&wrong)));
+        assert_eq!((merged.median(), times[0].extremes(), merged.problem()), (None, None, Some(&wrong)));
     }
 }
 
@@ -293,7 +293,7 @@ mod product_times_tests {
             }
         });
         let time = &corrupt.product_times()[0];
-        assert_eq!((time.times.median(), time.times.trouble()), (None, Some(&wrong)));
+        assert_eq!((time.times.median(), time.times.problem()), (None, Some(&wrong)));
         let failed = record(|replicate, line| {
             if replicate == 1 {
                 line.outcome = Outcome::Failed { reason: "no memory".to_owned() };

@@ -338,7 +338,7 @@ impl ReplayLine {
     }
 }
 
-/// An axis in a replay. Times are those of the slowest rank, medians over the repetitions; bytes are of one step.
+/// An axis in a replay. Times are those of the slowest rank, medians over the repetitions; bytes cover one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayAxis {
     /// The axis.
@@ -392,7 +392,8 @@ pub struct InterferenceLine {
     /// The call that is timed.
     pub timed: InterferingCall,
     /// The concurrent call.
-    pub beside: InterferingCall,
+    #[serde(rename = "beside")]
+    pub overlapping: InterferingCall,
     /// The outcome.
     pub outcome: Outcome,
     /// Calls of `beside` started before the timed one.

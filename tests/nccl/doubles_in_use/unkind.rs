@@ -39,7 +39,7 @@ impl Held {
 }
 
 /// Does something in a thread of its own on the device of this one; its end can be waited for.
-fn beside(work: impl FnOnce(&Library, &Library) + Send + 'static) -> Receiver<()> {
+fn in_thread(work: impl FnOnce(&Library, &Library) + Send + 'static) -> Receiver<()> {
     let cuda = Library::load("libcuda.so");
     let mut context = 0usize;
     good!(cuda, "cuCtxGetCurrent", &mut context => *mut usize);
@@ -112,7 +112,7 @@ pub fn what_waits_without_a_word() {
     ];
     for call in calls {
         let held = Held::begin(&cuda, &kernels);
-        let waiting = beside(move |cuda, _| call(cuda, graph));
+        let waiting = in_thread(move |cuda, _| call(cuda, graph));
         waits(&waiting);
         held.release();
         ends(&waiting);
@@ -173,7 +173,7 @@ pub fn a_full_queue_holds_the_host(rank: Rank) {
     // 96 bytes for each of three ranks.
     for (calls, is_too_much) in [(3_000, false), (4_000, true)] {
         let held = Held::begin(&rank.cuda, &kernels);
-        let calling = beside(move |_, nccl| all_to_all(nccl, communicator, stream, calls));
+        let calling = in_thread(move |_, nccl| all_to_all(nccl, communicator, stream, calls));
         if is_too_much {
             waits(&calling)
         } else {

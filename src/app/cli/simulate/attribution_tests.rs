@@ -188,10 +188,10 @@ impl Outcome {
         let expected = expected_suspects(machine, nodes);
         let found = Found::of(suspects, &expected);
         let as_it_is = suspects.suspects.iter().all(|suspect| suspect.intermittent || !kind.comes_and_goes());
-        let slow_while = !suspects.slow_whiles.is_empty();
-        let named = if kind == Kind::NetworkForAWhile { slow_while } else { found.all_named && as_it_is };
-        let wrong = found.others_suspected || (slow_while && kind != Kind::NetworkForAWhile);
-        Outcome { named, wrong, nothing: suspects.suspects.is_empty() && !slow_while }
+        let slow_period = !suspects.slow_periods.is_empty();
+        let named = if kind == Kind::NetworkForAWhile { slow_period } else { found.all_named && as_it_is };
+        let wrong = found.others_suspected || (slow_period && kind != Kind::NetworkForAWhile);
+        Outcome { named, wrong, nothing: suspects.suspects.is_empty() && !slow_period }
     }
 }
 
@@ -208,7 +208,7 @@ fn outcomes(fleet: &Fleet, kind: Kind, count: usize, seeds: std::ops::Range<u64>
             let planted: Vec<String> = rehearsal.machine().faults.iter().map(Fault::to_string).collect();
             let found: Vec<String> =
                 suspects.suspects.iter().map(|s| format!("{}: {}", s.name, s.evidence[0])).collect();
-            eprintln!("  seed {seed}: {} -> {} {:?}", planted.join(" "), found.join("; "), suspects.slow_whiles);
+            eprintln!("  seed {seed}: {} -> {} {:?}", planted.join(" "), found.join("; "), suspects.slow_periods);
         }
         outcome
     };
@@ -237,7 +237,7 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn every_kind_of_fault_is_named_at_random_places_and_nobody_else() {
+fn every_kind_of_fault_is_named_at_random_places_and_nothing_else() {
     let fleet = Fleet::new(12, 4);
     for kind in Kind::planted(1) {
         let outcomes = outcomes(&fleet, kind, 1, 0..2);

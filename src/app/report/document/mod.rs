@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn units_stand_below_headings_on_a_terminal_and_beside_them_on_pages() {
+    fn units_are_below_headings_on_a_terminal_and_after_them_on_pages() {
         let columns = [Column::left("call", 0), Column::right("median", 0).in_unit("us")];
         let table = [Block::Table(Table::new("", &columns, [cells(&["all_reduce", "3.12"])]))];
         assert_eq!(
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_every_row_and_those_that_stand_out_first() {
+    fn a_page_has_every_row_and_the_outliers_first() {
         let mut rows: Vec<Row> = (0..1500).map(|row| vec![row.to_string(), "<b>".to_owned()].into()).collect();
         rows[1400].tone = Tone::Bad;
         let table = Table::new("many", &COLUMNS[..2], rows).whole_in("the CSV has every row").folded();

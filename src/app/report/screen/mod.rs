@@ -30,7 +30,7 @@ pub struct Screen {
     pub run: String,
     /// Number of cases by status: label and number.
     pub counts: Vec<(String, usize)>,
-    /// The same of matrix products and of copies, where there are any, such as `4 products: 4 right`.
+    /// The same for matrix products and copies, if any, such as `4 products: 4 right`.
     pub own_work: Vec<String>,
     /// What each parallelism costs, or how to learn it.
     pub costs: Result<Costs, String>,
@@ -572,7 +572,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn copies_are_counted_beside_the_cases_and_alone_where_there_are_no_cases() {
+    fn copies_are_counted_after_the_cases_and_alone_without_cases() {
         let mut record = ended(&USUAL);
         for line in commgauge_judge::verdict::testing::copy_lines(&[20.0; 3]) {
             let Line::Copy(copy) = line else { panic!("a copy") };

@@ -8,7 +8,7 @@ use crate::report::products::FlopsUnit;
 use crate::report::text::visible;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_judge::verdict::{
-    Coverage, CurveChange, CurvePart, Decision, Finding, Metric, Question, Row, RowCall, RowSubject, Trouble, Verdict,
+    Coverage, CurveChange, CurvePart, Decision, Finding, Metric, Problem, Question, Row, RowCall, RowSubject, Verdict,
 };
 
 /// Findings that a page shows without a click.
@@ -17,8 +17,8 @@ const MAX_OPEN: usize = 8;
 /// Everything below the answer.
 pub(super) fn document(verdict: &Verdict) -> Vec<Block> {
     let mut blocks = vec![Block::list(coverage(verdict).into_iter().chain(origins(verdict)))];
-    if !verdict.troubles.is_empty() {
-        blocks.push(troubles(verdict));
+    if !verdict.problems.is_empty() {
+        blocks.push(problems(verdict));
     }
     let judged: Vec<&Row> = verdict.rows.iter().filter(|row| row.decision.is_some()).collect();
     if !judged.is_empty() {
@@ -36,12 +36,12 @@ pub(super) fn document(verdict: &Verdict) -> Vec<Block> {
 }
 
 /// What is wrong with the records.
-pub(in crate::report) fn troubles(verdict: &Verdict) -> Block {
-    let sentence = |trouble: &Trouble| match trouble.exit_code {
-        0 => format!("{} (a warning)", trouble.text),
-        code => format!("{} (exit code {code})", trouble.text),
+pub(in crate::report) fn problems(verdict: &Verdict) -> Block {
+    let sentence = |problem: &Problem| match problem.exit_code {
+        0 => format!("{} (a warning)", problem.text),
+        code => format!("{} (exit code {code})", problem.text),
     };
-    Block::marked(Mark::Alarm, verdict.troubles.iter().map(sentence))
+    Block::marked(Mark::Alarm, verdict.problems.iter().map(sentence))
 }
 
 /// By decision, and of equal ones the slowest against the base first.

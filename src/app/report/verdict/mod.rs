@@ -5,7 +5,7 @@
 mod document;
 
 pub(super) use document::{
-    coverage, curves_document as curves, decision, findings, rows_on_page, thresholds, tone, troubles, value,
+    coverage, curves_document as curves, decision, findings, problems, rows_on_page, thresholds, tone, value,
 };
 
 use super::document::{Terminal, escaped_markdown, markdown};
@@ -14,7 +14,7 @@ use crate::report::formats::{Level, annotation, case, non_success, skipped, suit
 use crate::report::template::through;
 use crate::report::text::{pretty_json, visible};
 use commgauge_base::error::Result;
-use commgauge_judge::verdict::{CurveChange, Decision, Finding, Row, Trouble, Verdict};
+use commgauge_judge::verdict::{CurveChange, Decision, Finding, Problem, Row, Verdict};
 use document::{headline, reasons};
 use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus};
 use std::cmp::Reverse;
@@ -61,15 +61,15 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
     }
 }
 
-// The verdict as annotations of a GitHub workflow: troubles first, then the rows that did not pass, the worst first.
+// The verdict as annotations of a GitHub workflow: problems first, then the rows that did not pass, the worst first.
 
 /// The annotations; the last one is the answer.
 fn github_text(verdict: &Verdict) -> String {
     let title = format!("commgauge {}", document::asked(verdict.question));
     let mut out = String::new();
-    for trouble in &verdict.troubles {
-        let level = if trouble.exit_code == 0 { Level::Warning } else { Level::Error };
-        out += &annotation(level, &title, &trouble.text);
+    for problem in &verdict.problems {
+        let level = if problem.exit_code == 0 { Level::Warning } else { Level::Error };
+        out += &annotation(level, &title, &problem.text);
     }
     let decided = |row: &&Row| row.decision.is_some_and(|decision| decision != Decision::Pass);
     let mut rows: Vec<&Row> = verdict.rows.iter().filter(decided).collect();
@@ -91,7 +91,7 @@ fn github_text(verdict: &Verdict) -> String {
 }
 
 // The verdict as a JUnit report: a test case for each row. Rows that were not judged are skipped, rows that could not
-// be judged are errors, and failed rows are failures. Troubles of the records are test cases of their own.
+// be judged are errors, and failed rows are failures. Problems of the records are test cases of their own.
 
 /// The report.
 fn junit_text(verdict: &Verdict) -> Result<String> {
@@ -99,8 +99,8 @@ fn junit_text(verdict: &Verdict) -> Result<String> {
     for (name, value) in properties(verdict) {
         suite.add_property(Property::new(visible(&name), visible(&value)));
     }
-    for trouble in &verdict.troubles {
-        suite.add_test_case(of_trouble(trouble));
+    for problem in &verdict.problems {
+        suite.add_test_case(of_problem(problem));
     }
     for row in &verdict.rows {
         suite.add_test_case(of_row(row));
@@ -119,10 +119,10 @@ fn properties(verdict: &Verdict) -> Vec<(String, String)> {
     properties
 }
 
-fn of_trouble(trouble: &Trouble) -> TestCase {
-    let status = match trouble.exit_code {
-        0 => skipped(&trouble.text),
-        code => non_success(NonSuccessKind::Error, &trouble.text, format!("exit code {code}")),
+fn of_problem(problem: &Problem) -> TestCase {
+    let status = match problem.exit_code {
+        0 => skipped(&problem.text),
+        code => non_success(NonSuccessKind::Error, &problem.text, format!("exit code {code}")),
     };
     case("record", "record", status)
 }
@@ -286,7 +286,7 @@ mod tests {
             if *format == VerdictFormat::Junit {
                 let report = quick_junit::Report::deserialize_from_str(&text).unwrap();
                 let cases = &report.test_suites[0].test_cases;
-                assert_eq!(cases.len(), verdict.rows.len() + verdict.troubles.len());
+                assert_eq!(cases.len(), verdict.rows.len() + verdict.problems.len());
             }
         }
     }
@@ -295,7 +295,7 @@ mod tests {
     fn a_warning_that_changes_nothing_fails_in_no_format() {
         let mut verdict = verdict(mixed());
         let text = "the machine was slow for a while; the judged rows meet their thresholds even so".to_owned();
-        verdict.troubles = vec![commgauge_judge::verdict::Trouble { exit_code: 0, text }];
+        verdict.problems = vec![commgauge_judge::verdict::Problem { exit_code: 0, text }];
         for (format, expected) in [
             (VerdictFormat::Table, "thresholds even so (a warning)\n"),
             (VerdictFormat::Github, "::warning title=commgauge thresholds::the machine was slow for a while"),

@@ -42,8 +42,8 @@ pub fn lint(machines: &[Machine], today: &str) -> Vec<Finding> {
     }
     for (index, machine) in machines.iter().enumerate() {
         for other in &machines[index + 1..] {
-            beside(machine, other, &mut found);
-            beside(other, machine, &mut found);
+            compare(machine, other, &mut found);
+            compare(other, machine, &mut found);
             if machine.name == other.name {
                 let text = format!("is named {} as {} is", machine.name, other.path.shown());
                 found.push(Finding { grave: true, place: machine.path.shown().into_owned(), text });
@@ -144,7 +144,7 @@ fn order(smaller: &Expectation, larger: &Expectation, found: &mut Vec<Finding>) 
 
 /// A machine whose links are nowhere slower should not have lower expectations where links are the limit, that is not
 /// for small messages.
-fn beside(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
+fn compare(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
     for expected in &faster.expectations {
         let alike = |other: &&Expectation| is_same_kind(expected, other) && overlap(expected, other);
         let others = slower.expectations.iter().filter(alike);
@@ -183,8 +183,8 @@ fn is_limited_by_links(machine: &Machine, expected: &Expectation) -> bool {
 fn links(machine: &Machine, expected: &Expectation) -> Option<(f64, f64)> {
     let known = !machine.within_node.assumed && !machine.between_nodes.assumed;
     let ExpectedGroup { ranks_per_node, groups_per_node, .. } = expected.group;
-    let at_work = ranks_per_node.saturating_mul(groups_per_node);
-    known.then(|| (machine.within_rate_per_rank(ranks_per_node).0, machine.adapter_rate_per_rank(at_work).0))
+    let active = ranks_per_node.saturating_mul(groups_per_node);
+    known.then(|| (machine.within_rate_per_rank(ranks_per_node).0, machine.adapter_rate_per_rank(active).0))
 }
 
 /// Missing information, counted over a file.

@@ -47,9 +47,9 @@ pub(in crate::config) fn name_of(file: &Path) -> String {
 /// The model that a suite names: in `models/` next to the suite, unless the suite is embedded, else as found by name.
 pub(in crate::config) fn preset_file(suite: &Path, name: &str) -> std::result::Result<PathBuf, String> {
     let folder = suite.parent().unwrap_or(Path::new("")).join("models");
-    let beside = Some(Shipped::Model.file_in(&folder, name)).filter(|file| file.is_file());
+    let next_to_suite = Some(Shipped::Model.file_in(&folder, name)).filter(|file| file.is_file());
     let elsewhere = || Shipped::Model.find(Path::new(name));
-    beside.or_else(elsewhere).ok_or_else(|| {
+    next_to_suite.or_else(elsewhere).ok_or_else(|| {
         let unknown = Shipped::Model.unknown(Path::new(name));
         if is_embedded(&folder.to_string_lossy()) {
             unknown
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_named_with_its_line_and_everything_else_reads_as_before() {
+    fn a_repeated_key_is_named_with_its_line_and_everything_else_reads_as_before() {
         let twice = "{\n \"a\": 1,\n \"b\": {\"c\": [2]},\n \"a\": 3\n}";
         assert_eq!(parse(twice).unwrap_err(), "4: a: occurs twice in one object; leave one of them");
         let nested = "{\"a\": [{\"x\": 1,\n\"x\": 1}]}";

@@ -157,7 +157,7 @@ pub struct Indexer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryKeyNorm {
-    /// There are none.
+    /// No norms.
     None,
     /// As wide as a head, the same for all heads.
     EachHead,

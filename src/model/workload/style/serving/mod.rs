@@ -158,7 +158,7 @@ mod context_tests {
     }
 
     #[test]
-    fn contexts_that_cannot_be_shared_out_are_refused_with_what_could() {
+    fn contexts_that_cannot_be_divided_are_refused_with_what_could() {
         for (preset, written, layout, ranks, expected) in [
             ("llama-3-70b", "decode_context = 3", "tp = 8", 8, "decode_context = 3 does not divide tp = 8"),
             (
