@@ -323,6 +323,7 @@ pub fn noted(record: &Path) -> Option<i32> {
     std::fs::read_to_string(path).ok()?.parse().ok()
 }
 
+/// Removes the note about a launch; a missing note is no error.
 pub fn remove_note(record: &Path) {
     let _ = std::fs::remove_file(note_path(record));
 }

@@ -64,10 +64,12 @@ impl<T> Column<T> {
     }
 }
 
+/// The heading of a CSV file.
 pub fn names<T>(columns: &[Column<T>]) -> impl Iterator<Item = &'static str> {
     columns.iter().map(|column| column.name)
 }
 
+/// One line of a CSV file, in the order of the heading.
 pub fn cells<T>(columns: &[Column<T>], row: &T) -> impl Iterator<Item = String> {
     columns.iter().map(move |column| (column.cell)(row))
 }

@@ -141,6 +141,7 @@ pub struct Volume {
     pub least_node_bytes: f64,
 }
 
+/// Time of one message: latency plus transfer.
 pub fn message_seconds(hop: Hop, bytes: f64) -> f64 {
     hop.latency_seconds + bytes / hop.rate
 }

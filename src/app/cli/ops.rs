@@ -123,10 +123,10 @@ mod tests {
         assert_eq!(
             notes(&format!("{alone} {flags}")),
             [
-                "--sequence-parallel: changes nothing, as tp is 1",
-                "--schedule, --virtual-stages: changes nothing, as pp is 1",
-                "--context-style: changes nothing, as cp is 1",
-                "--routing: changes nothing, as the model has no experts",
+                "--sequence-parallel: has no effect because tp is 1",
+                "--schedule, --virtual-stages: has no effect because pp is 1",
+                "--context-style: has no effect because cp is 1",
+                "--routing: has no effect because the model has no experts",
             ]
         );
         assert_eq!(
@@ -134,7 +134,7 @@ mod tests {
             Vec::<String>::new()
         );
         let serving = "--model llama-3-8b --tp 4 --serve decode --batch 16 --sampled-tokens ring";
-        assert_eq!(notes(serving), ["--sampled-tokens: changes nothing, as pp is 1"]);
+        assert_eq!(notes(serving), ["--sampled-tokens: has no effect because pp is 1"]);
     }
 
     #[test]

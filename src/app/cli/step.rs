@@ -328,7 +328,7 @@ pub(crate) fn sentences(given: &[&'static str], degrees: &Degrees, model: &Model
     let sentence = |(is_missing, what, why): (bool, Needs, &str)| {
         let is_about = |flag: &&str| is_missing && needs_of_flag(flag) == Some(what);
         let flags: Vec<&str> = given.iter().copied().filter(is_about).collect();
-        (!flags.is_empty()).then(|| format!("{}: changes nothing, as {why}", flags.join(", ")))
+        (!flags.is_empty()).then(|| format!("{}: has no effect because {why}", flags.join(", ")))
     };
     missing.into_iter().filter_map(sentence).collect()
 }

@@ -26,6 +26,7 @@ const MIN_SIZES_FOR_HOLDOUT: usize = 5;
 /// Minimum number of sizes for leaving some out at the ends.
 const MIN_SIZES_FOR_EXTRAPOLATION: usize = 6;
 
+/// Options of a fit that do not come from the records.
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
     /// Resamples behind the intervals; none below 40.

@@ -512,6 +512,7 @@ pub enum RowSubject {
     },
 }
 
+/// The collective call that a row measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RowCall {
     /// Axis whose groups execute it.

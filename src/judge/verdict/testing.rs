@@ -137,6 +137,7 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
     }
 }
 
+/// A record made of lines, as if read from a file.
 pub fn loaded(path: &str, lines: Vec<Line>) -> LoadedRecord {
     LoadedRecord { path: path.into(), record: Record::from_lines(lines).unwrap() }
 }

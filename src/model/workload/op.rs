@@ -277,6 +277,7 @@ impl Family {
     }
 }
 
+/// What the calls of an axis are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Size arguments of all calls.

@@ -204,6 +204,7 @@ pub struct RankedStep {
     pub calls: Vec<RankedCall>,
 }
 
+/// A call of a step as the ranking of calls identifies it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedCall {
     /// The origin.

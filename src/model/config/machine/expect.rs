@@ -64,7 +64,7 @@ pub(super) fn expectations(mut table: Table, machine: &Machine) -> Result<Vec<Ex
         (None, _) => vec![single(&mut table)?],
         (Some(curve), None) => curve_figures(&mut table, curve)?,
         (Some(_), Some(bytes)) => {
-            return Err(bytes.wrong("a curve has a size for each of its figures; take `bytes` away"));
+            return Err(bytes.wrong("a curve has a size for each of its figures; remove `bytes`"));
         }
     };
     let collective = table.require("collective", "a collective such as \"all_reduce\"")?.parsed(str::parse)?;

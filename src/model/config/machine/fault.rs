@@ -344,8 +344,9 @@ impl FromStr for Fault {
         if kind == "while" {
             return for_a_while(rest).map_err(wrong);
         }
-        let (which, how) =
-            rest.split_once(':').ok_or_else(|| wrong(format!("`{rest}` lacks how bad it is, after a second `:`")))?;
+        let (which, how) = rest
+            .split_once(':')
+            .ok_or_else(|| wrong(format!("`{rest}` needs a severity after a second `:`, such as rate=0.6")))?;
         one(kind, which, how).map_err(wrong)
     }
 }
@@ -423,9 +424,10 @@ fn intermittent(text: &str) -> std::result::Result<Fault, String> {
 }
 
 fn for_a_while(text: &str) -> std::result::Result<Fault, String> {
-    let (moments, fault) = text.split_once(':').ok_or("`while` lacks the fault after its two moments")?;
+    let (period, fault) =
+        text.split_once(':').ok_or("`while` needs a fault after its period, such as while:10s-25s:node:1:rate=0.5")?;
     let (from, until) =
-        moments.split_once('-').ok_or_else(|| format!("found `{moments}` where two moments such as 10s-25s are"))?;
+        period.split_once('-').ok_or_else(|| format!("found `{period}`; expected a period such as 10s-25s"))?;
     let (from, until) = (parse_seconds(from)?, parse_seconds(until)?);
     if !is_while(from, until) {
         return Err(format!("found from {from} until {until}; accepted: a later one after an earlier, up to 1h"));
@@ -435,11 +437,12 @@ fn for_a_while(text: &str) -> std::result::Result<Fault, String> {
 
 /// A fault of a kind that can be intermittent.
 fn transient(fault: &str) -> std::result::Result<Box<Fault>, String> {
-    let (kind, rest) = fault.split_once(':').ok_or_else(|| format!("found `{fault}` where a fault is"))?;
+    let (kind, rest) =
+        fault.split_once(':').ok_or_else(|| format!("found `{fault}`; expected a fault such as node:1:rate=0.5"))?;
     if ["intermittent", "while", "corrupt", "neighbour"].contains(&kind) {
         return Err(format!("`{kind}` cannot come and go"));
     }
-    let (which, how) = rest.split_once(':').ok_or_else(|| format!("`{rest}` lacks how bad it is"))?;
+    let (which, how) = rest.split_once(':').ok_or_else(|| format!("`{rest}` needs a severity, such as rate=0.6"))?;
     one(kind, which, how).map(Box::new)
 }
 
@@ -602,7 +605,7 @@ mod tests {
     fn invalid_fault_texts_are_refused_with_all_accepted_forms() {
         for (words, problem) in [
             ("node", "found no `:`"),
-            ("node:17", "`17` lacks how bad it is"),
+            ("node:17", "`17` needs a severity"),
             ("noode:17:rate=0.5", "there is no kind `noode`"),
             ("node:x:rate=0.5", "found `x` where a number counted from 0 is"),
             ("node:1:rate=1.5", "found a rate of `1.5`"),
@@ -624,7 +627,7 @@ mod tests {
             ("intermittent:2:node:1:rate=0.5", "found a probability of `2`"),
             ("intermittent:0.2/2h:node:1:rate=0.5", ""),
             ("intermittent:0.2:corrupt:1:probability=0.5", "`corrupt` cannot come and go"),
-            ("while:2s:node:1:rate=0.5", "found `2s` where two moments"),
+            ("while:2s:node:1:rate=0.5", "found `2s`; expected a period"),
             ("while:2s-1s:node:1:rate=0.5", "found from 2.00 s until 1.00 s"),
             ("while:1s-2s:while:1s-2s:node:1:rate=0.5", "`while` cannot come and go"),
         ] {

@@ -212,7 +212,7 @@ pub(super) fn decode_context(
     phases: Phases,
     framework: Option<&FrameworkChoices>,
 ) -> Result<DecodeContext> {
-    let nothing = "changes nothing without a decode; accepted: with decode among the phases";
+    let nothing = "has no effect without a decode; accepted: with decode among the phases";
     let ranks = match table.take("decode_context") {
         None => 1,
         Some(item) if phases.decode => item.count()?,
@@ -367,7 +367,7 @@ mod tests {
             (&[("kv_transfer", "layer"), ("kv_decode_tp", "0"), ("phases", "prefill")], "kv_decode_tp"),
             (&[("kv_transfer", "layer"), ("kv_element_type", "int8")], "accepted"),
             (&[("kv_transfer", "layer"), ("phases", "decode")], "nothing is transferred without a prefill"),
-            (&[("decode_context", "2"), ("phases", "prefill")], "changes nothing without a decode"),
+            (&[("decode_context", "2"), ("phases", "prefill")], "has no effect without a decode"),
             (&[("decode_context", "0")], "decode_context"),
             (&[("decode_context_exchange", "packed")], "no context is sharded; accepted: with decode_context above 1"),
             (

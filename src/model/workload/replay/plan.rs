@@ -18,6 +18,7 @@ const LONGEST_LAYER_SECONDS: f64 = 3600.0;
 /// Maximum number of actions in a program; more would take gigabytes.
 const MOST_ACTIONS: u128 = 1 << 28;
 
+/// How often a step is replayed, and what it simulates between its calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayOptions {
     /// Number of timed replays of the step.

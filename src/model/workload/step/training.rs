@@ -115,6 +115,7 @@ impl<'a> TrainingStep<'a> {
 //
 // The splits are those of `config::Model`; `stages` assigns layers to stages.
 
+/// Number of parameters on one rank, by how they are divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankParameters {
     /// Parameters that tensor parallelism divides or copies: attention, dense feed-forward, norms, routers, shared

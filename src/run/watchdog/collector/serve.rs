@@ -64,6 +64,7 @@ pub(super) struct Times {
     states_sent: Instant,
 }
 
+/// The state of a collector while it serves its ranks and peers.
 pub struct Serving {
     pub(super) config: Config,
     pub(super) admission: Admission,

@@ -17,7 +17,7 @@ pub struct StepKey {
     pub takes: &'static [Work],
     /// What it means, its values and its default, in one line.
     pub meaning: &'static str,
-    /// Without what it changes nothing, where that is not so of its whole group.
+    /// What it needs to have an effect, if its group as a whole does not need it.
     pub(super) needs: Option<Needs>,
     /// Whether the short help has its flag.
     pub is_common: bool,
