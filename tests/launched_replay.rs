@@ -49,12 +49,6 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "dp = 4",
         &["dp_shard", "dp_replicate"],
     ),
-    (
-        DENSE,
-        "micro_batches = 2\ndata_style = 'fsdp'\ngather_inner = 2",
-        "dp = 4",
-        &["dp", "dp_shard_inner", "dp_shard_outer"],
-    ),
     (DENSE, "micro_batches = 2\nmuon_tp_mode = 'distributed'", "tp = 2\ndp = 2", &["tp", "dp"]),
     (DENSE, "micro_batches = 2\nbatch_broadcast = 'fields_and_mask'", "cp = 2\ntp = 2", &["cp", "tp", "dp_cp"]),
     (DENSE, "micro_batches = 2\ncontext_style = 'all_to_all'", "cp = 2\npp = 2", &["cp", "pp"]),

@@ -9,8 +9,24 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A communication call, by its effect among the ranks of one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Collective {
     /// Every rank ends with the reduction of all ranks' buffers.
     AllReduce,
@@ -76,44 +92,10 @@ pub enum Extent {
 
 impl Collective {
     /// Every collective, in display order.
-    pub const ALL: [Collective; 16] = [
-        AllReduce,
-        AllGather,
-        ReduceScatter,
-        Broadcast,
-        Reduce,
-        Gather,
-        Scatter,
-        AllToAll,
-        AllGatherV,
-        ReduceScatterV,
-        AllToAllV,
-        SendRecv,
-        SendRecvChain,
-        PingPong,
-        Bidirectional,
-        Barrier,
-    ];
+    pub const ALL: [Collective; 16] = *<Collective as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     pub fn name(self) -> &'static str {
-        match self {
-            AllReduce => "all_reduce",
-            AllGather => "all_gather",
-            ReduceScatter => "reduce_scatter",
-            Broadcast => "broadcast",
-            Reduce => "reduce",
-            Gather => "gather",
-            Scatter => "scatter",
-            AllToAll => "all_to_all",
-            AllGatherV => "all_gather_v",
-            ReduceScatterV => "reduce_scatter_v",
-            AllToAllV => "all_to_all_v",
-            SendRecv => "send_recv",
-            SendRecvChain => "send_recv_chain",
-            PingPong => "ping_pong",
-            Bidirectional => "bidirectional",
-            Barrier => "barrier",
-        }
+        self.into()
     }
 
     /// True if elements are combined, so that a [`ReduceOp`] is needed and host memory cannot carry 8-bit floats.
@@ -290,12 +272,6 @@ impl Algorithm {
 
 // The names of collectives in commgauge, and in other tools.
 
-impl fmt::Display for Collective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// Affixes that other tools add to the names of their programs: `osu_allreduce`, `all_reduce_perf`.
 const PREFIX_OF_OSU: &str = "osu_";
 
@@ -367,8 +343,23 @@ pub enum ReduceOp {
 }
 
 /// Whether the result replaces the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Placement {
     OutOfPlace,
     InPlace,
@@ -393,20 +384,11 @@ impl ReduceOp {
 
 impl Placement {
     pub fn name(self) -> &'static str {
-        match self {
-            Placement::OutOfPlace => "out-of-place",
-            Placement::InPlace => "in-place",
-        }
+        self.into()
     }
 }
 
 impl fmt::Display for ReduceOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

@@ -2,12 +2,27 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 
 /// The type of one element of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum ElementType {
     Int8,
     Uint8,
@@ -31,24 +46,10 @@ use ElementType::*;
 
 impl ElementType {
     /// Every type, in display order.
-    pub const ALL: [ElementType; 12] =
-        [Int8, Uint8, Int32, Uint32, Int64, Uint64, Float16, Bfloat16, Float32, Float64, Fp8E4m3, Fp8E5m2];
+    pub const ALL: [ElementType; 12] = *<ElementType as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     pub fn name(self) -> &'static str {
-        match self {
-            Int8 => "int8",
-            Uint8 => "uint8",
-            Int32 => "int32",
-            Uint32 => "uint32",
-            Int64 => "int64",
-            Uint64 => "uint64",
-            Float16 => "float16",
-            Bfloat16 => "bfloat16",
-            Float32 => "float32",
-            Float64 => "float64",
-            Fp8E4m3 => "fp8_e4m3",
-            Fp8E5m2 => "fp8_e5m2",
-        }
+        self.into()
     }
 
     /// The name that nccl-tests prints and accepts.
@@ -95,12 +96,6 @@ impl ElementType {
     /// True if a collective can only move this type, not reduce it.
     pub fn moves_only(self) -> bool {
         matches!(self, Fp8E4m3 | Fp8E5m2)
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

@@ -4,8 +4,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Cadence: calls back to back, or each from an agreed start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Cadence {
     /// Calls back to back between two clock reads, as in nccl-tests. (In OSU only the point-to-point tests; its collectives start each call
     /// after a barrier, which is isolated.)
@@ -16,16 +32,27 @@ pub enum Cadence {
 
 impl Cadence {
     pub fn name(self) -> &'static str {
-        match self {
-            Cadence::Streaming => "streaming",
-            Cadence::Isolated => "isolated",
-        }
+        self.into()
     }
 }
 
 /// How the ranks start an isolated call together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ClockMethod {
     /// At an agreed time on the synchronised clock.
     #[default]
@@ -37,10 +64,7 @@ pub enum ClockMethod {
 impl ClockMethod {
     /// The name in files and flags.
     pub fn name(self) -> &'static str {
-        match self {
-            ClockMethod::Synchronised => "synchronised",
-            ClockMethod::Barrier => "barrier",
-        }
+        self.into()
     }
 
     /// Whether calls start at an agreed time.
@@ -53,21 +77,27 @@ impl std::str::FromStr for ClockMethod {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ClockMethod, String> {
-        let all = [ClockMethod::Synchronised, ClockMethod::Barrier];
-        let found = all.into_iter().find(|method| method.name() == text);
-        found.ok_or_else(|| format!("found `{text}`; accepted: {}", all.map(ClockMethod::name).join(", ")))
-    }
-}
-
-impl std::fmt::Display for ClockMethod {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
+        crate::named(text)
     }
 }
 
 /// The readings between which streaming calls are timed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Timing {
     /// A few calls each between two marks: events on a device's stream, which the host reads afterwards.
     #[default]
@@ -80,10 +110,7 @@ pub enum Timing {
 impl Timing {
     /// The name in files and flags.
     pub fn name(self) -> &'static str {
-        match self {
-            Timing::Marks => "marks",
-            Timing::Whole => "whole",
-        }
+        self.into()
     }
 
     /// Whether marks delimit samples.
@@ -96,21 +123,7 @@ impl std::str::FromStr for Timing {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Timing, String> {
-        let all = [Timing::Marks, Timing::Whole];
-        let found = all.into_iter().find(|timing| timing.name() == text);
-        found.ok_or_else(|| format!("found `{text}`; accepted: {}", all.map(Timing::name).join(", ")))
-    }
-}
-
-impl std::fmt::Display for Timing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::fmt::Display for Cadence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
+        crate::named(text)
     }
 }
 

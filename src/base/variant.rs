@@ -34,7 +34,8 @@ pub const LABELS: [&str; 10] = [
 ];
 
 /// The allocator of buffers, and their registration with the library before use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum Buffers {
     /// Memory of the driver, not registered.
     #[default]
@@ -206,18 +207,7 @@ impl Buffers {
 
     /// The name in files, flags and labels.
     pub fn name(self) -> &'static str {
-        match self {
-            Buffers::Plain => "plain",
-            Buffers::Allocated => "allocated",
-            Buffers::Registered => "registered",
-            Buffers::Symmetric => "symmetric",
-        }
-    }
-}
-
-impl fmt::Display for Buffers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 

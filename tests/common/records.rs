@@ -2,8 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use commgauge::record::line::{CaseLine, EndStatus, Outcome, Samples};
-use commgauge::record::{Journal, Line, Record};
+use commgauge::record::line::{CaseFacts, RankFacts};
+use commgauge::record::{Journal, Line, Parts, Record};
 use commgauge::units::Bytes;
 use std::path::Path;
 
@@ -41,80 +41,42 @@ impl Made {
         let sample: Vec<Line> =
             SAMPLE.lines().map(|line| serde_json::from_str(line).expect("the sample is right")).collect();
         let record = Record::from_lines(sample).expect("the sample is right");
-        let is_wanted = |case: &&commgauge::record::line::CaseFacts| {
+        let is_wanted = |case: &&CaseFacts| {
             case.group_size == 4 && case.collective.name() == "all_reduce" && case.cadence.name() == "streaming"
         };
-        let facts = record.plan.cases.iter().find(is_wanted).expect("the sample has an all_reduce").clone();
-        let (mut header, mut plan) = (record.header.clone(), record.plan.clone());
-        header.warnings.clear();
-        header.run_id.clone_from(&self.run_id);
-        header.backend.machine = None;
-        header.world_size = self.ranks;
-        let entry = header.ranks[0].clone();
-        header.ranks = (0..self.ranks)
-            .map(|rank| {
-                let mut entry = entry.clone();
-                (entry.rank, entry.node) = (rank, rank / 2);
-                entry.host = format!("host-{}", rank / 2);
-                entry
-            })
-            .collect();
-        let replicates = self.rows.first().map_or(0, Vec::len);
-        header.settings.replicates = replicates as u32;
-        plan.steps.clear();
-        plan.case_lines = (self.rows.len() * replicates) as u64;
-        plan.cases = (0..self.rows.len())
-            .map(|row| {
-                let mut case = facts.clone();
-                let bytes = Bytes((1 << 20) + 1024 * row as u64);
-                (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
-                case.name = format!("world/all_reduce/{}", bytes.0);
-                case.uses.clear();
-                case
-            })
-            .collect();
-        let names: Vec<String> = plan.cases.iter().map(|case| case.name.clone()).collect();
-        let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(record.clocks[0].clone())];
-        for replicate in 0..replicates {
-            for (case, times) in self.rows.iter().enumerate() {
-                lines.push(Line::Case(Box::new(self.case_line(case, &names[case], replicate, times[replicate]))));
+        let template = record.plan.cases.iter().find(is_wanted).expect("the sample has an all_reduce");
+        let facts = |row: u64| {
+            let bytes = Bytes((1 << 20) + 1024 * row);
+            let (name, uses) = (format!("world/all_reduce/{}", bytes.0), Vec::new());
+            CaseFacts {
+                name,
+                bytes_total: bytes,
+                bytes_accounted: bytes,
+                bytes_per_rank: bytes,
+                uses,
+                ..template.clone()
             }
-        }
-        lines.push(Line::Clock(record.clocks[1].clone()));
-        let mut end = record.end.clone().expect("the sample has an end");
-        (end.status, end.exit_code, end.error) = (EndStatus::Complete, 0, None);
-        end.lines_before = Some(lines.len() as u64);
-        lines.push(Line::End(end));
-        lines
+        };
+        let samples = |microseconds: &f64| {
+            (0..self.samples).map(|sample| (microseconds * 1000.0) as u64 + sample as u64 % 3).collect()
+        };
+        let mut made = Parts::like(&record, &self.run_id);
+        made.header.world_size = self.ranks;
+        let place = |rank: u32| RankFacts {
+            rank,
+            node: rank / 2,
+            host: format!("host-{}", rank / 2),
+            ..record.header.ranks[0].clone()
+        };
+        made.header.ranks = (0..self.ranks).map(place).collect();
+        let times = self.rows.iter().map(|replicates| replicates.iter().map(samples).collect());
+        made.measure((0..).map(facts).zip(times).collect());
+        made.lines()
     }
 
     /// Writes the record as a run does.
     pub fn write(&self, path: &Path) {
         write(path, &self.lines());
-    }
-
-    fn case_line(&self, case: usize, name: &str, replicate: usize, microseconds: f64) -> CaseLine {
-        let slowest_nanoseconds: Vec<u64> =
-            (0..self.samples).map(|sample| (microseconds * 1000.0) as u64 + sample as u64 % 3).collect();
-        CaseLine {
-            case: case as u32,
-            name: name.into(),
-            replicate: replicate as u32,
-            position: case as u32,
-            replaces: Vec::new(),
-            outcome: Outcome::Measured { verified: true },
-            warm_up_iterations: 5,
-            calls_per_sample: 1,
-            stop: None,
-            precision_reached: None,
-            samples: Samples { slowest_rank: vec![0; self.samples], slowest_nanoseconds, ..Samples::default() },
-            histograms: Vec::new(),
-            pairs: None,
-            buffer_copies: 1,
-            library_estimate_seconds: None,
-            library_choice: None,
-            warnings: Vec::new(),
-        }
     }
 }
 

@@ -135,7 +135,7 @@ fn a_suite_with_a_time_for_all_cases_resumes_until_every_case_is_measured() {
     fs::write(place.0.path().join("short.toml"), suite).unwrap();
     let lines = place.whole("short.toml -n 4 --within 2s");
     let whole = Record::read(&place.record()).unwrap();
-    assert_eq!(whole.header.settings.within_seconds.map(|within| within.0), Some(2.0));
+    assert_eq!(whole.header.settings.within.map(|within| within.0), Some(2.0));
     let first_case = lines.iter().position(|line| line.starts_with("{\"line\":\"case\"")).unwrap();
     for done in [0, 1, whole.plan.cases.len() / 2] {
         place.cut(&lines[..first_case + done], "{\"line\":\"ca");

@@ -124,6 +124,47 @@ fn a_store_whose_writer_is_killed_at_any_moment_reads_and_has_whole_runs_alone()
     assert_eq!(runs_in(at), records.len());
 }
 
+/// `commgauge history` on the store, with a fault at one operation on files. Returns how it ended; none where it was killed.
+fn with_fault(folder: &Path, shim: &Path, fault: &str, operation: u32, words: &[&str]) -> Option<i32> {
+    let mut command = Command::new(common::COMMGAUGE);
+    command.arg("history").args(words).args(["--store", "fleet"]).current_dir(folder);
+    command.env("LD_PRELOAD", shim).env(fault, operation.to_string());
+    command.output().expect("it starts").status.code()
+}
+
+#[test]
+fn a_writer_that_is_killed_or_finds_the_disk_full_at_any_operation_loses_nothing() {
+    let Some(shim) = common::shim() else { return };
+    let two = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let records = nights(two.path(), 3);
+    added(two.path(), &records[..2]);
+    for words in [&["add", "2.jsonl"][..], &["rebuild"]] {
+        for fault in ["FAULT_KILL_AT", "FAULT_FULL_AT"] {
+            for operation in 1.. {
+                let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+                let at = folder.path();
+                let copy = Command::new("cp").arg("-r").arg(two.path().join(".")).arg(at).status();
+                assert!(copy.expect("cp starts").success());
+                let ended = with_fault(at, &shim, fault, operation, words);
+                let known = runs_in(at);
+                assert!(known == 2 || (known == 3 && words[0] == "add"), "{words:?} {fault}={operation}: {known} runs");
+                added(at, &records);
+                assert_eq!(runs_in(at), 3, "{words:?} {fault}={operation}");
+                match ended {
+                    None => assert_eq!(fault, "FAULT_KILL_AT"),
+                    Some(6) => assert_eq!(fault, "FAULT_FULL_AT"),
+                    // The operation does not exist: all of them were tried.
+                    Some(code) => {
+                        assert!(code == 0 && operation > 5, "{words:?} {fault}={operation}: {code}");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    fs::remove_file(shim).expect("removed");
+}
+
 /// The blocks of the page in a language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let begin = format!("```{language}\n");

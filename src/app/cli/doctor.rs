@@ -29,17 +29,12 @@ pub struct DoctorCommand {
     pub cublas_library: Option<PathBuf>,
 
     /// Load a library in this process and print what it says: for the doctor itself, which survives it
-    #[arg(long, hide = true, value_parser = parse_probe)]
+    #[arg(long, hide = true, value_parser = commgauge_base::named::<Probe>)]
     pub probe: Option<Probe>,
 
     /// How the answer is shown.
     #[command(flatten)]
     pub shown: AnswerArguments,
-}
-
-fn parse_probe(text: &str) -> std::result::Result<Probe, String> {
-    let names = Probe::ALL.map(Probe::name).join(", ");
-    Probe::ALL.into_iter().find(|probe| probe.name() == text).ok_or_else(|| format!("accepted: {names}"))
 }
 
 impl DoctorCommand {

@@ -160,7 +160,7 @@ pub struct AddArguments {
     #[arg(required = true, value_name = "RECORD")]
     pub records: Vec<PathBuf>,
 
-    /// The store: records/, index.jsonl and dataset/, partitioned by machine and month
+    /// The store: records/, index.log and dataset/, partitioned by machine and month
     #[arg(long, value_name = "DIR")]
     pub store: PathBuf,
 }

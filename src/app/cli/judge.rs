@@ -15,7 +15,6 @@ use commgauge_judge::verdict::{
 };
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
 use commgauge_run::session::{Rehearsal, Request};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -238,8 +237,8 @@ pub(super) fn judge_plan(
     let planned = PlannedWork {
         cases: Rehearsal::new(&request)?.planned_cases(),
         hosts: machine.hosts_of(ranks),
-        copies: request.plan.copies.iter().map(CopyFacts::of).collect(),
-        products: request.plan.products.iter().map(ProductFacts::of).collect(),
+        copies: request.plan.copies.clone(),
+        products: request.plan.products.clone(),
     };
     let outlook = plan_outlook(&machine, &planned, request.settings.replicates, confidence);
     print_on(out, &outlook_text(&request, &machine, nodes, &outlook))?;

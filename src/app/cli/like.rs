@@ -204,7 +204,7 @@ mod tests {
         cadences.dedup();
         placements.sort_unstable();
         placements.dedup();
-        let calls = [8, 64 << 10].map(|bytes| settings.at(commgauge_base::units::Bytes(bytes)).fixed_iterations);
+        let calls = [8, 64 << 10].map(|bytes| settings.at(commgauge_base::units::Bytes(bytes)).iterations);
         let cadences: Vec<String> = cadences.iter().map(ToString::to_string).collect();
         let format = sweep.launched().output.format();
         (

@@ -19,7 +19,7 @@ use commgauge_base::units::{Bytes, parse_seconds};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::{self, Fit, FitOptions, Measurements};
-use commgauge_model::config::step::{KeyForm, STEP_KEYS};
+use commgauge_model::config::step::STEP_FLAGS;
 use commgauge_model::config::{Machine, Model, Shipped};
 use commgauge_model::record::Record;
 use commgauge_model::workload::step::{Step, TrainingStep};
@@ -573,15 +573,10 @@ fn list(layers: &[u32]) -> String {
 
 /// A key of `[training]` as its flag.
 fn flag(key: &str, value: &str) -> Result<String> {
-    let known = STEP_KEYS.iter().flat_map(|group| group.keys).find(|known| known.key == key);
+    let known = STEP_FLAGS.iter().find(|known| known.key == key);
     let known =
         known.ok_or_else(|| Error::usage(format!("{key} cannot be replayed; leave it out or give --no-overlap")))?;
-    let value = match (known.form, value) {
-        (KeyForm::Denial, "true") => "false",
-        (KeyForm::Denial, "false") => "true",
-        _ => value,
-    };
-    Ok(format!("{}={value}", known.flag))
+    Ok(format!("{}={}", known.flag, known.turned(value)))
 }
 
 // Which matrix products a calibration measures: those of the model's layers, in the degrees and micro-batches that a plan may choose.

@@ -14,7 +14,7 @@ use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::step::{DataStyle, Framework, Work, keys_of, parse_order};
-use commgauge_model::config::{Batch, Model, Shipped, Table, Training, likely_key};
+use commgauge_model::config::{Model, Shipped, Table, Training, likely_key};
 use commgauge_model::layout::{Axis, MOST_RANKS};
 use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::rates::Hidden;
@@ -547,9 +547,9 @@ impl QuestionFlags {
             let accepted = (0..4).filter(has).map(|stage| stage.to_string()).collect::<Vec<_>>().join(", ");
             return Err(Error::usage(format!("zero_stage: found {stage}; the framework has {accepted}")));
         }
-        match bases.first.batch.clone() {
-            Batch::Global(global_batch, _) => Ok(PlannedTraining { bases, global_batch }),
-            Batch::MicroBatches(_) => Err(Error::usage("--global-batch is missing")),
+        match bases.first.global_batch {
+            Some(global_batch) => Ok(PlannedTraining { bases, global_batch }),
+            None => Err(Error::usage("--global-batch is missing")),
         }
     }
 
@@ -574,7 +574,7 @@ impl QuestionFlags {
         }
         let training = Training::read(Table::of_flags(flags))?;
         if training.sequence > model.embedding.maximum_positions {
-            return Err(training.sequence_place.wrong(format!(
+            return Err(training.at("sequence").wrong(format!(
                 "found {}; {} allows up to {} (max_position_embeddings)",
                 training.sequence, model.name, model.embedding.maximum_positions
             )));

@@ -110,7 +110,7 @@ impl RankCommand {
         let rates = source.rates();
         let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
         if let Step::Training(training) = step {
-            let framework = training.training.named_framework();
+            let framework = training.training.framework;
             let calls = source.calls(rates.as_ref(), self.ranks_per_node)?;
             let computing = self.computing.run_by(framework).read(
                 training.activation(),
@@ -170,7 +170,7 @@ pub struct CallCommand {
     pub locality: Option<String>,
 
     /// What is timed; streaming where both were fitted
-    #[arg(long, value_parser = cadence, hide_short_help = true)]
+    #[arg(long, value_parser = commgauge_base::named::<Cadence>, hide_short_help = true)]
     pub cadence: Option<Cadence>,
 
     /// Answer from curves of this kind only, where the records hold several, such as algorithm=ring or placement=in-place
@@ -188,13 +188,6 @@ fn bytes(text: &str) -> std::result::Result<Bytes, String> {
 fn label(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("found `{text}`; accepted: NAME=TEXT"))?;
     Ok((name.to_owned(), value.to_owned()))
-}
-
-fn cadence(text: &str) -> std::result::Result<Cadence, String> {
-    [Cadence::Streaming, Cadence::Isolated]
-        .into_iter()
-        .find(|cadence| cadence.name() == text)
-        .ok_or_else(|| format!("found cadence `{text}`; accepted: streaming, isolated"))
 }
 
 impl CallCommand {

@@ -224,12 +224,12 @@ fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) 
     let most = plan.estimated_seconds(settings).0;
     // The estimate includes set-up and checks of a case.
     let overhead = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;
-    let samples = f64::from(settings.fixed_iterations.unwrap_or(settings.minimum_samples));
+    let samples = f64::from(settings.iterations.unwrap_or(settings.minimum_samples));
     let own = |line: &commgauge_model::record::line::CaseLine| {
         let times = &line.samples.slowest_nanoseconds;
         let mean = times.iter().map(|time| *time as f64 * 1e-9).sum::<f64>() / times.len().max(1) as f64;
         (samples * mean)
-            .min(settings.case_budget.0.max(samples * mean * f64::from(u8::from(settings.fixed_iterations.is_some()))))
+            .min(settings.case_budget.0.max(samples * mean * f64::from(u8::from(settings.iterations.is_some()))))
     };
     let least = record.cases.iter().map(own).sum::<f64>() + overhead.max(0.0);
     (least.min(most), most.max(least))

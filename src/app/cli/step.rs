@@ -12,7 +12,7 @@ use commgauge_base::stats::MIN_FOR_INTERVAL;
 use commgauge_base::units::{Seconds, counted, parse_seconds};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::{digest, host};
-use commgauge_model::config::step::{KeyForm, ModelWork, Needs, STEP_KEYS, StepKey, Work, needs_of_flag};
+use commgauge_model::config::step::{ModelWork, Needs, STEP_FLAGS, StepFlag, Work};
 use commgauge_model::config::{BOTH_CADENCES, LayoutTable, Model, Place, RunSettings, Serving, Table, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout, LayoutDescription};
 use commgauge_model::record::line::SuiteFacts;
@@ -40,13 +40,13 @@ pub struct StepArguments {
     #[arg(long, value_name = "HOW", default_value = "streaming", value_parser = ["streaming", "isolated", "both"], help_heading = "Measurement", hide_short_help = true)]
     cadence: String,
 
-    /// Measure each call of an axis of several groups on one group alone too, and report its slowdown by the others; 6 replicates unless
-    /// --replicates is given
+    /// Measure each call of an axis of several groups on one group alone too, and report how much slower it is next to the
+    /// others; takes 6 replicates unless --replicates says otherwise
     #[arg(long, help_heading = "Measurement", hide_short_help = true)]
     solo: bool,
 
-    /// Measure the largest calls of two axes at once too, such as tp,dp: each alone and while the other is in flight; 6 replicates unless
-    /// --replicates is given
+    /// Measure the largest calls of two axes at once too, such as tp,dp: each alone and while the other is in flight; takes 6
+    /// replicates unless --replicates says otherwise
     #[arg(long, value_name = "AXES", value_delimiter = ',', num_args = 1, value_parser = parse_axis, help_heading = "Measurement", hide_short_help = true)]
     interfere: Vec<Axis>,
 
@@ -326,7 +326,8 @@ pub(crate) fn sentences(given: &[&'static str], degrees: &Degrees, model: &Model
         (model.mixture.is_none(), Needs::Experts, "the model has no experts"),
     ];
     let sentence = |(is_missing, what, why): (bool, Needs, &str)| {
-        let is_about = |flag: &&str| is_missing && needs_of_flag(flag) == Some(what);
+        let is_about =
+            |flag: &&str| is_missing && STEP_FLAGS.iter().any(|known| known.flag == *flag && known.needs == what);
         let flags: Vec<&str> = given.iter().copied().filter(is_about).collect();
         (!flags.is_empty()).then(|| format!("{}: has no effect because {why}", flags.join(", ")))
     };
@@ -377,7 +378,7 @@ impl StepFlags {
         if let Some(training) =
             training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions)
         {
-            return Err(training.sequence_place.wrong(format!(
+            return Err(training.at("sequence").wrong(format!(
                 "found {}; {} allows up to {} (max_position_embeddings)",
                 training.sequence, model.name, model.embedding.maximum_positions
             )));
@@ -416,20 +417,20 @@ struct GivenKeys {
 
 #[derive(Clone, Debug)]
 struct GivenKey {
-    key: &'static StepKey,
+    flag: &'static StepFlag,
     text: String,
 }
 
 impl GivenKeys {
     /// What is done with the model.
     fn work(&self) -> Work {
-        let serves = self.given.iter().any(|given| given.key.key == "phases");
+        let serves = self.given.iter().any(|given| given.flag.key == "phases");
         if serves { Work::Serving } else { Work::Training }
     }
 
     /// The given flags, for messages.
     fn flags(&self) -> impl Iterator<Item = &'static str> {
-        self.given.iter().map(|given| given.key.flag)
+        self.given.iter().map(|given| given.flag.flag.as_str())
     }
 
     /// The given flags with their keys and values.
@@ -437,11 +438,19 @@ impl GivenKeys {
     /// # Errors
     /// Flags that this work does not take, all of them named.
     fn entries(&self, work: Work) -> Result<Vec<(&'static str, &'static str, String)>> {
-        let unused: Vec<&str> =
-            self.given.iter().filter(|given| !given.key.takes.contains(&work)).map(|given| given.key.flag).collect();
+        let unused: Vec<&str> = self
+            .given
+            .iter()
+            .map(|given| given.flag)
+            .filter(|flag| !flag.takes.contains(&work))
+            .map(|flag| &*flag.flag)
+            .collect();
         let list = unused.join(", ");
         match (unused.is_empty(), work) {
-            (true, _) => Ok(self.given.iter().map(GivenKey::entry).collect()),
+            (true, _) => {
+                let entry = |GivenKey { flag, text }: &GivenKey| (&*flag.flag, flag.key, flag.turned(text).to_owned());
+                Ok(self.given.iter().map(entry).collect())
+            }
             (false, Work::Serving) => {
                 Err(Error::usage(format!("--serve: a model that serves takes no {list}; leave that out")))
             }
@@ -452,22 +461,9 @@ impl GivenKeys {
     }
 }
 
-impl GivenKey {
-    /// Flag, key and value. A flag that denies says the opposite of its key.
-    fn entry(&self) -> (&'static str, &'static str, String) {
-        let text = match (self.key.form, self.text.as_str()) {
-            (KeyForm::Denial, "true") => "false".to_owned(),
-            (KeyForm::Denial, "false") => "true".to_owned(),
-            _ => self.text.clone(),
-        };
-        (self.key.flag, self.key.key, text)
-    }
-}
-
 impl Args for GivenKeys {
     fn augment_args(command: Command) -> Command {
-        let keys = STEP_KEYS.iter().flat_map(|group| group.keys.iter().map(|key| (group.heading, key)));
-        keys.fold(command, |command, (heading, key)| command.arg(argument(heading, key)))
+        STEP_FLAGS.iter().map(argument).fold(command, Command::arg)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -477,12 +473,11 @@ impl Args for GivenKeys {
 
 impl FromArgMatches for GivenKeys {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<GivenKeys, ClapError> {
-        let keys = STEP_KEYS.iter().flat_map(|group| group.keys);
-        let given = |key: &'static StepKey| {
-            let text = matches.get_one::<String>(key.flag)?.clone();
-            Some(GivenKey { key, text })
+        let given = |flag: &'static StepFlag| {
+            let text = matches.get_one::<String>(&flag.flag)?.clone();
+            Some(GivenKey { flag, text })
         };
-        Ok(GivenKeys { given: keys.filter_map(given).collect() })
+        Ok(GivenKeys { given: STEP_FLAGS.iter().filter_map(given).collect() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), ClapError> {
@@ -491,14 +486,12 @@ impl FromArgMatches for GivenKeys {
     }
 }
 
-fn argument(heading: &'static str, key: &'static StepKey) -> Arg {
-    let argument = Arg::new(key.flag).long(key.flag.trim_start_matches("--")).help(key.meaning).help_heading(heading);
-    let argument = argument.hide_short_help(!key.is_common);
-    let argument = key.alias.into_iter().fold(argument, Arg::visible_alias);
-    match key.form {
-        KeyForm::Value(name) => argument.value_name(name),
-        KeyForm::Truth | KeyForm::Denial => {
-            argument.value_name("true|false").num_args(0..=1).require_equals(true).default_missing_value("true")
-        }
+fn argument(flag: &'static StepFlag) -> Arg {
+    let argument = Arg::new(flag.flag.as_str()).long(flag.flag.trim_start_matches("--")).help(flag.help.as_str());
+    let argument = argument.help_heading(flag.heading).hide_short_help(!flag.is_common);
+    let argument = flag.alias.into_iter().fold(argument, Arg::visible_alias);
+    match &flag.value_name {
+        Some(name) => argument.value_name(name.as_str()),
+        None => argument.value_name("true|false").num_args(0..=1).require_equals(true).default_missing_value("true"),
     }
 }

@@ -14,7 +14,7 @@ use commgauge_base::geometry::Splits;
 use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds, parse_seconds};
 use commgauge_base::variant::Variants;
-use commgauge_model::config::{Growth, Peer, Place, ROUNDS_WITHIN, Roots, Rounds, RunSettings, Sweep, growing_sizes};
+use commgauge_model::config::{Growth, Peer, Place, ROUNDS_WITHIN, Roots, RunSettings, Sweep, growing_sizes};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::WorkPlan;
 
@@ -216,7 +216,7 @@ impl SweepArguments {
         // The number of calls of another tool is ignored if there is a precision or a budget.
         let stops_itself = sampling.precision.is_some() || sampling.budget.is_some();
         let calls_like = self.like.filter(|_| !stops_itself);
-        let settings = RunSettings { calls_like, rounds: Rounds::LastInOrder, ..sampling.settings() };
+        let settings = RunSettings { calls_like, last_in_order: true, ..sampling.settings() };
         let has_duration = sampling.iterations.is_some() || sampling.replicates.is_some() || sampling.budget.is_some();
         let has_duration = has_duration || calls_like.is_some();
         if let Some(time) = self.soak {
@@ -379,8 +379,8 @@ impl SamplingArguments {
         let default = RunSettings::default();
         RunSettings {
             precision: self.precision.unwrap_or(default.precision),
-            fixed_iterations: self.iterations,
-            fixed_warm_up: self.warm_up_iterations,
+            iterations: self.iterations,
+            warm_up_iterations: self.warm_up_iterations,
             case_budget: self.budget.unwrap_or(default.case_budget),
             replicates: self.replicates.unwrap_or(default.replicates),
             warm_buffers: self.warm_buffers,
@@ -515,7 +515,7 @@ mod tests {
         let first = &plan.cases[0];
         assert_eq!(first.name(), "world/all_reduce/max/float16/8/in-place/streaming");
         assert_eq!(plan.cases.last().unwrap().op.bytes_total, Bytes(64 << 20));
-        assert_eq!((settings.fixed_iterations, settings.fixed_warm_up, settings.verify), (Some(20), Some(5), false));
+        assert_eq!((settings.iterations, settings.warm_up_iterations, settings.verify), (Some(20), Some(5), false));
         assert_eq!((facts.name.as_str(), facts.path), ("sweep all_reduce", None));
     }
 

@@ -455,19 +455,7 @@ mod tests {
     const MPICH: &str = "=   PID 101 RUNNING AT vm\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
 
     fn rank(rank: u32) -> RankFacts {
-        RankFacts {
-            rank,
-            ranks: 1,
-            host: "vm.cluster".into(),
-            node: 0,
-            pid: 100 + rank,
-            cores: "0".into(),
-            numa_nodes: "0".into(),
-            processor: "cpu".into(),
-            kernel: "Linux".into(),
-            device: None,
-            adapters: Vec::new(),
-        }
+        RankFacts { pid: 100 + rank, ..RankFacts::on_host(rank, "vm.cluster") }
     }
 
     fn end(status: EndStatus, exit_code: i32) -> Option<End> {

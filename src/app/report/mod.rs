@@ -58,7 +58,7 @@ pub use rehearsal::{
 pub use replay::{ReplayTime, replay_time};
 pub(crate) use row::host_of;
 pub use row::{Counts, Late, Latency, Row, Status};
-pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
+pub use step::{Crossing, Crossover, Family, Measure, Span, StepOp, StepView, Sum, Totals};
 pub use template::Template;
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};
@@ -387,16 +387,8 @@ mod entry_tests {
     }
 
     #[test]
-    fn a_wrong_copy_has_no_numbers_in_any_format_and_an_unverified_one_is_no_success() {
-        let wrong = Outcome::Corrupt {
-            when: "after".into(),
-            rank: 1,
-            element: 7,
-            expected: "3".into(),
-            got: "4".into(),
-            count: 1,
-            call: None,
-        };
+    fn a_wrong_copy_has_no_numbers_in_any_format_and_one_that_nobody_checked_is_no_success() {
+        let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let corrupt = record(|outcome| *outcome = wrong.clone());
         assert_eq!(View::new(&corrupt).exit_code(), 4);
         for format in EVERY {
@@ -432,18 +424,15 @@ mod whole_tests {
     use commgauge_base::element::ElementType;
     use commgauge_base::units::{Bytes, Seconds};
     use commgauge_model::layout::Axis;
+    use commgauge_model::record::Record;
     use commgauge_model::record::line::Outcome;
     use commgauge_model::record::work_lines::{InterferenceLine, InterferingCall};
     use commgauge_model::record::work_lines::{ReplayAxis, ReplayLine};
-    use commgauge_model::record::{Line, Record};
     use commgauge_model::workload::Style;
-
-    const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
     /// A valid record, to which a test adds its own lines.
     fn record() -> Record {
-        let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        let mut record = Record::from_lines(lines).unwrap();
+        let mut record = commgauge_model::record::testing::sample();
         record.plan.cases.truncate(1);
         record.cases.retain(|case| case.case == 0);
         let end = record.end.as_mut().unwrap();
@@ -510,15 +499,7 @@ mod whole_tests {
     #[test]
     fn a_failed_replay_or_interference_measurement_decides_the_exit_code() {
         let failed = || Outcome::Failed { reason: "no memory".to_owned() };
-        let corrupt = || Outcome::Corrupt {
-            when: "before".to_owned(),
-            rank: 1,
-            element: 2,
-            expected: "3".to_owned(),
-            got: "4".to_owned(),
-            count: 1,
-            call: None,
-        };
+        let corrupt = || Outcome::corrupt("before", 1, 2, ["3", "4"], 1);
         assert_eq!(View::new(&record()).exit_code(), 0);
         for (outcome, code, said) in [(failed(), 6, "no memory"), (corrupt(), 4, "WRONG")] {
             let mut with_replay = record();

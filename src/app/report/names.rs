@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Rate, three_digits};
-use commgauge_model::config::step::{STEP_KEYS, ScheduleKind, StepKey, Work};
+use commgauge_model::config::step::{STEP_FLAGS, ScheduleKind, StepFlag, Work};
 use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, is_embedded, read_text};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::Style;
@@ -463,13 +463,13 @@ fn schedules() -> Vec<Named> {
 }
 
 fn keys() -> Vec<KeyFacts> {
-    let facts = |key: &StepKey| KeyFacts {
-        name: key.key.to_owned(),
-        tables: key.takes.iter().map(|work| table_of(*work).to_owned()).collect(),
-        flag: key.flag.to_owned(),
-        description: key.meaning.to_owned(),
+    let facts = |flag: &StepFlag| KeyFacts {
+        name: flag.key.to_owned(),
+        tables: flag.takes.iter().map(|work| table_of(*work).to_owned()).collect(),
+        flag: flag.flag.clone(),
+        description: flag.help.clone(),
     };
-    STEP_KEYS.iter().flat_map(|group| group.keys).map(facts).collect()
+    STEP_FLAGS.iter().map(facts).collect()
 }
 
 fn table_of(work: Work) -> &'static str {

@@ -248,10 +248,10 @@ mod tests {
     use super::*;
     use commgauge_model::record::Record;
     use commgauge_model::record::times::MergedTimes;
-    use commgauge_model::record::work_lines::CopyFacts;
+    use commgauge_model::record::work_lines::CopyShape;
 
-    fn copy(problem: Option<Outcome>) -> CopyTime {
-        let copy = CopyFacts {
+    fn copy(trouble: Option<Outcome>) -> CopyTime {
+        let copy = CopyShape {
             kind: CopyKind::ToPeer,
             host_memory: None,
             peer_distance: Some(2),

@@ -151,14 +151,14 @@ fn measuring(header: &Header) -> String {
     let is_sweep = header.program == "commgauge-sweep";
     let precision = (settings.precision * 1e4).round() / 100.0;
     let rounds = format!("{replicates} replicate{}", if replicates == 1 { "" } else { "s" });
-    let until = match (settings.within_seconds, settings.fixed_calls()) {
+    let until = match (settings.within, settings.fixed_calls()) {
         (Some(time), _) if settings.soak => format!("all cases again and again for {time}, with rolling checks"),
         (Some(within), _) => {
             format!("all cases within {within}, the widest intervals again, to a precision of {precision} %")
         }
         (None, Some(calls)) => format!("{rounds} of {calls}"),
         (None, None) => {
-            format!("{rounds}, each to a precision of {precision} % or {}", settings.case_budget_seconds)
+            format!("{rounds}, each to a precision of {precision} % or {}", settings.case_budget)
         }
     };
     format!(
@@ -243,7 +243,7 @@ fn gathered<'a>(sentences: impl Iterator<Item = CaseSentence<'a>>) -> Vec<String
 /// The rows that did not reach the requested precision within the shared time budget.
 fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
     let settings = &record.header.settings;
-    let within = settings.within_seconds.filter(|_| !settings.soak)?;
+    let within = settings.within.filter(|_| !settings.soak)?;
     let wide = || rows.iter().filter(|row| row.is_less_precise_than_requested());
     let precision = |row: &Row| row.precision_reached.unwrap_or(f64::INFINITY);
     let widest = wide().max_by(|a, b| precision(a).total_cmp(&precision(b)))?;

@@ -348,10 +348,10 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
     }
     say(format!(
         "comparisons of {} rows, {} replicates of each side, noise {} from run to run, seed {}; gates of one row",
-        tried.rows,
-        tried.replicates,
-        percent(tried.sigma, 1),
-        tried.seed
+        tried.rule.rows,
+        tried.rule.replicates,
+        percent(tried.rule.sigma, 1),
+        tried.rule.seed
     ));
     say("thresholds are tried on a machine whose true median is at the limit, and 5 % beyond it; nothing is promised where a \
          machine drifts from run to run, which no rule can distinguish from a change".to_owned());

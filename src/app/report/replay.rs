@@ -135,7 +135,7 @@ pub(super) fn soak_document(view: &View) -> Option<Table> {
         Column::right("from", 1),
     ];
     let settings = &view.header.settings;
-    let time = settings.within_seconds.filter(|_| settings.soak)?;
+    let time = settings.within.filter(|_| settings.soak)?;
     let round = Seconds(time.0 / f64::from(settings.replicates.max(1)));
     let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
     Some(Table::new(title, &COLUMNS, view.rows.iter().filter_map(|row| soak_cells(row, round))))
@@ -176,7 +176,7 @@ mod tests {
         let mut record = Record::parse(text, "sample").unwrap();
         assert_eq!(soak_document(&View::new(&record)), None);
         let settings = &mut record.header.settings;
-        (settings.soak, settings.within_seconds, settings.replicates) = (true, Some(Seconds(80.0)), 8);
+        (settings.soak, settings.within, settings.replicates) = (true, Some(Seconds(80.0)), 8);
         let mut row = View::new(&record).rows.remove(0);
         row.latency_seconds_of_replicate =
             [1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.5, 1.5].into_iter().map(|time| time * 1e-3).enumerate().collect();

@@ -2,9 +2,8 @@
 
 use super::*;
 use commgauge_model::record::line::{CaseLine, ClockErrors, EndStatus, Outcome};
+use commgauge_model::record::testing::{sample, sample_lines};
 use commgauge_model::record::{Line, Record};
-
-const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
 const EVERY: [Format; 8] = [
     Format::Table,
@@ -16,14 +15,6 @@ const EVERY: [Format; 8] = [
     Format::Superbench,
     Format::NcclTests,
 ];
-
-fn sample_lines() -> Vec<Line> {
-    SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn sample() -> Record {
-    Record::from_lines(sample_lines()).unwrap()
-}
 
 pub(super) fn rendered(record: &Record, format: Format, width: u16, paint: Paint) -> String {
     let mut out = Vec::new();

@@ -136,7 +136,7 @@ impl Row {
                 .filter(|_| !withheld),
             library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
-            precision_requested: (header.settings.within_seconds.filter(|_| !header.settings.soak))
+            precision_requested: (header.settings.within.filter(|_| !header.settings.soak))
                 .map(|_| header.settings.precision),
             timing: header.settings.timing,
             own_times: measured.iter().map(|line| ReplicateTimes::of(facts, line)).collect(),
@@ -219,7 +219,7 @@ fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> 
 
 /// Replicates that were planned. With a shared time budget, those beyond the fewest are as many as the time allowed.
 pub(super) fn replicates_planned(header: &Header, measured: usize) -> u32 {
-    let sufficed_for = header.settings.within_seconds.map_or(0, |_| measured as u32);
+    let sufficed_for = header.settings.within.map_or(0, |_| measured as u32);
     header.settings.fewest_replicates().max(sufficed_for)
 }
 

@@ -1,6 +1,6 @@
 //! The index of a store: the medians of every run, and the size and digest of its files.
 //!
-//! `index.jsonl` only grows. Each line is the SHA-256 of its body in hexadecimal, a blank, and the body as JSON: either a list of rows, or
+//! `index.log` only grows. Each line is the SHA-256 of its body in hexadecimal, a blank, and the body as JSON: either a list of rows, or
 //! a run that refers to such a list by its digest. Programs append whole lines, so that several may add runs at once without a lock, which
 //! network file systems may lack. A line whose digest does not match counts as absent: its run is read from its record again.
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/records/machine=M/month=2026-11/RUN-DIGEST.jsonl    the truth
-//! DIR/index.jsonl                                         medians and facts of every run, made of the records
+//! DIR/index.log                                         medians and facts of every run, made of the records
 //! DIR/dataset/rows/machine=M/month=2026-11/RUN-DIGEST.parquet, and pairs/ next to rows/
 //! ```
 //!
@@ -27,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The index of a store, in its folder.
-const INDEX_FILE: &str = "index.jsonl";
+const INDEX_FILE: &str = "index.log";
 const RECORDS: &str = "records";
 const DATASET: &str = "dataset";
 

@@ -19,10 +19,9 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::cmp::Ordering;
 use std::ops::Range;
 
-// Interval arithmetic on a number and its interval: sums, multiples, quotients and comparisons.
+// Interval arithmetic on a number and its interval: sums, multiples and quotients.
 //
 // Intervals are added end by end, so that results are conservative: possibly too wide, never too narrow.
 
@@ -75,16 +74,6 @@ impl Span {
         let interval = self.interval.filter(positive).zip(other.interval.filter(positive));
         let interval = interval.map(|(a, b)| Interval { low: a.low / b.high, high: a.high / b.low });
         Some(Span { middle: self.middle / other.middle, interval })
-    }
-
-    /// Which is larger: equal if the intervals overlap, `None` if one of them is unknown.
-    pub fn compared(self, other: Span) -> Option<Ordering> {
-        let (a, b) = self.interval.zip(other.interval)?;
-        Some(match () {
-            () if a.low > b.high => Ordering::Greater,
-            () if a.high < b.low => Ordering::Less,
-            () => Ordering::Equal,
-        })
     }
 }
 
@@ -400,9 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn unknown_numbers_are_neither_compared_nor_divided_by() {
+    fn unknown_numbers_have_no_interval_and_are_not_divided_by() {
         let unknown = Span { middle: 9.0, interval: None };
-        assert_eq!(unknown.compared(Span::exact(1.0)), None);
         assert_eq!(unknown.plus(Span::exact(1.0)), Span { middle: 10.0, interval: None });
         assert_eq!(Span::exact(1.0).over(Span::exact(0.0)), None);
         assert_eq!(Span::exact(1.0).over(span(-1.0, 2.0, 3.0)), Some(Span { middle: 0.5, interval: None }));
@@ -415,14 +403,6 @@ mod tests {
         assert_eq!(a.minus(b), span(4.0, 8.0, 11.0));
         assert_eq!(a.over(b), Some(span(2.0, 5.0, 12.0)));
         assert_eq!(a.times(2.0), span(16.0, 20.0, 24.0));
-    }
-
-    #[test]
-    fn numbers_whose_intervals_overlap_are_a_tie() {
-        assert_eq!(span(1.0, 2.0, 3.0).compared(span(3.0, 4.0, 5.0)), Some(Ordering::Equal));
-        assert_eq!(span(1.0, 2.0, 2.9).compared(span(3.0, 4.0, 5.0)), Some(Ordering::Less));
-        assert_eq!(Span::exact(3.0).compared(Span::exact(2.0)), Some(Ordering::Greater));
-        assert_eq!(Span::exact(3.0).compared(Span::exact(3.0)), Some(Ordering::Equal));
     }
 
     #[test]

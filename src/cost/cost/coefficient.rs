@@ -343,7 +343,6 @@ mod overlap_tests {
 
     use super::*;
     use commgauge_base::units::{Bytes, Seconds};
-    use commgauge_model::record::Line;
     use commgauge_model::record::line::StepUse;
     use commgauge_model::record::work_lines::ReplayLine;
     use commgauge_model::workload::Style;
@@ -389,9 +388,7 @@ mod overlap_tests {
 
     /// A record whose measured streaming cases occur `count_per_step` times per step, on the axis dp.
     pub(in crate::cost) fn record(replays: Vec<ReplayLine>, count_per_step: u64) -> Record {
-        let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
-        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-        let mut record = Record::from_lines(lines).unwrap();
+        let mut record = commgauge_model::record::testing::sample();
         let known = times(&record);
         for (case, index) in record.plan.cases.iter_mut().zip(0..) {
             if known.contains_key(&index) && case.cadence == Cadence::Streaming && count_per_step > 0 {
@@ -482,7 +479,6 @@ mod interference_tests {
     use super::*;
     use commgauge_base::element::ElementType;
     use commgauge_base::units::Bytes;
-    use commgauge_model::record::Line;
     use commgauge_model::record::work_lines::InterferingCall;
     use commgauge_model::workload::Style;
 
@@ -510,9 +506,7 @@ mod interference_tests {
     }
 
     fn of(interference: Vec<InterferenceLine>) -> Vec<Interference> {
-        let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
-        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-        let record = Record { interference, ..Record::from_lines(lines).unwrap() };
+        let record = Record { interference, ..commgauge_model::record::testing::sample() };
         let mut ratios = Ratios::new();
         add_interference(&mut ratios, &record);
         super::interference(&ratios, 200)

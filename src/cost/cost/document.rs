@@ -277,7 +277,9 @@ impl Fit {
 // of the machines in `tests/data/nccl` applies.
 
 /// The ground of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
     /// Below the smallest measured size.
@@ -295,14 +297,7 @@ pub enum Ground {
 }
 
 impl Ground {
-    pub const ALL: [Ground; 6] = [
-        Ground::BelowRange,
-        Ground::InsideSmall,
-        Ground::InsideMiddle,
-        Ground::InsideLarge,
-        Ground::AboveRange,
-        Ground::GroupSizes,
-    ];
+    pub const ALL: [Ground; 6] = *<Ground as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// Between measured sizes.
     pub fn inside(bytes: f64) -> Ground {

@@ -267,12 +267,9 @@ fn disagreement(cleaned: &[Point], curve: &Interpolant, bytes: f64) -> (f64, f64
 mod measured_tests {
 
     use super::*;
-    use commgauge_model::record::Line;
 
     fn sample(change: impl Fn(&mut Record)) -> Record {
-        let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
-        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-        let mut record = Record::from_lines(lines).unwrap();
+        let mut record = commgauge_model::record::testing::sample();
         change(&mut record);
         record
     }

@@ -13,6 +13,7 @@ use crate::cost::place::PlaceQuery;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
+use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -418,8 +419,9 @@ pub struct Query {
 }
 
 /// Basis of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     /// This very call was measured, at too few sizes for a curve.
     Measured,
@@ -435,13 +437,7 @@ pub enum Status {
 
 impl Status {
     pub fn name(self) -> &'static str {
-        match self {
-            Status::Measured => "measured",
-            Status::Interpolated => "interpolated",
-            Status::Extrapolated => "extrapolated",
-            Status::Transferred => "transferred",
-            Status::Refused => "refused",
-        }
+        self.into()
     }
 }
 
@@ -463,6 +459,12 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// The time of a call that was measured, or that follows from others.
+    pub fn of(seconds: Span, status: Status) -> Prediction {
+        let (low, high) = seconds.interval.map(|interval| (Seconds(interval.low), Seconds(interval.high))).unzip();
+        Prediction { seconds: Some(Seconds(seconds.middle)), low, high, status, reason: None, untrusted: false }
+    }
+
     pub fn refused(reason: String) -> Prediction {
         let status = Status::Refused;
         Prediction { seconds: None, low: None, high: None, status, reason: Some(reason), untrusted: false }

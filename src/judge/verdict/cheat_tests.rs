@@ -4,6 +4,7 @@
 use super::testing::{lines, loaded};
 use super::verdict_tests::{HARMS, Harm, good};
 use super::*;
+use commgauge_model::config::machine::ExpectTable;
 use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::Line;
 use commgauge_model::record::line::{Header, Plan};
@@ -274,7 +275,8 @@ fn calls_of_a_variant_are_judged_by_what_is_expected_of_that_variant_alone() {
         let mut machine = parse(text);
         let one = machine.expectations[0].clone();
         let variant = variant.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-        machine.expectations = vec![Expectation { variant: variant.into_iter().collect(), ..one }];
+        let table = ExpectTable { variant: variant.into_iter().collect(), ..one.table.clone() };
+        machine.expectations = vec![Expectation { table, ..one }];
         machine
     };
     for (variant, label_of_rows, code) in [

@@ -11,7 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// What may differ between two runs, if the user allows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Allowed {
     /// Names of the hosts.
     Hosts,
@@ -42,16 +43,7 @@ pub struct Difference {
 
 impl Allowed {
     pub fn name(self) -> &'static str {
-        match self {
-            Allowed::Hosts => "hosts",
-            Allowed::Hardware => "hardware",
-            Allowed::Versions => "versions",
-            Allowed::Environment => "environment",
-            Allowed::RankMap => "rank-map",
-            Allowed::Suite => "suite",
-            Allowed::Settings => "settings",
-            Allowed::Labels => "labels",
-        }
+        self.into()
     }
 }
 
@@ -131,7 +123,7 @@ pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
         text(Suite, "rows", rows(loaded)),
         text(Settings, "precision", settings.precision.to_string()),
         text(Settings, "samples", format!("{} to {}", settings.minimum_samples, settings.maximum_samples)),
-        text(Settings, "case budget, s", settings.case_budget_seconds.0.to_string()),
+        text(Settings, "case budget, s", settings.case_budget.0.to_string()),
         text(Settings, "warm buffers", settings.warm_buffers.to_string()),
         text(Settings, "start", settings.start.to_string()),
         text(Settings, "timing", settings.timing.to_string()),
@@ -271,10 +263,10 @@ pub(super) fn copies<'a>(records: impl IntoIterator<Item = &'a LoadedRecord>) ->
             (Cow::Borrowed(&*line.name), line.replicate, &line.outcome, line.samples.slowest_nanoseconds.as_slice())
         });
         let copies = record.copies.iter().map(|line| {
-            (Cow::Owned(line.copy.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+            (Cow::Owned(line.copy.row_name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
         });
         let products = record.products.iter().map(|line| {
-            (Cow::Owned(line.product.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+            (Cow::Owned(line.product.row_name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
         });
         let all = cases.chain(copies).chain(products);
         for (name, replicate, _, nanoseconds) in

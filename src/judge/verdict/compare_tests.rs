@@ -258,7 +258,7 @@ fn uneven(id: &str, rows: &[Vec<f64>]) -> LoadedRecord {
     let mut lines = lines(id, rows);
     for line in &mut lines {
         match line {
-            Line::Header(header) => header.settings.within_seconds = Some(commgauge_base::units::Seconds(3.0)),
+            Line::Header(header) => header.settings.within = Some(commgauge_base::units::Seconds(3.0)),
             Line::Plan(plan) => plan.case_lines = plan.cases.len() as u64,
             _ => {}
         }
@@ -334,7 +334,7 @@ fn alarms_of_uneven_runs_without_a_change_are_no_more_frequent_than_stated() {
 fn curves_take_the_rows_that_have_as_many_replicates() {
     // Eleven sizes: the sizes in `fewer` have three replicates, the others seven.
     let cut = |mut record: LoadedRecord, fewer: &[u32]| {
-        record.record.header.settings.within_seconds = Some(commgauge_base::units::Seconds(3.0));
+        record.record.header.settings.within = Some(commgauge_base::units::Seconds(3.0));
         record.record.cases.retain(|line| !fewer.contains(&line.case) || line.replicate < 3);
         record
     };

@@ -8,7 +8,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, three_digits};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -61,8 +61,9 @@ pub struct Verdict {
 }
 
 /// A question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Question {
     /// Does the machine meet its expectations?
     Gate,
@@ -74,11 +75,7 @@ pub enum Question {
 
 impl Question {
     pub fn name(self) -> &'static str {
-        match self {
-            Question::Gate => "gate",
-            Question::Compare => "compare",
-            Question::Consistency => "consistency",
-        }
+        self.into()
     }
 }
 
@@ -280,8 +277,11 @@ pub struct AgainstBase {
 // The outcomes of a row and of a verdict, and the exit code for several problems at once.
 
 /// The answer to a question, from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Decision {
     /// The data show that it is good.
     Pass,
@@ -295,12 +295,7 @@ pub enum Decision {
 
 impl Decision {
     pub fn name(self) -> &'static str {
-        match self {
-            Decision::Pass => "pass",
-            Decision::Inconclusive => "inconclusive",
-            Decision::Fail => "fail",
-            Decision::Error => "error",
-        }
+        self.into()
     }
 
     pub fn from_exit_code(code: i32) -> Decision {
@@ -332,8 +327,9 @@ pub(super) fn percent(share: f64) -> String {
 // Calls of a record that break a rule of self-consistency.
 
 /// A rule of self-consistency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Guideline {
     /// A call of k times the bytes takes longer than k calls.
     SplitIsFaster,
@@ -347,12 +343,7 @@ pub enum Guideline {
 
 impl Guideline {
     pub fn name(self) -> &'static str {
-        match self {
-            Guideline::SplitIsFaster => "split_is_faster",
-            Guideline::MoreBytesAreFaster => "more_bytes_are_faster",
-            Guideline::OthersTogetherAreFaster => "others_together_are_faster",
-            Guideline::Dip => "dip",
-        }
+        self.into()
     }
 }
 
@@ -430,9 +421,9 @@ pub enum Subject<'a> {
     /// A planned call.
     Call(&'a CaseFacts),
     /// A copy between a host and its GPUs, or between GPUs.
-    Copy(&'a CopyFacts),
+    Copy(&'a CopyShape),
     /// A matrix product.
-    Product(&'a ProductFacts),
+    Product(&'a ProductShape),
 }
 
 impl<'a> Subject<'a> {
@@ -446,8 +437,8 @@ impl<'a> Subject<'a> {
     pub fn name(self) -> Cow<'a, str> {
         match self {
             Subject::Call(facts) => Cow::Borrowed(&facts.name),
-            Subject::Copy(copy) => Cow::Owned(copy.name()),
-            Subject::Product(product) => Cow::Owned(product.name()),
+            Subject::Copy(copy) => Cow::Owned(copy.row_name()),
+            Subject::Product(product) => Cow::Owned(product.row_name()),
         }
     }
 
@@ -503,12 +494,12 @@ pub enum RowSubject {
     /// A copy between a host and its GPUs, or between GPUs.
     Copy {
         /// The copy.
-        copy: CopyFacts,
+        copy: CopyShape,
     },
     /// A matrix product.
     Product {
         /// The product.
-        product: ProductFacts,
+        product: ProductShape,
     },
 }
 
@@ -574,21 +565,6 @@ impl RowSubject {
             RowSubject::Product { product } => Some(product.element_type),
         }
     }
-}
-
-// The keys of `[[expect_copy]]` and `[[expect_product]]` that identify such an expectation in a machine file.
-
-pub(super) fn head_of_copy(copy: &CopyFacts) -> String {
-    let CopyFacts { kind, host_memory, peer_distance, bytes, alone } = copy;
-    let memory = host_memory.map_or(String::new(), |memory| format!("host_memory = \"{}\"\n", memory.name()));
-    let peer = peer_distance.map_or(String::new(), |distance| format!("peer_distance = {distance}\n"));
-    let each = if *alone { "alone" } else { "together" };
-    format!("[[expect_copy]]\nkind = \"{}\"\nbytes = \"{}B\"\n{memory}{peer}each = \"{each}\"\n", kind.name(), bytes.0)
-}
-
-/// For a matrix product.
-pub(super) fn head_of_product([m, n, k]: [u64; 3], element_type: &str) -> String {
-    format!("[[expect_product]]\nm = {m}\nn = {n}\nk = {k}\nelement_type = \"{element_type}\"\n")
 }
 
 #[cfg(test)]

@@ -142,23 +142,14 @@ struct SameWork<'a> {
     call: Option<SameCall<'a>>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
-struct SameCall<'a> {
-    collective: Collective,
-    element_type: ElementType,
-    bytes_total: Bytes,
-    group_size: u32,
-    locality: &'a Locality,
-    placement: Placement,
-    cadence: Cadence,
-}
+/// The same of a call: what is called, in which groups, and how.
+type SameCall<'a> = ((Collective, ElementType, Bytes), (u32, &'a Locality), (Placement, Cadence));
 
 impl<'a> SameWork<'a> {
     fn new(name: String, hosts: Arc<str>, subject: Subject<'a>) -> SameWork<'a> {
         let call = subject.call().map(|facts| {
             let CaseFacts { collective, element_type, bytes_total, group_size, placement, cadence, .. } = *facts;
-            let locality = &facts.locality;
-            SameCall { collective, element_type, bytes_total, group_size, locality, placement, cadence }
+            ((collective, element_type, bytes_total), (group_size, &facts.locality), (placement, cadence))
         });
         SameWork { name, hosts, call }
     }
@@ -248,7 +239,7 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
     let measurements = &planned.measurements;
     case.chosen.extend(measurements.iter().filter_map(|measured| Some(measured.chosen?.algorithm.clone())));
     // With a shared time budget only the replicates that fit into it are expected, and for logs only those that they contain.
-    let is_counted = settings.within_seconds.is_some() || record.header.backend.measured_by.is_some();
+    let is_counted = settings.within.is_some() || record.header.backend.measured_by.is_some();
     let replicates = match is_counted {
         true if !measurements.is_empty() => measurements.iter().map(|measured| measured.replicate).collect(),
         _ => (0..settings.fewest_replicates()).collect::<Vec<_>>(),
@@ -272,9 +263,7 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
             case.add("a replicate is missing".to_owned());
         }
     }
-    if settings.within_seconds.is_none()
-        && measurements.iter().any(|measured| measured.replicate >= settings.replicates)
-    {
+    if settings.within.is_none() && measurements.iter().any(|measured| measured.replicate >= settings.replicates) {
         case.add("the record has more replicates than requested".to_owned());
     }
     for warning in &record.header.warnings {

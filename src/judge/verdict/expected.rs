@@ -7,10 +7,13 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::LABELS;
-use commgauge_model::config::machine::{ExpectedCall, ExpectedGroup, ExpectedWork, OwnWorkExpectation, Reached};
-use commgauge_model::config::{Expectation, Limit, Machine, toml_string};
+use commgauge_model::config::machine::{
+    Each, ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectedCall, ExpectedGroup, ExpectedWork, Origin,
+    OwnWorkExpectation,
+};
+use commgauge_model::config::{Expectation, Limit, Machine};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How the calls of a row were submitted, from the labels of variants: settings other than plain calls one after another. nccl-tests has
@@ -27,12 +30,6 @@ pub(super) fn variant(facts: &CaseFacts) -> BTreeMap<String, String> {
 /// In words.
 pub(super) fn variant_words(variant: &BTreeMap<String, String>) -> String {
     variant.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
-}
-
-/// As a line of an expectation; empty for plain calls.
-pub(super) fn variant_line(variant: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<String> = variant.iter().map(|(name, value)| format!("{name} = {}", toml_string(value))).collect();
-    if pairs.is_empty() { String::new() } else { format!("variant = {{ {} }}\n", pairs.join(", ")) }
 }
 
 /// The expectations of a machine, indexed so that those for a case are found without a linear search. Expectations of copies and products
@@ -56,8 +53,8 @@ impl<'a> Expected<'a> {
         let all = machine.map_or(&[][..], |machine| &machine.expectations);
         let own_work = machine.map_or(&[][..], |machine| &machine.own_work);
         let mut expected = Expected { all, own_work, of_size: HashMap::new(), of_range: HashMap::new() };
-        for (index, one) in all.iter().enumerate().filter(|(_, one)| !one.reached.one_process) {
-            let place = (one.collective, one.group, one.cadence);
+        for (index, one) in all.iter().enumerate().filter(|(_, one)| !one.table.one_process) {
+            let place = (one.table.collective, one.group, one.table.cadence);
             if one.bytes.0 == one.bytes.1 {
                 expected.of_size.entry((place, one.bytes.0)).or_default().push(index);
             } else {
@@ -93,9 +90,9 @@ impl<'a> Expected<'a> {
             of_any_algorithm.remove("algorithm");
             about.retain(|index| {
                 let expected = &self.all[*index];
-                match &expected.reached.algorithm {
-                    Some(name) => expected.variant == of_any_algorithm && algorithms.were(name, facts),
-                    None => expected.variant == variant,
+                match &expected.table.algorithm {
+                    Some(name) => expected.table.variant == of_any_algorithm && algorithms.were(name, facts),
+                    None => expected.table.variant == variant,
                 }
             });
         }
@@ -105,7 +102,8 @@ impl<'a> Expected<'a> {
 
     /// The first expectation of plain calls like this, whatever their algorithm.
     pub fn of_any_algorithm(&self, call: &ExpectedCall) -> Option<&'a Expectation> {
-        let is_about = |one: &&Expectation| one.variant.is_empty() && !one.reached.one_process && one.is_about(call);
+        let is_about =
+            |one: &&Expectation| one.table.variant.is_empty() && !one.table.one_process && one.is_about(call);
         self.all.iter().find(is_about)
     }
 
@@ -131,20 +129,22 @@ pub(super) fn expected_call(facts: &CaseFacts) -> ExpectedCall {
 }
 
 /// Whether an expectation is about this copy.
-fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
-    let ExpectedWork::Copy { kind, bytes, host_memory, peer_distance, alone } = expected else { return false };
+fn is_about_copy(expected: &ExpectedWork, copy: &CopyShape) -> bool {
+    let ExpectedWork::Copy(ExpectCopyTable { kind, bytes, host_memory, peer_distance, each, .. }) = expected else {
+        return false;
+    };
     *kind == copy.kind
         && (bytes.0..=bytes.1).contains(&copy.bytes)
         && (host_memory.is_none() || *host_memory == copy.host_memory)
         && (peer_distance.is_none() || *peer_distance == copy.peer_distance)
-        && alone.is_none_or(|alone| alone == copy.alone)
+        && each.is_none_or(|each| (each == Each::Alone) == copy.alone)
 }
 
 /// Whether an expectation is about this product.
-fn is_about_product(expected: &ExpectedWork, product: &ProductFacts) -> bool {
-    let ExpectedWork::Product { m, n, k, element_type } = expected else { return false };
+fn is_about_product(expected: &ExpectedWork, product: &ProductShape) -> bool {
+    let ExpectedWork::Product(ExpectProductTable { m, n, k, element_type, .. }) = expected else { return false };
     [*m, *n, *k] == [product.m, product.n, product.k]
-        && element_type.is_none_or(|element| element == product.element_type)
+        && element_type.is_none_or(|element| element.0 == product.element_type)
 }
 
 /// The requirement, and its source.
@@ -164,18 +164,18 @@ impl<'a> Required<'a> {
             Limit::BusBandwidthFloor(rate) => (Metric::BusBandwidthBytesPerSecond, rate.0),
             Limit::LatencyCeiling(time) => (Metric::LatencySeconds, time.0),
         };
-        let Expectation { place, source, date, reached: Reached { algorithm, version, .. }, .. } = expected;
+        let Expectation { place, table: ExpectTable { source, date, algorithm, version, .. }, .. } = expected;
         Required { metric, limit, place, source, date, algorithm: algorithm.as_deref(), version: version.as_deref() }
     }
 
     fn of_own_work(expected: &'a OwnWorkExpectation) -> Required<'a> {
         let metric = match expected.work {
-            ExpectedWork::Copy { .. } => Metric::CopyBytesPerSecond,
-            ExpectedWork::Product { .. } => Metric::FlopsPerSecond,
+            ExpectedWork::Copy(_) => Metric::CopyBytesPerSecond,
+            ExpectedWork::Product(_) => Metric::FlopsPerSecond,
         };
-        let OwnWorkExpectation { place, source, date, version, floor_per_second, .. } = expected;
-        let limit = *floor_per_second;
-        Required { metric, limit, place, source, date, algorithm: None, version: version.as_deref() }
+        let (place, limit) = (&expected.place, expected.floor_per_second());
+        let Origin { source, date, version } = expected.origin();
+        Required { metric, limit, place, source, date, algorithm: None, version }
     }
 
     fn against(&self, values: &[f64], bounds: Option<(f64, f64)>) -> AgainstLimit {

@@ -278,7 +278,7 @@ fn flag_mean_over_ranks(case: &mut Evidence) {
 fn flag_beyond_links(machine: &Machine, expected: &Expected, about: &[Vec<usize>], cases: &mut [Evidence]) {
     for (case, about) in cases.iter_mut().zip(about) {
         if about.is_empty()
-            || about.iter().filter_map(|index| expected.of_call(*index)).any(|expected| expected.in_network)
+            || about.iter().filter_map(|index| expected.of_call(*index)).any(|expected| expected.table.in_network)
         {
             continue;
         }

@@ -7,17 +7,13 @@
 
 use super::comparability::LoadedRecord;
 use super::comparability::ensure_comparable;
-use super::document::Subject;
 use super::evidence::{Evidence, Gathered, evidence};
-use super::expected::variant;
 use super::learned_file::{self, LearnRule, Learned};
-use super::learned_file::{CallKind, Kind, Values};
-use super::{Allowed, Problem};
+use super::learned_file::{Kind, Values};
+use super::{Allowed, Trouble};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
-use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::ProductFacts;
 use std::collections::BTreeMap;
 
 /// Learns expectations from runs on healthy nodes; link rates are those of `links`.
@@ -71,30 +67,9 @@ fn is_skipped(case: &Evidence) -> bool {
 }
 
 fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a) {
-    let kind = match case.subject {
-        Subject::Call(facts) => Kind::Call(call_kind(facts)),
-        Subject::Copy(copy) => Kind::Copy(*copy),
-        Subject::Product(product) => {
-            let ProductFacts { m, n, k, element_type, .. } = *product;
-            Kind::Product { shape: [m, n, k], element_type: element_type.name() }
-        }
-    };
     let rate = case.subject.rate();
     let value = move |time: &f64| rate.map_or(*time, |rate| rate.amount / time);
-    (kind, rate.is_some(), case.seconds.iter().flatten().map(value))
-}
-
-fn call_kind(facts: &CaseFacts) -> CallKind {
-    let locality = &facts.locality;
-    CallKind {
-        collective: facts.collective,
-        group: [facts.group_size, locality.ranks_per_node, locality.nodes_spanned, locality.concurrent_groups_per_node],
-        cadence: facts.cadence,
-        placement: facts.placement,
-        element_type: facts.element_type.name(),
-        variant: variant(facts),
-        bytes: facts.bytes_total.0,
-    }
+    (Kind::of(case.subject), rate.is_some(), case.seconds.iter().flatten().map(value))
 }
 
 #[cfg(test)]
@@ -133,9 +108,9 @@ mod tests {
         assert!((small.figure() / expected - 1.0).abs() < 1e-3, "{} {expected}", small.figure());
         // One of six may miss with (0.05 / 2 rows) / 6: 4.43 of Student's t with 4.5 degrees of freedom, sqrt(1 + pi / 36), and a scatter
         // of 3.2 % of the slower nine. The slowest of the 18 is 4.3 % slower.
-        assert!((0.145..0.151).contains(&small.tolerance.unwrap()), "{:?}", small.tolerance);
-        assert_eq!(small.note.as_deref(), Some("18 replicates"));
-        assert_eq!((small.source.as_str(), large.bytes.0.0), ("learned from the runs a, b, c", 2 << 20));
+        assert!((0.145..0.151).contains(&small.table.tolerance.unwrap()), "{:?}", small.table.tolerance);
+        assert_eq!(small.table.note.as_deref(), Some("18 replicates"));
+        assert_eq!((small.table.source.as_str(), large.bytes.0.0), ("learned from the runs a, b, c", 2 << 20));
         let gates = GateRule { confidence: 0.95, allowed: Vec::new() };
         for run in runs {
             let verdict = gate(&[run], Some(&machine), &gates).unwrap();
@@ -214,6 +189,32 @@ mod tests {
     }
 
     #[test]
+    fn a_learned_file_keeps_all_that_the_machine_of_its_links_has_but_faults_and_expectations() {
+        let text = "name = 'like'\ncloud = 'a cloud'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '448GB/s'\n\
+                    rate_per_peer = '64GB/s'\n[between_nodes]\nlatency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n\
+                    nodes_per_leaf = 32\n[computing]\ngpu = 'H100'\npeak_tflops = 989\npeak_tflops_fp8 = 1979\nmemory_rate = \
+                    '3350GB/s'\n[[level]]\ngpu = 'H100'\nbits = 16\nlayers = 'dense'\nshare_of_peak = 0.6\nshare_of_memory_rate = \
+                    0.7\nlow = 0.8\nhigh = 1.3\nruns = 12\nsources = 'us'\n[noise]\nrelative_sigma = 0.01\narrival_jitter = '1us'\n\
+                    [[faults]]\nkind = 'rank'\nrank = 0\ndelay = '1ms'\n[[expect]]\ncollective = 'all_gather'\nranks = 2\n\
+                    bytes = '1GiB'\nfloor = '1GB/s'\nsource = 's'\ndate = '2026'\n";
+        let like = Machine::parse(text, Path::new("like.toml")).unwrap();
+        let learned = learn(&[good_named("a")], &like, &rule()).unwrap();
+        assert!(
+            learned.text.starts_with("# Learned from 1 runs on 2 hosts. Each value is the median"),
+            "{}",
+            learned.text
+        );
+        let ours = Machine::parse(&learned.text, Path::new("ours.toml")).unwrap();
+        let known = |machine: &Machine| {
+            let Machine { cloud, ranks_per_node, within_node, between_nodes, computing, own_levels, noise, .. } =
+                machine.clone();
+            (cloud, ranks_per_node, within_node, between_nodes, computing, own_levels, noise)
+        };
+        assert_eq!(known(&ours), known(&like));
+        assert_eq!((ours.name.as_str(), ours.faults.len(), ours.expect.len()), ("ours", 0, 2), "{}", learned.text);
+    }
+
+    #[test]
     fn names_from_records_cannot_break_out_of_the_file() {
         let hostile = "x\"\n[[faults]]\nkind = 'rank' #";
         let mut lines = lines(hostile, &[vec![100.0, 101.0, 99.0, 100.5, 99.5]]);
@@ -221,6 +222,6 @@ mod tests {
         header.backend.library = hostile.to_owned();
         let learned = learn(&[loaded("r.jsonl", lines)], &machine("1GB/s"), &rule()).unwrap();
         let machine = Machine::parse(&learned.text, Path::new("ours.toml")).unwrap();
-        assert_eq!((machine.faults.len(), machine.expectations[0].reached.version.as_deref()), (0, Some(hostile)));
+        assert_eq!((machine.faults.len(), machine.expectations[0].table.version.as_deref()), (0, Some(hostile)));
     }
 }

@@ -1,20 +1,23 @@
 //! The learned machine file: the given links, the runs that it judges, and an expectation for every kind of row.
 
 use super::comparability::LoadedRecord;
-use super::document::{Subject, head_of_copy, head_of_product};
+use super::document::Subject;
 use super::evidence::Evidence;
-use super::expected::{variant, variant_line};
+use super::expected::variant;
 use super::{Allowed, Metric, Row};
 use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{depth_of_bound, median, proportion_interval, sorted, student_quantile};
-use commgauge_base::units::{Rate, Seconds, three_digits};
-use commgauge_model::config::{Machine, toml_string};
-use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::CopyFacts;
+use commgauge_base::units::{Bytes, Rate, Seconds, three_digits};
+use commgauge_model::config::machine::{
+    Each, ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedGroup, Figure, JudgedRuns,
+    RequiredCoverage, Sizes,
+};
+use commgauge_model::config::{Machine, Text, rounded_rate, rounded_time};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::Path;
 
 /// Options of learning expectations.
@@ -48,11 +51,10 @@ pub(super) fn write(
     links: &Machine,
     rule: &LearnRule,
 ) -> Result<Learned> {
-    let mut text = head(records, links, rule);
+    let mut tables = ExpectTables::default();
     let mut expectations = 0;
     let rows = judged_rows(kinds, records.len());
     for (kind, values) in kinds {
-        let count = values.count();
         let LearnedFigure { value, tolerance } = match expectation(values, rows, rule.least_tolerance) {
             Ok(expected) => expected,
             Err(why) => {
@@ -70,23 +72,17 @@ pub(super) fn write(
             )));
         }
         expectations += 1;
-        let value = match kind {
-            Kind::Product { .. } => format!("tflops = {:.9}", value * 1e-12),
-            _ if values.is_rate => format!("value = \"{}\"", rate_text(value)),
-            _ => format!("value = \"{:.4}us\"", value * 1e6),
+        let entry = Entry {
+            value,
+            is_rate: values.is_rate,
+            tolerance,
+            in_network: above,
+            source: source(records),
+            date: newest(records),
+            version: records.first().map(|loaded| loaded.record.header.backend.library.clone()),
+            note: Some(format!("{} replicates", values.count())),
         };
-        let in_network = if above { "in_network = true\n" } else { "" };
-        let variant = if let Kind::Call(kind) = kind { variant_line(&kind.variant) } else { String::new() };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "\n{}{value}\ntolerance = {tolerance}\n{in_network}{variant}source = {}\ndate = \"{}\"\nversion = {}\n\
-             note = \"{count} replicates\"\n",
-            table_head(kind),
-            toml_string(&source(records)),
-            newest(records),
-            toml_string(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
-        );
+        entry.add(kind, &mut tables);
     }
     if expectations == 0 {
         let why = left_out
@@ -95,7 +91,20 @@ pub(super) fn write(
         return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were excluded", left_out.len())));
     }
     // Requires a later run to cover all learned expectations.
-    let _ = write!(text, "\n[coverage]\nexpectations = {expectations}\n");
+    let coverage = RequiredCoverage { expectations: expectations as u32, ..RequiredCoverage::default() };
+    let machine = Machine {
+        name: rule.name.clone(),
+        node_like: None,
+        faults: Vec::new(),
+        judged_runs: judged_runs(records),
+        required_coverage: Some(coverage),
+        expect: tables.expect,
+        expect_network: Vec::new(),
+        expect_copy: tables.expect_copy,
+        expect_product: tables.expect_product,
+        ..links.clone()
+    };
+    let text = head(records, rule) + &machine.to_toml()?;
     // The text is parsed again, so that a gate never refuses a learned file.
     Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
     Ok(Learned { text, expectations, left_out })
@@ -109,127 +118,131 @@ fn judged_rows(kinds: &BTreeMap<Kind, Values>, runs: usize) -> usize {
 
 /// The bound of the links; none for work that a rank does alone.
 fn bound(kind: &Kind, links: &Machine) -> Option<Rate> {
-    let Kind::Call(CallKind { collective, group: [_, per_node, nodes, groups], .. }) = kind else { return None };
-    links.bus_bandwidth_bound(*collective, *nodes, *per_node, *groups)
+    let Kind::Call(CallKind { collective, group, .. }) = kind else { return None };
+    links.bus_bandwidth_bound(*collective, group.nodes, group.ranks_per_node, group.groups_per_node)
 }
 
-/// The table of an expectation, up to its value.
-fn table_head(kind: &Kind) -> String {
-    let kind = match kind {
-        Kind::Call(kind) => kind,
-        Kind::Copy(copy) => return head_of_copy(copy),
-        Kind::Product { shape, element_type } => return head_of_product(*shape, element_type),
-    };
-    let [ranks, per_node, nodes, groups] = kind.group;
-    let size = match kind.collective {
-        Collective::Barrier => String::new(),
-        _ => format!("bytes = \"{}B\"\n", kind.bytes),
-    };
-    format!(
-        "[[expect]]\ncollective = \"{}\"\n{size}ranks = {ranks}\nranks_per_node = {per_node}\nnodes = {nodes}\n\
-         groups_per_node = {groups}\ncadence = \"{}\"\nplacement = \"{}\"\nelement_type = \"{}\"\n",
-        kind.collective,
-        kind.cadence,
-        key(kind.placement),
-        kind.element_type,
-    )
+/// What a table says besides its subject.
+struct Entry {
+    /// In bytes or operations per second, or in seconds.
+    value: f64,
+    is_rate: bool,
+    tolerance: f64,
+    in_network: bool,
+    source: String,
+    date: String,
+    version: Option<String>,
+    note: Option<String>,
 }
 
-/// A unit of a quantity, as a multiple of the base unit.
-type Unit = (f64, &'static str);
-
-/// Small messages reach only a few kB/s.
-const OF_RATES: [Unit; 4] = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")];
-
-const OF_TIMES: [Unit; 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
-
-/// The largest unit in which the value is at least one, else the smallest.
-fn unit_of(value: f64, units: [Unit; 4]) -> Unit {
-    units.into_iter().find(|(scale, _)| value >= *scale).unwrap_or(units[3])
+impl Entry {
+    fn add(self, kind: &Kind, tables: &mut ExpectTables) {
+        let Entry { value, is_rate, tolerance, in_network, source, date, version, note } = self;
+        let tolerance = Some(tolerance);
+        match kind {
+            Kind::Call(CallKind { collective, group, cadence, placement, element_type, variant, bytes }) => {
+                tables.expect.push(ExpectTable {
+                    collective: *collective,
+                    bytes: (*collective != Collective::Barrier).then_some(Sizes(*bytes, *bytes)),
+                    ranks: group.ranks,
+                    ranks_per_node: Some(group.ranks_per_node),
+                    nodes: Some(group.nodes),
+                    groups_per_node: Some(group.groups_per_node),
+                    cadence: *cadence,
+                    placement: *placement,
+                    element_type: element_type.map(Text),
+                    value: Some(Text(match is_rate {
+                        true => Figure::Rate(rounded_rate(Rate(value))),
+                        false => Figure::Time(rounded_time(Seconds(value))),
+                    })),
+                    curve: None,
+                    tolerance,
+                    floor: None,
+                    ceiling: None,
+                    in_network,
+                    source,
+                    date,
+                    algorithm: None,
+                    version,
+                    one_process: false,
+                    note,
+                    variant: variant.clone(),
+                });
+            }
+            Kind::Copy(CopyShape { kind, host_memory, peer_distance, bytes, alone }) => {
+                tables.expect_copy.push(ExpectCopyTable {
+                    kind: *kind,
+                    bytes: Sizes(*bytes, *bytes),
+                    host_memory: *host_memory,
+                    peer_distance: *peer_distance,
+                    each: Some(if *alone { Each::Alone } else { Each::Together }),
+                    value: rounded_rate(Rate(value)),
+                    tolerance,
+                    source,
+                    date,
+                    version,
+                    note,
+                });
+            }
+            Kind::Product { shape: [m, n, k], element_type } => tables.expect_product.push(ExpectProductTable {
+                m: *m,
+                n: *n,
+                k: *k,
+                element_type: Some(Text(*element_type)),
+                tflops: (value / 1e3).round() / 1e9,
+                tolerance,
+                source,
+                date,
+                version,
+                note,
+            }),
+        }
+    }
 }
 
-/// A measured rate, with four decimals.
-fn rate_text(bytes_per_second: f64) -> String {
-    let (scale, unit) = unit_of(bytes_per_second, OF_RATES);
-    format!("{:.4}{unit}", bytes_per_second / scale)
-}
-
-/// A data-sheet value, without the rounding noise of its conversion.
-fn figure_text(value: f64, units: [Unit; 4]) -> String {
-    let (scale, unit) = unit_of(value, units);
-    format!("{}{unit}", (value / scale * 1e9).round() / 1e9)
-}
-
-fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
+/// The comment above the file.
+fn head(records: &[LoadedRecord], rule: &LearnRule) -> String {
     let hosts: BTreeSet<&str> =
         records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
-    let (within, between) = (&links.within_node, &links.between_nodes);
-    let rate = |rate: Rate| figure_text(rate.0, OF_RATES);
-    let time = |time: Seconds| figure_text(time.0, OF_TIMES);
-    let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
-    let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
-    let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));
     format!(
         "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs. Its tolerance reaches as far\n\
-         # as a run like these needs to pass as a whole in {} % of cases, at least to the slowest of them, and is at least {} %.\n\
-         name = {}\n{cloud}ranks_per_node = {}\nhosts_per_node = {}\n\n[within_node]\nlatency = \"{}\"\nrate = \"{}\"\n{peer}{}\n\
-         [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}{}",
+         # as a run like these needs to pass as a whole in {} % of cases, at least to the slowest of them, and is at least {} %.\n",
         records.len(),
         hosts.len(),
         PASSES * 100.0,
         rule.least_tolerance * 100.0,
-        toml_string(&rule.name),
-        links.ranks_per_node,
-        links.hosts_per_node,
-        time(within.latency),
-        rate(within.rate),
-        assumed(within.assumed),
-        time(between.latency),
-        between.adapters_per_node,
-        rate(between.rate_per_adapter),
-        assumed(between.assumed),
-        judged_runs(records),
     )
 }
 
-/// The table of runs that the file judges: runs like these. Another tool's records name no commgauge backend.
-fn judged_runs(records: &[LoadedRecord]) -> String {
-    let backends: BTreeSet<&str> = records
-        .iter()
-        .map(|loaded| loaded.record.header.backend.name.as_str())
-        .filter(|name| ["mpi", "nccl"].contains(name))
-        .collect();
-    let Some(backend) = backends.first().filter(|_| backends.len() == 1) else { return String::new() };
+/// The runs that the file judges: runs like these. Another tool's records name no commgauge backend.
+fn judged_runs(records: &[LoadedRecord]) -> Option<JudgedRuns> {
     let headers = || records.iter().map(|loaded| &loaded.record.header);
+    let backends: BTreeSet<&str> =
+        headers().map(|header| header.backend.name.as_str()).filter(|name| ["mpi", "nccl"].contains(name)).collect();
+    let backend = *backends.first().filter(|_| backends.len() == 1)?;
     let ranks = || headers().flat_map(|header| &header.ranks);
-    let quoted = |names: BTreeSet<&str>| names.into_iter().map(toml_string).collect::<Vec<_>>().join(", ");
+    let names = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
+    let mut judged = JudgedRuns {
+        backend: backend.to_owned(),
+        warm_buffers: headers().all(|header| header.settings.warm_buffers),
+        ..JudgedRuns::default()
+    };
     let devices: BTreeSet<&str> = ranks().filter_map(|rank| rank.device.as_deref()).collect();
-    let mut text = format!("\n[applies_to]\nbackend = \"{backend}\"\n");
     if !devices.is_empty() && ranks().all(|rank| rank.device.is_some()) {
-        text += &format!("devices = [{}]\n", quoted(devices));
+        judged.devices = names(devices);
         let mut of_node: BTreeMap<(usize, u32), u32> = BTreeMap::new();
-        for (run, loaded) in records.iter().enumerate() {
-            loaded
-                .record
-                .header
-                .ranks
-                .iter()
-                .for_each(|rank| *of_node.entry((run, rank.node)).or_default() += rank.ranks);
+        for (run, header) in headers().enumerate() {
+            header.ranks.iter().for_each(|rank| *of_node.entry((run, rank.node)).or_default() += rank.ranks);
         }
         let sizes: BTreeSet<u32> = of_node.into_values().collect();
-        if let (Some(size), 1) = (sizes.first(), sizes.len()) {
-            text += &format!("devices_per_node = {size}\n");
-        }
-    } else if *backend == "mpi" {
+        judged.devices_per_node = sizes.first().copied().filter(|_| sizes.len() == 1);
+    } else if backend == "mpi" {
         let processors: BTreeSet<&str> = ranks().map(|rank| rank.processor.as_str()).collect();
         if processors.iter().all(|name| name.chars().any(|c| c.is_ascii_alphanumeric())) {
-            text += &format!("processors = [{}]\n", quoted(processors));
+            judged.processors = names(processors);
         }
     }
-    if headers().all(|header| header.settings.warm_buffers) {
-        text += "warm_buffers = true\n";
-    }
-    text
+    Some(judged)
 }
 
 fn source(records: &[LoadedRecord]) -> String {
@@ -248,19 +261,12 @@ fn newest(records: &[LoadedRecord]) -> String {
     records.iter().filter_map(day).max().unwrap_or_else(|| "1970-01-01".to_owned())
 }
 
-fn key(placement: Placement) -> &'static str {
-    match placement {
-        Placement::InPlace => "in_place",
-        Placement::OutOfPlace => "out_of_place",
-    }
-}
-
 fn describe(kind: &Kind) -> String {
     match kind {
         Kind::Call(CallKind { collective, group, cadence, bytes, .. }) => {
-            format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
+            format!("{collective} of {} B on {} ranks, {cadence}", bytes.0, group.ranks)
         }
-        Kind::Copy(copy) => copy.name(),
+        Kind::Copy(copy) => copy.row_name(),
         Kind::Product { shape: [m, n, k], element_type } => {
             format!("product of {m} x {k} by {k} x {n} in {element_type}")
         }
@@ -274,12 +280,15 @@ pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
     let is_alone = |row: &Row| row.subject.call().is_some_and(|call| call.group_size <= 1);
     let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && !is_alone(row));
     let mut seen = BTreeSet::new();
-    let texts: Vec<String> = bare
-        .filter_map(|(case, _)| {
-            let head = template_head(case);
-            seen.insert(head.clone()).then(|| head + &tail(case))
-        })
-        .collect();
+    let mut template = |(case, _): (&Evidence, &Row)| {
+        let mut kind = Kind::of(case.subject);
+        // What is said of a call holds for any.
+        if let Kind::Call(call) = &mut kind {
+            (call.placement, call.element_type) = (None, None);
+        }
+        seen.insert(kind.clone()).then(|| unfilled(case, &kind)).flatten()
+    };
+    let texts: Vec<String> = bare.filter_map(&mut template).collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
@@ -297,35 +306,9 @@ pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
     )
 }
 
-/// The keys of the expectation: only names and numbers of the plan, so that the file contains no foreign text.
-fn template_head(case: &Evidence) -> String {
-    match case.subject {
-        Subject::Call(facts) => head_of_call(facts),
-        Subject::Copy(copy) => head_of_copy(copy),
-        Subject::Product(product) => head_of_product([product.m, product.n, product.k], product.element_type.name()),
-    }
-}
-
-fn head_of_call(facts: &CaseFacts) -> String {
-    let locality = &facts.locality;
-    let bytes = match facts.collective {
-        Collective::Barrier => String::new(),
-        _ => format!("bytes = \"{}B\"\n", facts.bytes_total.0),
-    };
-    format!(
-        "[[expect]]\ncollective = \"{}\"\n{bytes}ranks = {}\nranks_per_node = {}\nnodes = {}\ngroups_per_node = {}\n\
-         cadence = \"{}\"\n{}",
-        facts.collective,
-        facts.group_size,
-        locality.ranks_per_node,
-        locality.nodes_spanned,
-        locality.concurrent_groups_per_node,
-        facts.cadence,
-        variant_line(&variant(facts))
-    )
-}
-
-fn tail(case: &Evidence) -> String {
+/// The table of a kind: only names and numbers of the plan, so that the file contains no foreign text. A comment with what the row
+/// reached takes the place of the figure.
+fn unfilled(case: &Evidence, kind: &Kind) -> Option<String> {
     let measured = median(&case.measured());
     let count = case.seconds.iter().flatten().count();
     let rate = case.subject.rate();
@@ -344,8 +327,23 @@ fn tail(case: &Evidence) -> String {
         None => "not measured here".to_owned(),
         Some(here) => format!("{what}; here {here} over {count} replicates, which does not show what is good"),
     };
-    let key = if let Subject::Product(_) = case.subject { "tflops" } else { "value" };
-    format!("{key} = \"\" # {shown}\ntolerance = 0.05\nsource = \"\"\ndate = \"\"\n")
+    let blank = Entry {
+        value: 1.0,
+        is_rate: true,
+        tolerance: 0.05,
+        in_network: false,
+        source: String::new(),
+        date: String::new(),
+        version: None,
+        note: None,
+    };
+    let mut tables = ExpectTables::default();
+    blank.add(kind, &mut tables);
+    let line = |line: &str| match line.split_once(" = ") {
+        Some((key @ ("value" | "tflops"), _)) => format!("{key} = \"\" # {shown}\n"),
+        _ => format!("{line}\n"),
+    };
+    Some(tables.to_toml().ok()?.lines().map(line).collect())
 }
 
 // Rows that share an expectation, and the value learned from their replicates.
@@ -363,11 +361,11 @@ const MOST_TOLERANCE: f64 = 0.5;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Call(CallKind),
-    Copy(CopyFacts),
+    Copy(CopyShape),
     Product {
         /// m, n and k.
         shape: [u64; 3],
-        element_type: &'static str,
+        element_type: ElementType,
     },
 }
 
@@ -375,13 +373,32 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CallKind {
     pub collective: Collective,
-    /// Ranks, ranks per node, nodes, groups per node.
-    pub group: [u32; 4],
+    pub group: ExpectedGroup,
     pub cadence: Cadence,
-    pub placement: Placement,
-    pub element_type: &'static str,
+    pub placement: Option<Placement>,
+    pub element_type: Option<ElementType>,
     pub variant: BTreeMap<String, String>,
-    pub bytes: u64,
+    pub bytes: Bytes,
+}
+
+impl Kind {
+    pub fn of(subject: Subject) -> Kind {
+        match subject {
+            Subject::Call(facts) => Kind::Call(CallKind {
+                collective: facts.collective,
+                group: facts.locality.group(facts.group_size),
+                cadence: facts.cadence,
+                placement: Some(facts.placement),
+                element_type: Some(facts.element_type),
+                variant: variant(facts),
+                bytes: facts.bytes_total,
+            }),
+            Subject::Copy(copy) => Kind::Copy(*copy),
+            Subject::Product(ProductShape { m, n, k, element_type, .. }) => {
+                Kind::Product { shape: [*m, *n, *k], element_type: *element_type }
+            }
+        }
+    }
 }
 
 /// The replicates of a kind: by run and row, as a run may have several rows of one kind, such as the rounds of pairs. A rate in bytes or
@@ -432,7 +449,7 @@ pub(super) fn expectation(
     let slowest_row = slowest_row.copied().unwrap_or(middle);
     let worse_half: Vec<f64> = worse_half.iter().map(|value| behind(*value)).collect();
     let replicates = values.of_run.values().flatten().map(Vec::len).min().unwrap_or(0);
-    let reach = reach(&worse_half, JudgedRuns { rows, replicates }).unwrap_or(0.0);
+    let reach = reach(&worse_half, JudgedRows { rows, replicates }).unwrap_or(0.0);
     let spread = behind(quantile).max(behind(slowest_row)).max(reach);
     // A tenth of a per cent more than the spread, so that rounding never makes it smaller.
     let tolerance = (spread.max(least_tolerance) * 1000.0).ceil() / 1000.0;
@@ -463,7 +480,7 @@ const LEVEL: f64 = 0.95;
 
 /// The runs that will be judged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct JudgedRuns {
+pub(super) struct JudgedRows {
     /// Rows that are judged together.
     pub rows: usize,
     /// Replicates of a row.
@@ -472,7 +489,7 @@ pub(super) struct JudgedRuns {
 
 /// The reach, as a share of the median, from the shares by which the worse half of the replicates falls behind it. `None` if a run has too
 /// few replicates to be judged.
-pub(super) fn reach(behind: &[f64], runs: JudgedRuns) -> Option<f64> {
+pub(super) fn reach(behind: &[f64], runs: JudgedRows) -> Option<f64> {
     let depth = depth_of_bound(runs.replicates, LEVEL)?;
     let missing = (1.0 - PASSES) / runs.rows.max(1) as f64;
     let of_one = chance_of_one(runs.replicates, depth, missing);
@@ -513,7 +530,7 @@ mod tests {
 
     #[test]
     fn runs_of_too_few_replicates_have_no_reach() {
-        assert!(reach(&[0.01; 4], JudgedRuns { rows: 3, replicates: 4 }).is_none());
+        assert!(reach(&[0.01; 4], JudgedRows { rows: 3, replicates: 4 }).is_none());
     }
 
     /// Rates of one run: a deviation shared by all its rows, and one of each replicate, both normal.

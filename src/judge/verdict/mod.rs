@@ -543,7 +543,7 @@ mod verdict_tests {
     fn figures_of_threads_in_one_process_judge_nothing_that_ran_as_processes() {
         let mut threads = machine("1GB/s");
         assert_eq!(gated(lines("a", &good()), &threads).coverage.rows_judged, 2);
-        threads.expectations[0].reached.one_process = true;
+        threads.expectations[0].table.one_process = true;
         let verdict = gated(lines("a", &good()), &threads);
         assert_eq!((verdict.exit_code, verdict.coverage.rows_judged), (3, 0));
     }
@@ -599,7 +599,7 @@ mod verdict_tests {
             }
         }
         let mut machine = machine("10GB/s");
-        machine.expectations[0].cadence = commgauge_base::sample::Cadence::Isolated;
+        machine.expectations[0].table.cadence = commgauge_base::sample::Cadence::Isolated;
         assert_eq!(gated(lines, &machine).exit_code, 3);
     }
 

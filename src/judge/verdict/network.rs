@@ -9,7 +9,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
 use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// NCCL's assumed rate of a channel over the network (`P2P_PER_CHANNEL_NET_BW`, NCCL 2.30, src/graph/paths.cc).
@@ -205,8 +205,8 @@ fn library(header: &Header, judged: &JudgedRuns) -> Option<String> {
         return Some(format!("measured with {found}; the machine file judges {name}"));
     };
     let limits = [
-        judged.library_from.as_ref().map(|version| format!("from {version}")),
-        judged.library_below.as_ref().map(|version| format!("below {version}")),
+        judged.library_from.as_ref().map(|version| format!("from {}", version.0)),
+        judged.library_below.as_ref().map(|version| format!("below {}", version.0)),
     ];
     let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     if limits.is_empty() {
@@ -217,8 +217,8 @@ fn library(header: &Header, judged: &JudgedRuns) -> Option<String> {
     let Some(version) = words.find_map(|word| Version::at_start(word.strip_prefix('v').unwrap_or(word))) else {
         return Some(format!("the version of {found} is unknown; the machine file judges {name} {limits}"));
     };
-    let judged_version = judged.library_from.as_ref().is_none_or(|from| version >= *from)
-        && judged.library_below.as_ref().is_none_or(|below| version < *below);
+    let judged_version = judged.library_from.as_ref().is_none_or(|from| version >= from.0)
+        && judged.library_below.as_ref().is_none_or(|below| version < below.0);
     (!judged_version).then(|| format!("measured with {name} {version}; the machine file judges {name} {limits}"))
 }
 
@@ -300,11 +300,11 @@ fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) ->
         format!("{count} of {all} expectations judged; [coverage] requires {}", required.expectations)
     });
     let of_calls = || judged.expectations.iter().filter_map(|index| machine.expectations.get(*index));
-    let has_collective = |name| of_calls().any(|expected| expected.collective == name);
+    let has_collective = |name| of_calls().any(|expected| expected.table.collective == name);
     let has_size = |bytes| judged.cases.iter().any(|facts| facts.bytes_total == bytes);
     let has_span = |nodes| judged.cases.iter().any(|facts| facts.locality.nodes_spanned == nodes);
-    let collectives = required.collectives.iter().filter(|name| !has_collective(**name)).map(|name| name.to_string());
-    let sizes = required.bytes.iter().filter(|bytes| !has_size(**bytes)).map(|bytes| bytes.to_string());
+    let collectives = required.collectives.iter().filter(|name| !has_collective(name.0)).map(|name| name.0.to_string());
+    let sizes = required.bytes.iter().filter(|bytes| !has_size(bytes.0)).map(|bytes| bytes.0.to_string());
     let spans = required.nodes.iter().filter(|nodes| !has_span(**nodes));
     let spans = spans.map(|nodes| format!("groups over {}", counted(*nodes as usize, "node")));
     let missing: Vec<String> = collectives.chain(sizes).chain(spans).collect();
@@ -339,14 +339,14 @@ pub struct PlannedWork {
     pub hosts: u32,
     pub cases: Vec<CaseFacts>,
     /// Copies between hosts and GPUs, and between GPUs.
-    pub copies: Vec<CopyFacts>,
-    pub products: Vec<ProductFacts>,
+    pub copies: Vec<CopyShape>,
+    pub products: Vec<ProductShape>,
 }
 
 /// Further conditions for an expectation to judge a matching call.
 fn condition(expected: &Expectation) -> String {
-    match &expected.reached.algorithm {
-        _ if expected.reached.one_process => " by threads of one process, which commgauge does not use".to_owned(),
+    match &expected.table.algorithm {
+        _ if expected.table.one_process => " by threads of one process, which commgauge does not use".to_owned(),
         Some(name) => format!(" if the record shows {name}"),
         None => String::new(),
     }
@@ -370,8 +370,10 @@ pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, c
     };
     let calls = machine.expectations.iter().map(|one| format!("{}{} ({})", one.subject(), condition(one), one.place));
     let own_work = machine.own_work.iter().map(|one| one.place.clone());
-    let network =
-        machine.network.iter().map(|one| format!("{} between nodes ({})", one.of_call.collective, one.of_call.place));
+    let network = machine
+        .network
+        .iter()
+        .map(|one| format!("{} between nodes ({})", one.of_call.table.collective, one.of_call.place));
     let not_measured =
         calls.chain(own_work).chain(network).enumerate().filter(|(index, _)| !judged.expectations.contains(index));
     let mut shortfalls = missing(machine, &judged);

@@ -6,54 +6,30 @@ use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{CopyKind, HostMemory, Machine};
-use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, Samples};
-use commgauge_model::record::work_lines::{CopyFacts, CopyLine};
-use commgauge_model::record::work_lines::{ProductFacts, ProductLine};
-use commgauge_model::record::{Journal, Line, Record};
+use commgauge_model::record::line::{CaseFacts, Outcome};
+use commgauge_model::record::work_lines::{CopyLine, CopyShape};
+use commgauge_model::record::work_lines::{ProductLine, ProductShape};
+use commgauge_model::record::{Journal, Line, Parts, Record};
 use std::path::Path;
-
-const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
 /// A record of verified all_reduces on 4 ranks of 2 hosts, one row for each list: the times of its replicates in
 /// microseconds. Row r has 2^(20+r) bytes.
 pub fn lines(run_id: &str, rows: &[Vec<f64>]) -> Vec<Line> {
-    let sample: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let record = Record::from_lines(sample).unwrap();
+    let record = commgauge_model::record::testing::sample();
     let template = record.plan.cases.iter().find(|case| {
         case.group_size == 4 && case.collective == Collective::AllReduce && case.cadence == Cadence::Streaming
     });
-    let template = template.unwrap().clone();
-    let replicates = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let (mut header, mut plan) = (record.header.clone(), record.plan.clone());
-    header.warnings.clear();
-    header.run_id = run_id.to_owned();
-    header.backend.machine = None;
-    header.settings.replicates = replicates as u32;
-    plan.cases = (0..rows.len())
-        .map(|row| {
-            let mut case = template.clone();
-            let bytes = Bytes(1 << (20 + row % 30));
-            (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
-            case.name = format!("world/all_reduce/{row}");
-            case
-        })
-        .collect();
-    plan.case_lines = (rows.len() * replicates) as u64;
-    plan.steps.clear();
-    let names: Vec<String> = plan.cases.iter().map(|case| case.name.clone()).collect();
-    let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(record.clocks[0].clone())];
-    for replicate in 0..replicates {
-        for (case, times) in rows.iter().enumerate() {
-            let Some(time) = times.get(replicate) else { continue };
-            lines.push(Line::Case(Box::new(case_line(case, &names[case], replicate, *time))));
-        }
-    }
-    lines.push(Line::Clock(record.clocks[1].clone()));
-    let mut end = record.end.clone().unwrap();
-    (end.status, end.exit_code, end.error) = (EndStatus::Complete, 0, None);
-    end.lines_before = Some(lines.len() as u64);
-    lines.push(Line::End(end));
-    lines
+    let template = template.unwrap();
+    let facts = |row: usize| {
+        let (name, bytes) = (format!("world/all_reduce/{row}"), Bytes(1 << (20 + row % 30)));
+        let uses = Vec::new();
+        CaseFacts { name, bytes_total: bytes, bytes_accounted: bytes, bytes_per_rank: bytes, uses, ..template.clone() }
+    };
+    let samples = |microseconds: &f64| vec![(microseconds * 1000.0) as u64; 3];
+    let mut made = Parts::like(&record, run_id);
+    let times = rows.iter().map(|replicates| replicates.iter().map(samples).collect());
+    made.measure((0..).map(facts).zip(times).collect());
+    made.lines()
 }
 
 /// With lines of work that each rank does alone, starting at the first line of every copy or product.
@@ -72,7 +48,7 @@ pub fn with_own_work(mut lines: Vec<Line>, own_work: Vec<Line>) -> Vec<Line> {
 
 /// Lines of a copy of a gigabyte from page-locked host memory, with these times of each replicate in milliseconds.
 pub fn copy_lines(milliseconds: &[f64]) -> Vec<Line> {
-    let copy = CopyFacts {
+    let copy = CopyShape {
         kind: CopyKind::HostToDevice,
         host_memory: Some(HostMemory::Pinned),
         peer_distance: None,
@@ -97,7 +73,7 @@ pub fn copy_lines(milliseconds: &[f64]) -> Vec<Line> {
 /// Lines of a 1000 x 1000 x 1000 product, two billion operations, with these times of each replicate in milliseconds.
 pub fn product_lines(milliseconds: &[f64]) -> Vec<Line> {
     let product =
-        ProductFacts { m: 1000, n: 1000, k: 1000, element_type: ElementType::Float32, uses: vec!["qkv".to_owned()] };
+        ProductShape { m: 1000, n: 1000, k: 1000, element_type: ElementType::Float32, uses: vec!["qkv".to_owned()] };
     let line = |(replicate, time): (u32, &f64)| {
         Line::Product(Box::new(ProductLine {
             product: product.clone(),
@@ -114,30 +90,6 @@ pub fn product_lines(milliseconds: &[f64]) -> Vec<Line> {
     (0..).zip(milliseconds).map(line).collect()
 }
 
-fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> CaseLine {
-    let samples = vec![(microseconds * 1000.0) as u64; 3];
-    CaseLine {
-        case: case as u32,
-        name: name.into(),
-        replicate: replicate as u32,
-        position: case as u32,
-        replaces: Vec::new(),
-        outcome: Outcome::Measured { verified: true },
-        warm_up_iterations: 5,
-        calls_per_sample: 1,
-        stop: None,
-        precision_reached: None,
-        samples: Samples { slowest_rank: vec![0; 3], slowest_nanoseconds: samples, ..Samples::default() },
-        histograms: Vec::new(),
-        pairs: None,
-        buffer_copies: 1,
-        library_estimate_seconds: None,
-        library_choice: None,
-        warnings: Vec::new(),
-    }
-}
-
-/// A record made of lines, as if read from a file.
 pub fn loaded(path: &str, lines: Vec<Line>) -> LoadedRecord {
     LoadedRecord { path: path.into(), record: Record::from_lines(lines).unwrap() }
 }

@@ -51,7 +51,7 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
         found.push((7, "the plan of the record contradicts itself in the number of case lines".to_owned()));
     }
     let measured = (record.products.len() + record.copies.len()) as u64;
-    if measured < own_work && record.header.settings.within_seconds.is_none() {
+    if measured < own_work && record.header.settings.within.is_none() {
         found
             .push((7, format!("{} of {own_work} planned copies and matrix products are missing", own_work - measured)));
     }

@@ -31,7 +31,7 @@ pub struct Place {
 pub struct Item {
     /// Place of the value.
     pub place: Place,
-    value: Value,
+    pub(super) value: Value,
 }
 
 /// A table that remembers which keys were requested.
@@ -39,12 +39,12 @@ pub struct Item {
 pub struct Table {
     /// Place of the table.
     pub place: Place,
-    entries: BTreeMap<String, Item>,
+    pub(super) entries: BTreeMap<String, Item>,
     known: Vec<&'static str>,
 }
 
 #[derive(Debug)]
-enum Value {
+pub(super) enum Value {
     Text(String),
     Whole(i128),
     Fraction(f64),
@@ -52,6 +52,8 @@ enum Value {
     List(Vec<Item>),
     Table(Table),
     Date(String),
+    /// Stand-in for the value of a missing key, to learn what is accepted.
+    Missing(&'static str),
 }
 
 impl Place {
@@ -66,6 +68,11 @@ impl Place {
             return Error::usage(format!("{}: {problem}", self.key));
         }
         Error::config(&self.source, &self.key, problem)
+    }
+
+    /// Whether the value is within another one of the file.
+    pub(super) fn is_nested(&self) -> bool {
+        self.key.contains(['.', '['])
     }
 }
 
@@ -101,6 +108,14 @@ impl Table {
         self.entries.remove(key)
     }
 
+    /// Reads a key into its place, if the file has it.
+    pub fn set<T>(&mut self, key: &'static str, into: &mut T, read: impl FnOnce(Item) -> Result<T>) -> Result<()> {
+        if let Some(item) = self.take(key) {
+            *into = read(item)?;
+        }
+        Ok(())
+    }
+
     /// The value of a required key; `accepted` describes valid values.
     pub fn require(&mut self, key: &'static str, accepted: &str) -> Result<Item> {
         self.take(key).ok_or_else(|| self.place.wrong(format!("`{key}` is missing; accepted: {accepted}")))
@@ -111,10 +126,32 @@ impl Table {
     pub fn default_to(&mut self, key: &str, text: &str, place: &Place) -> bool {
         let missing = !self.entries.contains_key(key);
         if missing {
-            let value = value_of_flag(text.to_owned());
-            self.entries.insert(key.to_owned(), Item { place: place.clone(), value });
+            self.entries.insert(key.to_owned(), Item::of_text(text, place));
         }
         missing
+    }
+
+    /// The place of a key's value, or that of the table where it has none.
+    pub fn place_of(&self, key: &str) -> &Place {
+        self.peek(key).map_or(&self.place, |item| &item.place)
+    }
+
+    /// These keys with their values, which are taken out, as a table.
+    pub fn part(&mut self, keys: &[&str]) -> Table {
+        let entries = keys.iter().filter_map(|key| self.entries.remove_entry(*key)).collect();
+        Table { place: self.place.clone(), entries, known: Vec::new() }
+    }
+
+    /// The table as the value of a key: how serde expects the fields of a variant.
+    pub fn under(self, key: &str) -> Item {
+        let place = self.place.clone();
+        let entries = BTreeMap::from([(key.to_owned(), Item::from(self))]);
+        Item::from(Table { place, entries, known: Vec::new() })
+    }
+
+    /// Where each of its keys was written.
+    pub fn places(&self) -> BTreeMap<String, Place> {
+        self.entries.iter().map(|(key, item)| (key.clone(), item.place.clone())).collect()
     }
 
     /// The value of a key without taking it.
@@ -224,7 +261,18 @@ fn at_line(file: &Path, line: usize) -> PathBuf {
 //
 // All files are read by these functions, so that equal mistakes get equal messages.
 
+impl From<Table> for Item {
+    fn from(table: Table) -> Item {
+        Item { place: table.place.clone(), value: Value::Table(table) }
+    }
+}
+
 impl Item {
+    /// A value written as the text of a flag.
+    pub fn of_text(text: &str, place: &Place) -> Item {
+        Item { place: place.clone(), value: value_of_flag(text.to_owned()) }
+    }
+
     /// A usage error that names this value's place.
     pub fn wrong(&self, problem: impl Display) -> Error {
         self.place.wrong(problem)
@@ -234,7 +282,7 @@ impl Item {
     pub fn text(&self) -> Result<&str> {
         match &self.value {
             Value::Text(text) => Ok(text),
-            other => Err(self.wrong(format!("found {}; accepted: a text in quotes", describe(other)))),
+            other => Err(self.wrong(format!("{}; accepted: a text in quotes", found(other)))),
         }
     }
 
@@ -242,7 +290,7 @@ impl Item {
     pub fn text_such_as(&self, example: &str) -> Result<&str> {
         match &self.value {
             Value::Text(text) if !text.trim().is_empty() => Ok(text),
-            other => Err(self.wrong(format!("found {}; accepted: a text such as {example:?}", describe(other)))),
+            other => Err(self.wrong(format!("{}; accepted: a text such as {example:?}", found(other)))),
         }
     }
 
@@ -266,7 +314,7 @@ impl Item {
                 .ok()
                 .filter(|number| range.contains(number))
                 .ok_or_else(|| self.wrong(format!("found {number}; {}", accepted()))),
-            other => Err(self.wrong(format!("found {}; {}", describe(other), accepted()))),
+            other => Err(self.wrong(format!("{}; {}", found(other), accepted()))),
         }
     }
 
@@ -288,7 +336,7 @@ impl Item {
             }
             other => {
                 let accepted = "accepted: two whole numbers such as [0, 1]";
-                Err(self.wrong(format!("found {}; {accepted}", describe(other))))
+                Err(self.wrong(format!("{}; {accepted}", found(other))))
             }
         }
     }
@@ -313,14 +361,14 @@ impl Item {
         };
         number
             .filter(|number| is_accepted(*number))
-            .ok_or_else(|| self.wrong(format!("found {}; accepted: {accepted}", describe(&self.value))))
+            .ok_or_else(|| self.wrong(format!("{}; accepted: {accepted}", found(&self.value))))
     }
 
     /// `true` or `false`.
     pub fn truth(&self) -> Result<bool> {
         match &self.value {
             Value::Truth(truth) => Ok(*truth),
-            other => Err(self.wrong(format!("found {}; accepted: true or false", describe(other)))),
+            other => Err(self.wrong(format!("{}; accepted: true or false", found(other)))),
         }
     }
 
@@ -348,7 +396,7 @@ impl Item {
     pub fn table(self) -> Result<Table> {
         match self.value {
             Value::Table(table) => Ok(table),
-            other => Err(self.place.wrong(format!("found {}; accepted: a table", describe(&other)))),
+            other => Err(self.place.wrong(format!("{}; accepted: a table", found(&other)))),
         }
     }
 
@@ -362,15 +410,17 @@ impl Item {
     }
 }
 
-fn describe(value: &Value) -> String {
+/// What is at the place of a value, as the beginning of a complaint.
+pub(super) fn found(value: &Value) -> String {
     match value {
-        Value::Text(text) => format!("the text \"{text}\""),
-        Value::Whole(number) => number.to_string(),
-        Value::Fraction(number) => number.to_string(),
-        Value::Truth(truth) => truth.to_string(),
-        Value::List(_) => "a list".to_owned(),
-        Value::Table(_) => "a table".to_owned(),
-        Value::Date(text) => format!("`{text}`"),
+        Value::Text(text) => format!("found the text \"{text}\""),
+        Value::Whole(number) => format!("found {number}"),
+        Value::Fraction(number) => format!("found {number}"),
+        Value::Truth(truth) => format!("found {truth}"),
+        Value::List(_) => "found a list".to_owned(),
+        Value::Table(_) => "found a table".to_owned(),
+        Value::Date(text) => format!("found `{text}`"),
+        Value::Missing(key) => format!("`{key}` is missing"),
     }
 }
 

@@ -9,6 +9,7 @@ mod suite;
 mod suite_hash;
 mod suite_sweep;
 mod suite_work;
+mod typed;
 
 pub use document::{Place, Table, likely_key, toml_string};
 pub use machine::{Expectation, Limit, Machine};
@@ -17,19 +18,21 @@ pub use model::{
     LinearAttentionParameters, LinearRule, Mixer, Mixture, Model, QueryKeyNorm, SlidingWindow,
 };
 pub use shipped::{Shipped, is_embedded, published, read_text};
-pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};
-pub use suite::{Calibrate, MOST_REPLICATES, ROUNDS_WITHIN, Rounds, RunSettings, Suite};
+pub use step::{LayoutTable, ModelWork, Serving, Training};
+pub use suite::{Calibrate, MOST_REPLICATES, ROUNDS_WITHIN, RunSettings, Suite};
 pub use suite_sweep::{
     AXES, BOTH_CADENCES, EVERY_PLACE, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits,
 };
 pub use suite_work::{Between, ComputeTable, CopyKind, CopyTable, HostMemory, LARGEST_MESSAGE, PairsTable};
+pub use typed::{Text, Written, rounded_rate, rounded_time};
 
 use commgauge_base::units::Bytes;
 
 // Other tools that measure the same calls, and how each does it by default: data for `--like`.
 
 /// A tool whose defaults can be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Peer {
     /// NVIDIA's nccl-tests
     NcclTests,

@@ -14,6 +14,8 @@ use commgauge_base::digest::hexadecimal;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -122,9 +124,7 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
     let mut settings = RunSettings::default();
     let mut cadences = BOTH_CADENCES.to_vec();
     let Some(mut table) = table else { return Ok((settings, cadences)) };
-    if let Some(item) = table.take("precision") {
-        settings.precision = item.fraction(0.0, 1.0)?;
-    }
+    table.set("precision", &mut settings.precision, |item| item.fraction(0.0, 1.0))?;
     let (minimum, maximum) = (table.take("minimum_samples"), table.take("maximum_samples"));
     if let Some(item) = &minimum {
         settings.minimum_samples = item.count()?;
@@ -138,8 +138,8 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
         let (least, most) = (settings.minimum_samples, settings.maximum_samples);
         return Err(item.wrong(format!("at least {least} samples and at most {most} cannot both hold")));
     }
-    settings.fixed_iterations = table.take("iterations").map(|item| item.count()).transpose()?;
-    settings.fixed_warm_up =
+    settings.iterations = table.take("iterations").map(|item| item.count()).transpose()?;
+    settings.warm_up_iterations =
         table.take("warm_up_iterations").map(|item| item.count_within(0..=u32::MAX)).transpose()?;
     if let Some(item) = table.take("case_budget") {
         settings.case_budget = item.seconds()?;
@@ -147,35 +147,22 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
             return Err(item.wrong(format!("found {}; accepted: more than 0 s, up to a day", settings.case_budget)));
         }
     }
-    if let Some(item) = table.take("replicates") {
-        settings.replicates = item.count_within(1..=MOST_REPLICATES)?;
-    }
-    if let Some(item) = table.take("warm_buffers") {
-        settings.warm_buffers = item.truth()?;
-    }
-    if let Some(item) = table.take("start") {
-        settings.start = item.parsed(str::parse)?;
-    }
-    if let Some(item) = table.take("timing") {
-        settings.timing = item.parsed(str::parse)?;
-    }
-    if let Some(item) = table.take("verify") {
-        settings.verify = item.truth()?;
-    }
-    if let Some(item) = table.take("seed") {
-        settings.seed = item.whole(0..=u64::MAX)?;
-    }
-    if let Some(item) = table.take("cadences") {
-        cadences = read_cadences(item)?;
-    }
+    table.set("replicates", &mut settings.replicates, |item| item.count_within(1..=MOST_REPLICATES))?;
+    table.set("warm_buffers", &mut settings.warm_buffers, |item| item.truth())?;
+    table.set("start", &mut settings.start, |item| item.parsed(str::parse))?;
+    table.set("timing", &mut settings.timing, |item| item.parsed(str::parse))?;
+    table.set("verify", &mut settings.verify, |item| item.truth())?;
+    table.set("seed", &mut settings.seed, |item| item.whole(0..=u64::MAX))?;
+    table.set("cadences", &mut cadences, read_cadences)?;
     table.finish()?;
     Ok((settings, cadences))
 }
 
 // Sampling settings: the checked form of a suite's `[measure]` table and of the flags that override it.
 
-/// Sampling settings.
-#[derive(Clone, Debug, PartialEq)]
+/// Sampling settings, as suites and flags give them and the header of a record states them. A record leaves out the last ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Settings")]
 pub struct RunSettings {
     /// Requested half width of the median's 95 % interval, relative to the median.
     pub precision: f64,
@@ -183,47 +170,48 @@ pub struct RunSettings {
     pub minimum_samples: u32,
     /// Most samples of a case and replicate.
     pub maximum_samples: u32,
-    /// Take exactly this many calls instead of stopping by precision (`-n` of the sweep).
-    pub fixed_iterations: Option<u32>,
-    /// Run exactly this many iterations before timing instead of waiting until times are stationary (`-w` of the
-    /// sweep).
-    pub fixed_warm_up: Option<u32>,
-    /// Use the numbers of iterations and warm-up calls of this tool, which depend on the size, unless the fields above
-    /// set them.
-    pub calls_like: Option<Peer>,
     /// Time budget of a case and replicate, warm-up and checks not counted.
+    #[serde(rename = "case_budget_seconds")]
     pub case_budget: Seconds,
     /// Independent repetitions, each with fresh communicators and a new order of the cases.
     pub replicates: u32,
     /// One buffer for all iterations instead of a rotation that exceeds the last-level cache.
     pub warm_buffers: bool,
-    /// How the ranks start an isolated call together, where their clocks allow it.
+    /// How the ranks start an isolated call together, where their clocks allow it; absent where at an agreed time.
+    #[serde(default, skip_serializing_if = "ClockMethod::is_synchronised")]
     pub start: ClockMethod,
-    /// Between which readings streaming calls are timed.
+    /// Between which readings streaming calls are timed; absent where between marks.
+    #[serde(default, skip_serializing_if = "Timing::is_by_marks")]
     pub timing: Timing,
     /// Check data before and after timing.
     pub verify: bool,
-    /// Seed of data and order.
+    /// The time that all cases together may take (`--within`): first a short round over all of them, then `replicates` less one
+    /// further rounds over those whose interval is widest. Absent where every case has a budget of its own.
+    #[serde(rename = "within_seconds", default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Seconds>,
+    /// Repeat all cases with rolling checks and changing data for the time of `within_seconds` (`--soak`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soak: bool,
+    /// Take exactly this many calls instead of stopping by precision (`-n` of the sweep).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u32>,
+    /// Take the numbers of calls and warm-up calls of this tool (`--like`), which depend on the size, unless they are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub calls_like: Option<Peer>,
+    /// Run exactly this many iterations before timing instead of waiting until times are stationary (`-w` of the
+    /// sweep).
+    #[serde(skip)]
+    pub warm_up_iterations: Option<u32>,
+    /// Seed of data and order. The header of a record has it in a field of its own.
+    #[serde(skip)]
     pub seed: u64,
     /// How sizes are added to sweeps during the run, if they are.
+    #[serde(skip)]
     pub calibrate: Option<Calibrate>,
-    /// The time that all cases together may take (`--within`): first a short round over all of them, then `replicates` less one
-    /// further rounds over those whose interval is widest.
-    pub within: Option<Seconds>,
-    /// What the replicates are for.
-    pub rounds: Rounds,
-}
-
-/// What the replicates of a run are for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rounds {
-    /// Independent measurements, each in a shuffled order of the cases.
-    #[default]
-    Shuffled,
-    /// The same, but the last one has the order of the table, so that its rows complete one after another.
-    LastInOrder,
-    /// Rolling checks with changing data (`--soak`), for the time of `within`.
-    Soak,
+    /// Measure the last replicate in the order of the table, so that its rows complete one after another.
+    #[serde(skip)]
+    pub last_in_order: bool,
 }
 
 /// Rounds of a soak last ten seconds each, within these bounds on their number: a round adds a line to the record for every case.
@@ -241,7 +229,7 @@ impl RunSettings {
     /// A usage error if the settings leave no choice to the budget.
     pub fn divided(self, within: Seconds) -> Result<RunSettings> {
         let refused = |why: &str| Err(Error::usage(format!("--within {within}: {why}")));
-        if self.fixed_iterations.is_some() {
+        if self.iterations.is_some() {
             return refused(
                 "-n/--iters takes a fixed number of calls, so no time is left to divide; leave one of them out",
             );
@@ -257,18 +245,13 @@ impl RunSettings {
         Ok(RunSettings { within: Some(within), replicates: self.replicates.max(ROUNDS_WITHIN), ..self })
     }
 
-    /// Whether the run looks for wrong data for a time instead of measuring.
-    pub fn is_soak(&self) -> bool {
-        self.rounds == Rounds::Soak
-    }
-
     /// The same for repeating all cases with rolling checks for a time.
     ///
     /// # Errors
     /// A usage error if the settings leave the time no choice, or switch the checks off.
     pub fn soaked(self, time: Seconds) -> Result<RunSettings> {
         let refused = |why: &str| Err(Error::usage(format!("--soak {time}: {why}")));
-        if self.fixed_iterations.is_some() || self.calls_like.is_some() {
+        if self.iterations.is_some() || self.calls_like.is_some() {
             return refused(
                 "a fixed number of calls (-n/--iters, --like) ends before the time does; leave one of them out",
             );
@@ -280,18 +263,29 @@ impl RunSettings {
             return refused("a soak looks for wrong data, and checking is switched off (-c 0, verify = false)");
         }
         let rounds = (time.0 / SOAK_ROUND_SECONDS).clamp(SOAK_ROUNDS.0, SOAK_ROUNDS.1) as u32;
-        Ok(RunSettings { within: Some(time), rounds: Rounds::Soak, replicates: rounds, ..self })
+        Ok(RunSettings { within: Some(time), soak: true, last_in_order: false, replicates: rounds, ..self })
     }
 }
 
 impl RunSettings {
+    /// The settings that fixed the number of calls, if any.
+    pub fn fixed_calls(&self) -> Option<String> {
+        let given = self.iterations.map(|count| format!("{count} calls"));
+        given.or_else(|| Some(format!("as many calls as {} makes", self.calls_like?.name())))
+    }
+
+    /// Minimum number of replicates of every case in a complete record.
+    pub fn fewest_replicates(&self) -> u32 {
+        if self.within.is_some() { 1 } else { self.replicates }
+    }
+
     /// Settings for a case of this size.
     pub fn at(&self, bytes: Bytes) -> Cow<'_, RunSettings> {
         let Some(peer) = self.calls_like else { return Cow::Borrowed(self) };
         let calls = peer.calls(bytes);
         Cow::Owned(RunSettings {
-            fixed_iterations: self.fixed_iterations.or(Some(calls.timed)),
-            fixed_warm_up: self.fixed_warm_up.or(Some(calls.warm_up)),
+            iterations: self.iterations.or(Some(calls.timed)),
+            warm_up_iterations: self.warm_up_iterations.or(Some(calls.warm_up)),
             ..self.clone()
         })
     }
@@ -303,19 +297,20 @@ impl Default for RunSettings {
             precision: 0.02,
             minimum_samples: 30,
             maximum_samples: 100_000,
-            fixed_iterations: None,
-            fixed_warm_up: None,
-            calls_like: None,
             case_budget: Seconds(1.0),
             replicates: 3,
             warm_buffers: false,
             start: ClockMethod::default(),
             timing: Timing::default(),
             verify: true,
+            within: None,
+            soak: false,
+            iterations: None,
+            calls_like: None,
+            warm_up_iterations: None,
             seed: 20_240_613,
             calibrate: None,
-            within: None,
-            rounds: Rounds::Shuffled,
+            last_in_order: false,
         }
     }
 }
@@ -347,12 +342,8 @@ impl Calibrate {
     /// Reads the table; what it leaves out has the default.
     pub(super) fn read(mut table: Table) -> Result<Calibrate> {
         let mut calibrate = Calibrate::default();
-        if let Some(item) = table.take("until_error") {
-            calibrate.until_error = item.fraction(0.0, 1.0)?;
-        }
-        if let Some(item) = table.take("most_sizes") {
-            calibrate.most_sizes = item.count_within(3..=MOST_SIZES as u32)?;
-        }
+        table.set("until_error", &mut calibrate.until_error, |item| item.fraction(0.0, 1.0))?;
+        table.set("most_sizes", &mut calibrate.most_sizes, |item| item.count_within(3..=MOST_SIZES as u32))?;
         if let Some(item) = table.take("budget") {
             calibrate.budget = item.seconds()?;
             if calibrate.budget.0 <= 0.0 || calibrate.budget.0 > LONGEST_SECONDS {
@@ -511,7 +502,7 @@ mod tests {
         );
         let suite = read_suite(&text).unwrap();
         assert_eq!((suite.name.as_str(), suite.settings.case_budget), ("mine", Seconds(0.02)));
-        assert_eq!((suite.settings.fixed_iterations, suite.cadences.as_slice()), (Some(5), &[Cadence::Isolated][..]));
+        assert_eq!((suite.settings.iterations, suite.cadences.as_slice()), (Some(5), &[Cadence::Isolated][..]));
         assert_eq!(suite.sweeps[0].bytes, [1 << 10, 1 << 15, 1 << 20].map(Bytes));
         assert_eq!(suite.sweeps[0].cadences, [Cadence::Isolated]);
         assert_eq!((suite.layouts[0].tp, suite.layouts[0].dp), (2, Some(3)));

@@ -5,6 +5,7 @@ use commgauge_base::collective::{Collective, Collectives, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::geometry::{MOST_EXPERTS, Routed, Routing, Splits};
+use commgauge_base::named;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::{MOST_AGGREGATED, MOST_CTAS, Variants, parse_max_ctas};
@@ -106,12 +107,8 @@ impl Sweep {
             variants: Variants::default(),
             solo: false,
         };
-        if let Some(item) = table.take("solo") {
-            sweep.solo = item.truth()?;
-        }
-        if let Some(item) = table.take("axis") {
-            sweep.axis = item.parsed(parse_axis)?;
-        }
+        table.set("solo", &mut sweep.solo, |item| item.truth())?;
+        table.set("axis", &mut sweep.axis, |item| item.parsed(parse_axis))?;
         let collectives = table.require("collectives", "a list such as [\"all_reduce\", \"all_gather\"]")?;
         for item in collectives.items()? {
             sweep.collectives.extend(item.parsed(str::parse::<Collectives>)?.0);
@@ -138,9 +135,7 @@ impl Sweep {
             sweep.placements = items.iter().map(|item| item.parsed(parse_placement)).collect::<Result<_>>()?;
             sweep.refuse_missing_placements(&place)?;
         }
-        if let Some(item) = table.take("cadences") {
-            sweep.cadences = read_cadences(item)?;
-        }
+        table.set("cadences", &mut sweep.cadences, read_cadences)?;
         sweep.variants = read_variants(&mut table)?;
         sweep.bytes = match table.take("bytes") {
             Some(item) => read_sizes(item)?,
@@ -204,12 +199,12 @@ pub fn growing_sizes(from: Bytes, to: Bytes, growth: Growth) -> std::result::Res
 /// The lists of variants; the usual way where a list is not there.
 fn read_variants(table: &mut Table) -> Result<Variants> {
     let mut variants = Variants::default();
-    if let Some(item) = table.take("buffers") {
-        variants.buffers = item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?;
-    }
-    if let Some(item) = table.take("submit") {
-        variants.submit = item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?;
-    }
+    table.set("buffers", &mut variants.buffers, |item| {
+        item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()
+    })?;
+    table.set("submit", &mut variants.submit, |item| {
+        item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()
+    })?;
     if let Some(item) = table.take("aggregate") {
         let read = |item: &Item| item.count_within(1..=MOST_AGGREGATED);
         variants.aggregate = item.items()?.iter().map(read).collect::<Result<_>>()?;
@@ -395,14 +390,7 @@ pub const BOTH_CADENCES: [Cadence; 2] = [Cadence::Streaming, Cadence::Isolated];
 
 /// Reads one cadence or a list of them.
 pub(super) fn read_cadences(item: Item) -> Result<Vec<Cadence>> {
-    item.items()?.iter().map(|item| item.parsed(parse_cadence)).collect()
-}
-
-fn parse_cadence(text: &str) -> std::result::Result<Cadence, String> {
-    BOTH_CADENCES
-        .into_iter()
-        .find(|cadence| cadence.name() == text)
-        .ok_or_else(|| format!("found `{text}`; accepted: streaming, isolated"))
+    item.items()?.iter().map(|item| item.parsed(named)).collect()
 }
 
 #[cfg(test)]

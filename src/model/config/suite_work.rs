@@ -45,7 +45,7 @@ impl WorkReader<'_> {
         }
         if let (None, Some(training), true) = (&common.model, &common.training, tables.is_empty() && ranking.is_none())
         {
-            return Err(training.place.wrong("needs a [model] that it trains"));
+            return Err(training.places.table().wrong("needs a [model] that it trains"));
         }
         let mut layouts = Vec::new();
         for table in tables {
@@ -95,7 +95,7 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     };
     let Some(model) = own.model.or_else(|| common.model.clone()) else {
         return match training {
-            Some(training) => Err(training.place.wrong("needs a [model] that it trains")),
+            Some(training) => Err(training.places.table().wrong("needs a [model] that it trains")),
             None => Ok(None),
         };
     };
@@ -103,7 +103,7 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
         return Err(place.wrong("[model] needs [training], with `sequence` and batch, or [serving]"));
     }
     if let Some(training) = training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions) {
-        return Err(training.sequence_place.wrong(format!(
+        return Err(training.at("sequence").wrong(format!(
             "found {}; {} allows up to {} (max_position_embeddings)",
             training.sequence, model.name, model.embedding.maximum_positions
         )));
@@ -222,8 +222,23 @@ fn between(text: &str) -> std::result::Result<Between, String> {
 // Reads a suite's `[[copy]]` tables: copies between the memory of hosts and GPUs, within a GPU, and between the GPUs of a host.
 
 /// From where to where, by the copy engines of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum CopyKind {
     /// From the memory of the host to that of a rank's GPU.
     HostToDevice,
@@ -241,25 +256,11 @@ pub enum CopyKind {
 
 impl CopyKind {
     /// All kinds, in the order in which they are measured.
-    pub const ALL: [CopyKind; 6] = [
-        CopyKind::HostToDevice,
-        CopyKind::DeviceToHost,
-        CopyKind::HostBothWays,
-        CopyKind::WithinDevice,
-        CopyKind::ToPeer,
-        CopyKind::PeerBothWays,
-    ];
+    pub const ALL: [CopyKind; 6] = *<CopyKind as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// The name in a suite.
     pub fn name(self) -> &'static str {
-        match self {
-            CopyKind::HostToDevice => "host-to-device",
-            CopyKind::DeviceToHost => "device-to-host",
-            CopyKind::HostBothWays => "host-both-ways",
-            CopyKind::WithinDevice => "within-device",
-            CopyKind::ToPeer => "to-peer",
-            CopyKind::PeerBothWays => "peer-both-ways",
-        }
+        self.into()
     }
 
     /// The kind of that name.
@@ -287,8 +288,11 @@ impl CopyKind {
 }
 
 /// Kind of the host's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum HostMemory {
     /// Locked, so that the GPU reaches it by itself.
     Pinned,
@@ -310,10 +314,7 @@ impl HostMemory {
 
     /// The name in a suite.
     pub fn name(self) -> &'static str {
-        match self {
-            HostMemory::Pinned => "pinned",
-            HostMemory::Pageable => "pageable",
-        }
+        self.into()
     }
 }
 

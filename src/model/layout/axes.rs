@@ -4,11 +4,26 @@ use super::MOST_RANKS;
 use commgauge_base::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A dimension of the layout, or a combination of dimensions with its own groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Axis {
     /// All ranks in one group.
     World,
@@ -69,78 +84,14 @@ pub enum Axis {
 }
 
 impl Axis {
-    pub const ALL: [Axis; 28] = [
-        Axis::World,
-        Axis::Tp,
-        Axis::Cp,
-        Axis::Ep,
-        Axis::Etp,
-        Axis::Dp,
-        Axis::Pp,
-        Axis::Mp,
-        Axis::DpCp,
-        Axis::Edp,
-        Axis::EtpEp,
-        Axis::TpCp,
-        Axis::TpCpDp,
-        Axis::ExpertMp,
-        Axis::Embedding,
-        Axis::DpShard,
-        Axis::DpReplicate,
-        Axis::DpShardInner,
-        Axis::DpShardOuter,
-        Axis::CpInner,
-        Axis::CpOuter,
-        Axis::Pair,
-        Axis::Node,
-        Axis::Nodes,
-        Axis::EpInner,
-        Axis::EpOuter,
-        Axis::PrefillDecode,
-        Axis::Dcp,
-    ];
+    pub const ALL: [Axis; 28] = *<Axis as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     pub fn name(self) -> &'static str {
-        match self {
-            Axis::World => "world",
-            Axis::Tp => "tp",
-            Axis::Cp => "cp",
-            Axis::Ep => "ep",
-            Axis::Etp => "etp",
-            Axis::Dp => "dp",
-            Axis::Pp => "pp",
-            Axis::Mp => "mp",
-            Axis::DpCp => "dp_cp",
-            Axis::Edp => "edp",
-            Axis::EtpEp => "etp_ep",
-            Axis::TpCp => "tp_cp",
-            Axis::TpCpDp => "tp_cp_dp",
-            Axis::ExpertMp => "expert_mp",
-            Axis::Embedding => "embedding",
-            Axis::DpShard => "dp_shard",
-            Axis::DpReplicate => "dp_replicate",
-            Axis::DpShardInner => "dp_shard_inner",
-            Axis::DpShardOuter => "dp_shard_outer",
-            Axis::CpInner => "cp_inner",
-            Axis::CpOuter => "cp_outer",
-            Axis::Pair => "pair",
-            Axis::Node => "node",
-            Axis::Nodes => "nodes",
-            Axis::EpInner => "ep_inner",
-            Axis::EpOuter => "ep_outer",
-            Axis::PrefillDecode => "prefill_decode",
-            Axis::Dcp => "dcp",
-        }
+        self.into()
     }
 
     pub fn named(name: &str) -> Option<Axis> {
         Axis::ALL.into_iter().find(|axis| axis.name() == name)
-    }
-}
-
-impl fmt::Display for Axis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -346,7 +297,7 @@ impl Division {
                 format!("{parts} replicas of shards do not divide the {ranks} ranks of dp x cp")
             }
             Division::InnerShards => {
-                format!("nodes of {parts} ranks do not divide the {ranks} ranks of a group of shards (gather_inner)")
+                format!("nodes of {parts} ranks do not divide the {ranks} ranks of a group of shards")
             }
             Division::InnerContext => format!("inner groups of {parts} ranks do not divide cp = {ranks}"),
             Division::InnerExperts => format!("nodes of {parts} ranks do not divide ep = {ranks} (expert_inner)"),

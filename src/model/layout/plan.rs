@@ -514,7 +514,7 @@ mod tests {
         let problem = divided.clone().divided(Division::InnerShards, 8).unwrap_err();
         assert_eq!(
             problem,
-            "nodes of 8 ranks do not divide the 12 ranks of a group of shards (gather_inner); nearest that do: 6 or 12"
+            "nodes of 8 ranks do not divide the 12 ranks of a group of shards; nearest that do: 6 or 12"
         );
         let on_nodes = divided.divided(Division::InnerShards, 4).unwrap();
         check_first(&on_nodes, Axis::DpShardInner, 6, &[0, 1, 2, 3]);

@@ -5,7 +5,7 @@
 use super::Line;
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{HangLine, ResumeLine};
-use super::line::{CaseLine, ClockLine, End, Header, PairTimes, Plan, Samples};
+use super::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, PairTimes, Plan, Samples};
 use super::seal::Seal;
 use super::work_lines::{
     CalibrationLine, ChosenSize, CopyLine, InterferenceLine, Outcome, PlanGrowth, ProductLine, ReplayLine,
@@ -13,6 +13,7 @@ use super::work_lines::{
 use commgauge_base::units::Seconds;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// More than any run measures: a day of microseconds each.
 const MAX_CASE_LINES: u64 = 50_000_000;
@@ -22,7 +23,7 @@ const MAX_CASE_LINES: u64 = 50_000_000;
 pub(super) struct Assembly {
     header: Option<Header>,
     plan: Option<Plan>,
-    clocks: Vec<super::line::ClockLine>,
+    clocks: Vec<ClockLine>,
     cases: Vec<CaseLine>,
     replays: Vec<ReplayLine>,
     interference: Vec<InterferenceLine>,
@@ -115,7 +116,10 @@ impl Assembly {
         let lines_before = self.lines.read;
         self.lines.read += 1;
         match (line, &self.header, self.plan.as_mut()) {
-            (Line::Header(header), None, _) => self.header = Some(*header),
+            (Line::Header(mut header), None, _) => {
+                header.settings.seed = header.seed;
+                self.header = Some(*header);
+            }
             (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
             (_, None, _) => return Err("a record begins with its header".to_owned()),
             (Line::Plan(plan), Some(header), None) => {
@@ -210,17 +214,9 @@ impl Assembly {
             warnings.push(hang.sentence());
         }
         let running = running && self.end.is_none();
-        let empty = Plan {
-            cases: Vec::new(),
-            case_lines: 0,
-            product_lines: 0,
-            estimated_seconds: Seconds(0.0),
-            steps: Vec::new(),
-            ranking: None,
-        };
         let plan = self.plan.unwrap_or_else(|| {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
-            empty
+            Plan::default()
         });
         let mut cases = self.cases;
         cases.retain(|case| !self.replicates.replaced.contains(&(case.case, case.replicate)));
@@ -434,4 +430,67 @@ pub struct FileState {
     pub seal: Seal,
     /// Its problems, as sentences.
     pub warnings: Vec<String>,
+}
+
+// Records that no run writes: imports, rehearsals, self-tests and tests.
+
+/// The parts of a complete record.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The header.
+    pub header: Header,
+    /// The plan.
+    pub plan: Plan,
+    /// Synchronisation of the clocks before and after the cases; none where another tool measured.
+    pub clocks: Option<[ClockLine; 2]>,
+    /// The measured cases.
+    pub cases: Vec<CaseLine>,
+    /// How the run ended.
+    pub end: End,
+}
+
+impl Parts {
+    /// A record without cases, whose run ended well.
+    pub fn new(header: Header) -> Parts {
+        let end = End::new(EndStatus::Complete, 0, None, Duration::ZERO);
+        Parts { header, plan: Plan::default(), clocks: None, cases: Vec::new(), end }
+    }
+
+    /// Without cases, but with header, clocks and duration of another record, whose machine file and warnings are left out.
+    pub fn like(record: &Record, run_id: &str) -> Parts {
+        let mut header = Header { run_id: run_id.to_owned(), warnings: Vec::new(), ..record.header.clone() };
+        header.backend.machine = None;
+        let clocks = record.clocks.clone().try_into().ok();
+        let elapsed_seconds = record.end.as_ref().map_or(Seconds(0.0), |end| end.elapsed_seconds);
+        let end = End { elapsed_seconds, ..Parts::new(header.clone()).end };
+        Parts { clocks, end, ..Parts::new(header) }
+    }
+
+    /// Plans a case for each row, and measures them replicate by replicate: the nanoseconds of each one's samples.
+    pub fn measure(&mut self, rows: Vec<(CaseFacts, Vec<Vec<u64>>)>) {
+        let replicates = rows.iter().map(|(_, replicates)| replicates.len()).max().unwrap_or(0);
+        for replicate in 0..replicates {
+            for (case, (facts, times)) in rows.iter().enumerate() {
+                let Some(nanoseconds) = times.get(replicate) else { continue };
+                let line = CaseLine::timed(case as u32, facts.name.as_str(), replicate as u32, nanoseconds.clone());
+                self.cases.push(line);
+            }
+        }
+        self.header.settings.replicates = replicates as u32;
+        self.plan.case_lines = (rows.len() * replicates) as u64;
+        self.plan.cases = rows.into_iter().map(|(facts, _)| facts).collect();
+    }
+
+    /// The lines of the record.
+    pub fn lines(self) -> Vec<Line> {
+        let Parts { header, plan, clocks, cases, mut end } = self;
+        let (start, stop) = clocks.map_or((None, None), |[start, stop]| (Some(start), Some(stop)));
+        let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan)];
+        lines.extend(start.map(Line::Clock));
+        lines.extend(cases.into_iter().map(|case| Line::Case(Box::new(case))));
+        lines.extend(stop.map(Line::Clock));
+        end.lines_before = Some(lines.len() as u64);
+        lines.push(Line::End(end));
+        lines
+    }
 }

@@ -1,15 +1,14 @@
 //! The part of the header that describes the backend, and the machine according to its machine file.
 
 use crate::layout::{Axis, Locality};
-use crate::workload::Style;
-use crate::workload::op::When;
+use crate::workload::{StepUse, Style};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::digest;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
-use commgauge_base::sample::{Cadence, ClockMethod, Timing};
-use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Bytes, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,7 +17,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// The backend.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendLine {
     /// `mpi`, `nccl` or `simulated`; `imported` where another tool measured.
     pub name: String,
@@ -280,63 +279,10 @@ fn processor_name() -> String {
     named.map_or_else(|| "unknown".to_owned(), |rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
 }
 
-// The sampling settings in the header of a record.
-
-/// How samples were taken.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Settings {
-    /// Asked half width of the median's 95 % interval, relative to the median.
-    pub precision: f64,
-    /// Fewest samples of a case and replicate.
-    pub minimum_samples: u32,
-    /// Most samples of a case and replicate.
-    pub maximum_samples: u32,
-    /// Time budget of a case and replicate.
-    pub case_budget_seconds: Seconds,
-    /// Independent repetitions, each with fresh communicators.
-    pub replicates: u32,
-    /// One buffer for all iterations instead of a rotation that leaves the last-level cache.
-    pub warm_buffers: bool,
-    /// How the ranks were to start an isolated call together; absent where at an agreed time.
-    #[serde(default, skip_serializing_if = "ClockMethod::is_synchronised")]
-    pub start: ClockMethod,
-    /// Between which readings streaming calls were timed; absent where between marks.
-    #[serde(default, skip_serializing_if = "Timing::is_by_marks")]
-    pub timing: Timing,
-    /// Whether data was checked before and after timing.
-    pub verify: bool,
-    /// The time that all cases together were given (`--within`); `replicates` is then the number of rounds, and a case has at least
-    /// one replicate. Absent where every case had a budget of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within_seconds: Option<Seconds>,
-    /// The time was for repeating all cases with rolling checks and changing data (`--soak`).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub soak: bool,
-    /// Timed calls of every case and replicate, where that number was given and the precision decided nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iterations: Option<u32>,
-    /// The tool whose number of calls for each size was taken (`--like`), where `iterations` does not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calls_like: Option<String>,
-}
-
-impl Settings {
-    /// The settings that fixed the number of calls, if any.
-    pub fn fixed_calls(&self) -> Option<String> {
-        let given = self.iterations.map(|count| format!("{count} calls"));
-        given.or_else(|| Some(format!("as many calls as {} makes", self.calls_like.as_ref()?)))
-    }
-
-    /// Minimum number of replicates of every case in a complete record.
-    pub fn fewest_replicates(&self) -> u32 {
-        if self.within_seconds.is_some() { 1 } else { self.replicates }
-    }
-}
-
 // A rank, as a record describes it.
 
 /// A rank and where it runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankFacts {
     /// World rank.
     pub rank: u32,
@@ -427,34 +373,60 @@ pub struct CaseFacts {
     pub labels: BTreeMap<String, String>,
 }
 
+impl RankFacts {
+    /// A rank of which only its host is known.
+    pub fn on_host(rank: u32, host: impl Into<String>) -> RankFacts {
+        let unknown = || "unknown".to_owned();
+        RankFacts {
+            rank,
+            ranks: 1,
+            host: host.into(),
+            node: 0,
+            pid: 0,
+            cores: unknown(),
+            numa_nodes: unknown(),
+            processor: unknown(),
+            kernel: unknown(),
+            device: None,
+            adapters: Vec::new(),
+        }
+    }
+}
+
 impl CaseFacts {
+    /// A streaming call of one group of all ranks that contributes all of its bytes, to be completed with `..`.
+    pub fn new(collective: Collective, element_type: ElementType, group_size: u32, bytes_total: Bytes) -> CaseFacts {
+        CaseFacts {
+            name: String::new(),
+            style: Style::Sweep,
+            axis: Axis::World,
+            group_size,
+            groups: 1,
+            locality: Locality::UNKNOWN,
+            collective,
+            element_type,
+            reduce_op: None,
+            root: None,
+            bytes_total,
+            bytes_accounted: bytes_total,
+            bytes_per_rank: bytes_total,
+            splits: None,
+            placement: collective.placements().first().copied().unwrap_or(Placement::OutOfPlace),
+            cadence: Cadence::Streaming,
+            transfers_per_call: collective.transfers_per_call(),
+            bus_factor: collective.bus_factor(group_size),
+            bound_bytes_per_second: None,
+            uses: Vec::new(),
+            solo_of: None,
+            labels: BTreeMap::new(),
+        }
+    }
+
     /// Calls per step: all uses in the first step that performs the call. `None` for sweeps.
     pub fn count_per_step(&self) -> Option<u64> {
         let first = self.uses.first()?.step;
         Some(self.uses.iter().filter(|used| used.step == first).map(|used| used.count_per_step).sum())
     }
-}
-
-/// A step that performs the call of a case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StepUse {
-    /// Index in the plan's `steps`.
-    pub step: u32,
-    /// Who asks for it there.
-    pub style: Style,
-    /// Position in the step.
-    pub when: When,
-    /// Calls in a step, on the rank that the axis loads most.
-    pub count_per_step: u64,
-    /// What that rank sends in a step.
-    pub wire_bytes_per_step: Bytes,
-    /// Whether all wait for it.
-    pub exposed: bool,
-    /// What hides it, where something does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlaps_with: Option<String>,
-    /// Where the bytes come from.
-    pub why: String,
 }
 
 // Keeps secrets out of records and of the commands that are shown: values of variables whose name says that they are secret. Records

@@ -407,21 +407,13 @@ mod write_access_tests {
     use super::super::Journal;
     use super::super::line::{End, EndStatus, Line};
     use super::*;
-    use commgauge_base::units::Seconds;
     use std::sync::mpsc::channel;
 
     #[test]
     fn whoever_gave_its_right_up_writes_no_more_and_another_process_has_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let end = Line::End(End {
-            status: EndStatus::Failed,
-            exit_code: 5,
-            error: None,
-            elapsed_seconds: Seconds(1.0),
-            lines_before: None,
-            sha256: None,
-        });
+        let end = Line::End(End::new(EndStatus::Failed, 5, None, Duration::from_secs(1)));
         let mut journal = Journal::create(&path).unwrap();
         journal.write(&end).unwrap();
         let access = journal.access();
@@ -456,15 +448,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     fn end(seconds: f64) -> Line {
-        let status = EndStatus::Complete;
-        Line::End(End {
-            status,
-            exit_code: 0,
-            error: None,
-            elapsed_seconds: Seconds(seconds),
-            lines_before: None,
-            sha256: None,
-        })
+        let end = End::new(EndStatus::Complete, 0, None, Duration::ZERO);
+        Line::End(End { elapsed_seconds: Seconds(seconds), ..end })
     }
 
     #[test]

@@ -2,14 +2,16 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
-pub use super::header::{BackendLine, CaseFacts, ForeignTool, RankFacts, Settings, StepUse};
+pub use super::header::{BackendLine, CaseFacts, ForeignTool, RankFacts};
 pub use super::launch_lines::{End, EndStatus};
 pub use super::work_lines::{ClockErrors, Outcome, RankHistogram, Samples};
+pub use crate::workload::StepUse;
 pub use commgauge_base::sample::ClockMethod;
 
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{Change, HangLine, ResumeLine, UnwatchedLine, shortened};
 use super::work_lines::{CalibrationLine, CopyLine, InterferenceLine, PlanGrowth, ProductLine, ReplayLine};
+use crate::config::RunSettings;
 use crate::workload::{RankedStep, StepFacts};
 use commgauge_base::stats::sorted;
 use commgauge_base::units::{Rate, Seconds};
@@ -95,7 +97,7 @@ pub struct Header {
     /// Seed of data and order.
     pub seed: u64,
     /// How samples were taken.
-    pub settings: Settings,
+    pub settings: RunSettings,
     /// One entry per rank; per host, with `ranks` above 1, when simulated.
     pub ranks: Vec<RankFacts>,
     /// Variables from the allow-list (NCCL_*, OMPI_MCA_*, UCX_*, ...) of rank 0, never the whole environment.
@@ -112,6 +114,30 @@ pub struct Header {
 pub const START_NOT_STATED: &str = "the log does not say when it ran; the record has the date of its newest file";
 
 impl Header {
+    /// A header of this program with default settings, to be completed with `..`: nothing else is known.
+    pub fn new(program: &str, run_id: &str) -> Header {
+        Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            run_id: run_id.to_owned(),
+            started_at: String::new(),
+            program: program.to_owned(),
+            program_version: super::header::program_version().to_owned(),
+            program_sha256: String::new(),
+            command_line: Vec::new(),
+            launch_command: None,
+            suite: SuiteFacts::default(),
+            backend: BackendLine::default(),
+            world_size: 0,
+            seed: 0,
+            settings: RunSettings::default(),
+            ranks: Vec::new(),
+            environment: BTreeMap::new(),
+            warnings: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// When the run started, for people.
     pub fn started(&self) -> String {
         match self.notes.iter().any(|note| note == START_NOT_STATED) {
@@ -131,7 +157,7 @@ impl Header {
 }
 
 /// The suite that was run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteFacts {
     /// Its name.
     pub name: String,
@@ -149,7 +175,7 @@ pub struct SuiteFacts {
 }
 
 /// What will be measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Every case, in the order of the suite. A case is named by its index here.
     pub cases: Vec<CaseFacts>,
@@ -188,6 +214,20 @@ pub struct ClockLine {
     pub worst_half_round_trip_nanoseconds: u64,
     /// Largest drift against rank 0, in parts per million.
     pub worst_drift_ppm: f64,
+}
+
+impl ClockLine {
+    /// Clocks that agree to within this many nanoseconds.
+    pub fn synchronised(moment: ClockMoment, nanoseconds: u64) -> ClockLine {
+        ClockLine {
+            moment,
+            method: ClockMethod::Synchronised,
+            resolution_nanoseconds: 1,
+            residual_nanoseconds: nanoseconds,
+            worst_half_round_trip_nanoseconds: nanoseconds,
+            worst_drift_ppm: 0.0,
+        }
+    }
 }
 
 /// When the clocks were compared.
@@ -250,6 +290,36 @@ pub struct CaseLine {
 }
 
 impl CaseLine {
+    /// A line without times, to be completed with `..`: in the order of the plan, a call a sample, in one copy of the buffers.
+    pub fn new(case: u32, name: impl Into<Arc<str>>, replicate: u32, outcome: Outcome) -> CaseLine {
+        CaseLine {
+            case,
+            name: name.into(),
+            replicate,
+            position: case,
+            outcome,
+            replaces: Vec::new(),
+            warm_up_iterations: 0,
+            calls_per_sample: 1,
+            stop: None,
+            precision_reached: None,
+            samples: Samples::default(),
+            histograms: Vec::new(),
+            pairs: None,
+            buffer_copies: 1,
+            library_estimate_seconds: None,
+            library_choice: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// A line with verified times of rank 0.
+    pub fn timed(case: u32, name: impl Into<Arc<str>>, replicate: u32, nanoseconds: Vec<u64>) -> CaseLine {
+        let slowest_rank = vec![0; nanoseconds.len()];
+        let samples = Samples { slowest_nanoseconds: nanoseconds, slowest_rank, ..Samples::default() };
+        CaseLine { samples, ..CaseLine::new(case, name, replicate, Outcome::Measured { verified: true }) }
+    }
+
     /// Whether a signal ended the sampling early. A resumed run measures the case again.
     pub fn was_cut_short(&self) -> bool {
         self.stop == Some(StopReason::Interrupted)
@@ -424,38 +494,43 @@ impl Found {
     }
 }
 
-fn settings(found: &mut Found, before: &Settings, now: &Settings) {
-    // Destructured so that a new setting cannot be forgotten here.
-    let parts = |settings: &Settings| {
-        let Settings {
+fn settings(found: &mut Found, before: &RunSettings, now: &RunSettings) {
+    // Destructured so that a new setting cannot be forgotten here; settings in a record lack the last ones.
+    let parts = |settings: &RunSettings| {
+        let RunSettings {
             precision,
             minimum_samples,
             maximum_samples,
-            case_budget_seconds,
+            case_budget,
             replicates,
             warm_buffers,
             start,
             timing,
             verify,
-            within_seconds,
+            within,
             soak,
             iterations,
             calls_like,
+            warm_up_iterations: _,
+            seed: _,
+            calibrate: _,
+            last_in_order: _,
         } = settings;
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         [
             ("precision", precision.to_string()),
             ("minimum_samples", minimum_samples.to_string()),
             ("maximum_samples", maximum_samples.to_string()),
-            ("case_budget", case_budget_seconds.to_string()),
+            ("case_budget", case_budget.to_string()),
             ("replicates", replicates.to_string()),
             ("warm_buffers", warm_buffers.to_string()),
             ("start", start.to_string()),
             ("timing", timing.to_string()),
             ("verify", verify.to_string()),
-            ("within", within_seconds.map_or_else(|| "none".to_owned(), |within| within.to_string())),
+            ("within", or_none(within.map(|within| within.to_string()))),
             ("soak", soak.to_string()),
-            ("iterations", iterations.map_or_else(|| "none".to_owned(), |count| count.to_string())),
-            ("like", calls_like.clone().unwrap_or_else(|| "none".to_owned())),
+            ("iterations", or_none(iterations.map(|count| count.to_string()))),
+            ("like", or_none(calls_like.map(|tool| tool.name().to_owned()))),
         ]
     };
     for ((name, then), (_, here)) in parts(before).into_iter().zip(parts(now)) {
@@ -519,7 +594,9 @@ fn environment(found: &mut Found, before: &Header, now: &Header) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Peer;
     use crate::record::Record;
+    use commgauge_base::sample::Timing;
     use commgauge_base::units::Seconds;
 
     #[test]
@@ -535,6 +612,29 @@ mod tests {
         ));
         assert!(!validator.is_valid(&json!({"line": "poem"})));
         assert!(!validator.is_valid(&json!({"line": "end", "status": "complete"})), "the exit code is missing");
+    }
+
+    #[test]
+    fn settings_have_the_keys_of_records_without_what_only_a_run_needs() {
+        let settings = RunSettings {
+            within: Some(Seconds(2.0)),
+            soak: true,
+            start: ClockMethod::Barrier,
+            timing: Timing::Whole,
+            iterations: Some(3),
+            calls_like: Some(Peer::NcclTests),
+            warm_up_iterations: Some(1),
+            last_in_order: true,
+            ..RunSettings::default()
+        };
+        let text = serde_json::to_string(&settings).unwrap();
+        let expected = "{\"precision\":0.02,\"minimum_samples\":30,\"maximum_samples\":100000,\"case_budget_seconds\":1.0,\"replicates\":3,\
+                        \"warm_buffers\":false,\"start\":\"barrier\",\"timing\":\"whole\",\"verify\":true,\"within_seconds\":2.0,\
+                        \"soak\":true,\"iterations\":3,\"calls_like\":\"nccl-tests\"}";
+        assert_eq!(text, expected);
+        let read: RunSettings = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, RunSettings { seed: 0, warm_up_iterations: None, last_in_order: false, ..settings });
+        assert_eq!(sample().header.settings.seed, sample().header.seed, "a whole record has it in the header");
     }
 
     #[test]
@@ -559,7 +659,7 @@ mod tests {
             ("library", &|now| now.backend.library = "other MPI".into()),
             ("machine file", &|now| now.backend.machine = Some("new".into())),
             ("number of ranks", &|now| now.world_size += 1),
-            ("case_budget", &|now| now.settings.case_budget_seconds = Seconds(77.0)),
+            ("case_budget", &|now| now.settings.case_budget = Seconds(77.0)),
             ("verify", &|now| now.settings.verify = !now.settings.verify),
             ("host of rank 1", &|now| now.ranks[1].host = "elsewhere".into()),
             ("kernel of ranks 0-1", &|now| now.ranks[..2].iter_mut().for_each(|rank| rank.kernel = "Linux 9".into())),

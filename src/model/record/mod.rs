@@ -14,7 +14,24 @@ mod seal;
 pub mod times;
 pub mod work_lines;
 
-pub use assemble::Record;
+/// The record that tests begin with.
+#[cfg(any(test, feature = "test-support"))]
+pub mod testing {
+    use super::{Line, Record};
+
+    /// Its lines, as a run of the first version wrote them.
+    pub fn sample_lines() -> Vec<Line> {
+        let text = include_str!("../../../tests/data/sample-record.jsonl");
+        text.lines().map(|line| serde_json::from_str(line).expect("the sample is right")).collect()
+    }
+
+    /// The record.
+    pub fn sample() -> Record {
+        Record::from_lines(sample_lines()).expect("the sample is right")
+    }
+}
+
+pub use assemble::{Parts, Record};
 pub use journal::{Journal, Moved, WriteAccess};
 pub use line::{FORMAT, Line, VERSION, changes, ensure_same_plan, schema, table as table_of_changes};
 pub use reader::Follower;

@@ -146,7 +146,6 @@ mod reopen_tests {
     use super::super::line::{CaseLine, End, EndStatus, StopReason};
     use super::super::seal::sealed;
     use super::*;
-    use commgauge_base::units::Seconds;
 
     const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
@@ -163,8 +162,7 @@ mod reopen_tests {
     }
 
     fn end(status: EndStatus) -> Line {
-        let elapsed_seconds = Seconds(1.0);
-        Line::End(End { status, exit_code: 0, error: None, elapsed_seconds, lines_before: None, sha256: None })
+        Line::End(End::new(status, 0, None, Duration::from_secs(1)))
     }
 
     /// Resumes what is left of a record, adds lines and an end line, and reads it.
@@ -318,14 +316,11 @@ mod append_tests {
     use super::super::seal::sealed;
     use super::super::{Record, Seal};
     use super::*;
-    use commgauge_base::units::Seconds;
 
     const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
     fn end() -> End {
-        let error = Some("no progress".to_owned());
-        let (status, elapsed_seconds) = (EndStatus::Failed, Seconds(1.0));
-        End { status, exit_code: 5, error, elapsed_seconds, lines_before: None, sha256: None }
+        End::new(EndStatus::Failed, 5, Some("no progress".to_owned()), Duration::from_secs(1))
     }
 
     fn conclude(text: &str) -> (bool, String) {

@@ -1,7 +1,7 @@
 //! What the replicates of a copy or of a matrix product come to together.
 
 use super::Record;
-use super::work_lines::{CopyFacts, CopyLine, Outcome, ProductFacts};
+use super::work_lines::{CopyLine, CopyShape, Outcome, ProductShape};
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Rate, Seconds};
 
@@ -69,8 +69,8 @@ fn most_severe<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Outco
 /// A copy over all replicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyTime {
-    pub copy: CopyFacts,
-    /// Its outcome, and the times of the slowest rank.
+    pub copy: CopyShape,
+    /// What came of it, and the times of the slowest rank.
     pub times: MergedTimes,
     /// For each rank, the median over the replicates of its own medians.
     pub seconds_of_rank: Vec<Seconds>,
@@ -94,7 +94,7 @@ impl CopyTime {
 impl Record {
     /// Every copy of the record, in the order of first appearance.
     pub fn copy_times(&self) -> Vec<CopyTime> {
-        let mut copies: Vec<CopyFacts> = Vec::new();
+        let mut copies: Vec<CopyShape> = Vec::new();
         for line in &self.copies {
             if !copies.contains(&line.copy) {
                 copies.push(line.copy);
@@ -103,7 +103,7 @@ impl Record {
         copies.into_iter().map(|copy| self.copy_time(copy)).collect()
     }
 
-    fn copy_time(&self, copy: CopyFacts) -> CopyTime {
+    fn copy_time(&self, copy: CopyShape) -> CopyTime {
         let lines = || self.copies.iter().filter(|line| line.copy == copy);
         let times = MergedTimes::of(lines().map(|line| (&line.outcome, line.slowest_nanoseconds.as_slice())));
         let has_times = |line: &&CopyLine| !times.seconds_of_replicate.is_empty() && is_measured(&line.outcome);
@@ -121,7 +121,7 @@ impl Record {
 /// A product over all replicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProductTime {
-    pub product: ProductFacts,
+    pub product: ProductShape,
     /// Library that computed it.
     pub library: String,
     /// Ranks of a host that computed at the same time.
@@ -140,7 +140,7 @@ impl ProductTime {
 impl Record {
     /// Every product of the record, in the order of first appearance.
     pub fn product_times(&self) -> Vec<ProductTime> {
-        let mut products: Vec<ProductFacts> = Vec::new();
+        let mut products: Vec<ProductShape> = Vec::new();
         for line in &self.products {
             if !products.contains(&line.product) {
                 products.push(line.product.clone());
@@ -149,7 +149,7 @@ impl Record {
         products.into_iter().filter_map(|product| self.product_time(product)).collect()
     }
 
-    fn product_time(&self, product: ProductFacts) -> Option<ProductTime> {
+    fn product_time(&self, product: ProductShape) -> Option<ProductTime> {
         let lines = || self.products.iter().filter(|line| line.product == product);
         let times = MergedTimes::of(lines().map(|line| (&line.outcome, line.slowest_nanoseconds.as_slice())));
         let first = lines().next()?;
@@ -168,10 +168,9 @@ mod copy_times_tests {
 
     /// Three replicates of a copy of a gigabyte on two ranks.
     fn record(change: impl Fn(&mut CopyLine)) -> Record {
-        let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
-        let mut record = Record::from_lines(lines.map(|line| serde_json::from_str(line).unwrap())).unwrap();
+        let mut record = crate::record::testing::sample();
         for replicate in 0..3 {
-            let copy = CopyFacts {
+            let copy = CopyShape {
                 kind: CopyKind::HostToDevice,
                 host_memory: Some(HostMemory::Pinned),
                 peer_distance: None,
@@ -207,15 +206,7 @@ mod copy_times_tests {
 
     #[test]
     fn a_wrong_copy_has_no_time() {
-        let wrong = Outcome::Corrupt {
-            when: "after".into(),
-            rank: 1,
-            element: 7,
-            expected: "3".into(),
-            got: "4".into(),
-            count: 1,
-            call: None,
-        };
+        let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let times = record(|line| {
             if line.replicate == 1 {
                 line.outcome = wrong.clone()
@@ -237,10 +228,9 @@ mod product_times_tests {
     use commgauge_base::stats::Interval;
 
     fn record(change: impl Fn(u32, &mut ProductLine)) -> Record {
-        let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
-        let mut record = Record::from_lines(lines.map(|line| serde_json::from_str(line).unwrap())).unwrap();
+        let mut record = crate::record::testing::sample();
         for replicate in 0..3 {
-            let product = ProductFacts {
+            let product = ProductShape {
                 m: 1000,
                 n: 500,
                 k: 2000,
@@ -278,15 +268,7 @@ mod product_times_tests {
 
     #[test]
     fn a_wrong_product_has_no_time_and_a_failed_replicate_is_reported() {
-        let wrong = Outcome::Corrupt {
-            when: "after".into(),
-            rank: 1,
-            element: 7,
-            expected: "3".into(),
-            got: "4".into(),
-            count: 1,
-            call: None,
-        };
+        let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let corrupt = record(|replicate, line| {
             if replicate == 1 {
                 line.outcome = wrong.clone();

@@ -1,10 +1,11 @@
 //! Outcomes of measured work.
 
 use super::header::CaseFacts;
-use crate::config::{CopyKind, HostMemory};
 use crate::layout::Axis;
 use crate::workload::replay::RECORDED_SCHEDULE;
-use crate::workload::{CopyShape, Op, ProductShape, Style};
+pub use crate::workload::{CopyShape, ProductShape};
+
+use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::{ExclusionReason, WrongCall};
@@ -60,6 +61,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Wrong data: when it was found, where the first wrong element is, what that should be and is, and how many are wrong there.
+    pub fn corrupt(when: &str, rank: u32, element: u64, [expected, got]: [&str; 2], count: u64) -> Outcome {
+        let (when, expected, got) = (when.to_owned(), expected.to_owned(), got.to_owned());
+        Outcome::Corrupt { when, rank, element, expected, got, count, call: None }
+    }
+
     /// Whether data arrived wrong.
     pub fn is_wrong(&self) -> bool {
         matches!(self, Outcome::Corrupt { .. } | Outcome::FoundWrong { .. })
@@ -189,7 +196,7 @@ pub struct RankHistogram {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyLine {
     /// The copy.
-    pub copy: CopyFacts,
+    pub copy: CopyShape,
     /// Which repetition, from 0.
     pub replicate: u32,
     /// The outcome. `verified` means that every byte at the target was compared.
@@ -204,47 +211,13 @@ pub struct CopyLine {
     pub median_nanoseconds: Vec<u64>,
 }
 
-/// What is copied, from where to where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct CopyFacts {
-    /// From where to where.
-    pub kind: CopyKind,
-    /// Memory of the host's end, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host_memory: Option<HostMemory>,
-    /// How far the other rank is in the order of the ranks of its host, where there is one; behind the last one comes the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer_distance: Option<u32>,
-    /// Bytes in each direction.
-    pub bytes: Bytes,
-    /// Whether one rank of each host copied at a time.
-    pub alone: bool,
-}
-
-impl CopyFacts {
-    /// The record form of a copy of the plan.
-    pub fn of(shape: &CopyShape) -> CopyFacts {
-        let CopyShape { kind, host_memory, peer_distance, bytes, alone } = *shape;
-        CopyFacts { kind, host_memory, peer_distance, bytes, alone }
-    }
-
-    /// Its name among the rows of a verdict, such as `copy/host-to-device/pinned/268435456/alone`.
-    pub fn name(&self) -> String {
-        let memory = self.host_memory.map(|memory| memory.name().to_owned());
-        let peer = self.peer_distance.map(|distance| format!("+{distance}"));
-        let each = if self.alone { "alone" } else { "together" };
-        let parts = memory.into_iter().chain(peer).chain([self.bytes.0.to_string(), each.to_owned()]);
-        format!("copy/{}/{}", self.kind.name(), parts.collect::<Vec<_>>().join("/"))
-    }
-}
-
 // The line of a matrix product that all ranks computed at the same time, each its own, in one replicate.
 
 /// A matrix product of m x k by k x n, measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProductLine {
     /// The product.
-    pub product: ProductFacts,
+    pub product: ProductShape,
     /// Which repetition, from 0.
     pub replicate: u32,
     /// What computed it, and its version.
@@ -261,39 +234,6 @@ pub struct ProductLine {
     pub slowest_nanoseconds: Vec<u64>,
     /// World rank of the slowest.
     pub slowest_rank: Vec<u32>,
-}
-
-/// What is multiplied, and where a model does so.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct ProductFacts {
-    /// Rows of the result.
-    pub m: u64,
-    /// Columns of the result.
-    pub n: u64,
-    /// Terms of each sum.
-    pub k: u64,
-    /// Type of the elements.
-    pub element_type: ElementType,
-    /// Linear layers that compute it, such as `llama-3-8b qkv, tp 2, micro-batch 1`.
-    pub uses: Vec<String>,
-}
-
-impl ProductFacts {
-    /// The record form of a product of the plan.
-    pub fn of(shape: &ProductShape) -> ProductFacts {
-        let ProductShape { m, n, k, element, uses } = shape;
-        ProductFacts { m: *m, n: *n, k: *k, element_type: *element, uses: uses.clone() }
-    }
-
-    /// Its name among the rows of a verdict, such as `product/bfloat16/8192x4096x1024`: m, n and k.
-    pub fn name(&self) -> String {
-        format!("product/{}/{}x{}x{}", self.element_type, self.m, self.n, self.k)
-    }
-
-    /// Floating-point operations: a multiplication and an addition for each term of each sum.
-    pub fn flops(&self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.k as f64
-    }
 }
 
 // The line of a replay: a whole training step in the order of its schedule, or the trace of a job, on all ranks at once.

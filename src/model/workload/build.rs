@@ -1,6 +1,6 @@
 //! Builds the plan of a run: checked files and a number of ranks -> groups and cases.
 
-use super::op::{MOST_CASES, Use};
+use super::op::{MOST_CASES, StepUse};
 use super::pairs::{PairsAtOnce, cases_of, cases_of_a_round, inside_rounds, pair_rounds};
 use super::step::{Step, layout_on, ranks_of};
 use super::{Case, Op, RankedStep, StepFacts, WorkPlan, plan, products, sweep};
@@ -9,7 +9,6 @@ use crate::layout::{Axis, Groups, Layout, Nodes};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::Bytes;
 use commgauge_base::variant::Variant;
 use commgauge_base::visible::ShownPath;
 use std::collections::HashMap;
@@ -177,20 +176,9 @@ impl Planner {
         };
         for op in ops {
             let groups = self.use_groups(step.layout().groups(op.axis), step.layout());
-            let count_per_step = op.when.count_per_step(step.micro_batches()).unwrap_or(0);
-            // The totals of the step were checked, so this fits.
-            let wire_bytes = op.wire_bytes(step.group_size(op.axis), count_per_step).unwrap_or(u64::MAX);
-            let use_ = Use {
-                step: index,
-                style: op.style,
-                when: op.when,
-                count_per_step,
-                wire_bytes_per_step: Bytes(wire_bytes),
-                overlap: op.overlap,
-                why: op.why.clone(),
-            };
+            let used = StepUse::of(&op, index as u32, step.micro_batches(), step.group_size(op.axis));
             let modes = MeasurementModes { placements: &placements, cadences, variants: &[Variant::default()] };
-            self.add(op, groups, Some(use_), modes, &table.place)?;
+            self.add(op, groups, Some(used), modes, &table.place)?;
         }
         Ok(())
     }
@@ -308,7 +296,7 @@ impl Planner {
         &mut self,
         op: Op,
         groups: usize,
-        use_: Option<Use>,
+        use_: Option<StepUse>,
         modes: MeasurementModes,
         place: &Place,
     ) -> Result<Vec<usize>> {
@@ -396,7 +384,7 @@ mod tests {
             writeln!(text, "\n{}", case.name()).unwrap();
             writeln!(text, "  groups {:?}", groups.groups).unwrap();
             for used in &case.uses {
-                let (count, hidden) = (used.count_per_step, used.overlap.name());
+                let (count, hidden) = (used.count_per_step, used.overlaps_with.as_deref().unwrap_or("exposed"));
                 writeln!(text, "  {} x {count} per step, {hidden}: {}", used.style.name(), used.why).unwrap();
             }
         }

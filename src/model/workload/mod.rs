@@ -11,7 +11,7 @@ pub mod step;
 mod style;
 mod sweep;
 
-pub use op::{Case, Family, MOST_CASES, Measure, Op, Style, Use};
+pub use op::{Case, Family, MOST_CASES, Measure, Op, StepUse, Style};
 pub use pairs::{Interference, PairsRequest, rounds};
 pub use plan::{
     CopyShape, Crossing, Estimate, RankedCall, RankedStep, Spending, StepFacts, WorkPlan, crossing, estimated_case,

@@ -13,8 +13,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The origin of an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Style {
     /// A sweep over sizes.
     Sweep,
@@ -55,19 +58,7 @@ impl Style {
     ];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Style::Sweep => "sweep",
-            Style::Pairs => "pairs",
-            Style::Tensor => "tensor",
-            Style::Sequence => "sequence",
-            Style::Vocabulary => "vocabulary",
-            Style::Data => "data",
-            Style::Pipeline => "pipeline",
-            Style::Context => "context",
-            Style::Expert => "expert",
-            Style::Control => "control",
-            Style::Serving => "serving",
-        }
+        self.into()
     }
 }
 
@@ -148,16 +139,16 @@ pub struct Case {
     /// How it is submitted.
     pub variant: Variant,
     /// The steps of the plan that perform the call. Empty for sweeps.
-    pub uses: Vec<Use>,
+    pub uses: Vec<StepUse>,
     /// Index in the plan of the same case on all groups at once, if this case runs on one group alone.
     pub solo_of: Option<usize>,
 }
 
 /// A step that performs a call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Use {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepUse {
     /// Index of the step in the plan.
-    pub step: usize,
+    pub step: u32,
     /// The style that issues the call.
     pub style: Style,
     /// Position and number in the step.
@@ -166,10 +157,32 @@ pub struct Use {
     pub count_per_step: u64,
     /// Bytes that this rank sends per step.
     pub wire_bytes_per_step: Bytes,
-    /// Whether the ranks compute meanwhile.
-    pub overlap: Overlap,
+    /// Whether the ranks wait for it.
+    pub exposed: bool,
+    /// The computing that hides it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlaps_with: Option<String>,
     /// Formula of the bytes.
     pub why: String,
+}
+
+impl StepUse {
+    /// The use of an op in a step of this index, whose groups of this axis have `ranks` ranks.
+    pub fn of(op: &Op, step: u32, micro_batches: u64, ranks: u32) -> StepUse {
+        // The totals of the step were checked, so both fit.
+        let count_per_step = op.when.count_per_step(micro_batches).unwrap_or(0);
+        let wire_bytes = op.wire_bytes(ranks, count_per_step).unwrap_or(u64::MAX);
+        StepUse {
+            step,
+            style: op.style,
+            when: op.when,
+            count_per_step,
+            wire_bytes_per_step: Bytes(wire_bytes),
+            exposed: op.overlap.is_exposed(),
+            overlaps_with: op.overlap.hidden_by().map(str::to_owned),
+            why: op.why.clone(),
+        }
+    }
 }
 
 impl Case {
@@ -547,6 +560,11 @@ impl Overlap {
     /// Whether the ranks wait for it, or compute meanwhile.
     pub fn exposure(self) -> Exposure {
         if self.is_exposed() { Exposure::Exposed } else { Exposure::Hidden }
+    }
+
+    /// The computing that hides it, in words, if any does.
+    pub fn hidden_by(self) -> Option<&'static str> {
+        (!self.is_exposed()).then(|| self.name())
     }
 
     /// The computing that hides it, in words; `exposed` if none does.

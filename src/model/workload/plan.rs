@@ -100,8 +100,8 @@ impl WorkPlan {
 
 /// Estimated upper bound of the time of a case in one replicate.
 pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
-    let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDES_SAMPLING);
-    match settings.at(case.op.bytes_total).fixed_iterations {
+    let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDE_SAMPLING);
+    match settings.at(case.op.bytes_total).iterations {
         Some(iterations) => Estimate::Guess(with_rest(f64::from(iterations) * cautious_seconds(case))),
         None => Estimate::Budget(with_rest(settings.case_budget.0)),
     }
@@ -136,12 +136,15 @@ fn cautious_seconds_of(op: &Op) -> f64 {
 // The copies of a suite's `[[copy]]` tables on the hosts of a launch.
 
 /// A copy that every rank makes, each with its own GPU.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CopyFacts")]
 pub struct CopyShape {
     pub kind: CopyKind,
     /// Memory at the host end, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<HostMemory>,
-    /// Distance of the other rank in the rank order of a host, if any, wrapping around.
+    /// Distance of the other rank in the rank order of its host, if any, wrapping around.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_distance: Option<u32>,
     /// Bytes in each direction.
     pub bytes: Bytes,
@@ -150,6 +153,15 @@ pub struct CopyShape {
 }
 
 impl CopyShape {
+    /// Its name among the rows of a verdict, such as `copy/host-to-device/pinned/268435456/alone`.
+    pub fn row_name(&self) -> String {
+        let memory = self.host_memory.map(|memory| memory.name().to_owned());
+        let peer = self.peer_distance.map(|distance| format!("+{distance}"));
+        let each = if self.alone { "alone" } else { "together" };
+        let parts = memory.into_iter().chain(peer).chain([self.bytes.0.to_string(), each.to_owned()]);
+        format!("copy/{}/{}", self.kind.name(), parts.collect::<Vec<_>>().join("/"))
+    }
+
     /// In words, such as `host-to-device of 256 MiB, pinned, alone`.
     pub fn name(&self) -> String {
         let memory = self.host_memory.map(|memory| memory.name().to_owned());
@@ -431,7 +443,7 @@ mod tests {
         assert_eq!(plan.largest_bytes(), Bytes(2_000_000));
         let mut settings = RunSettings { case_budget: Seconds(0.2), replicates: 3, ..RunSettings::default() };
         assert!((plan.estimated_seconds(&settings).0 - 3.0 * 2.0 * 0.25).abs() < 1e-9);
-        settings.fixed_iterations = Some(100);
+        settings.iterations = Some(100);
         let calls = 100.0 * (2.0 * 50e-6 + 3e6 / 0.5e9);
         assert!((plan.estimated_seconds(&settings).0 - 3.0 * (calls + 2.0 * 0.05)).abs() < 1e-9);
     }

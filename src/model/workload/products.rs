@@ -7,9 +7,12 @@
 use crate::config::{ComputeTable, LatentAttention, Mixer, Model};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// A product of m x k by k x n, and the layers that compute it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is multiplied, m x k by k x n, and where a model does so.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProductFacts")]
 pub struct ProductShape {
     /// Rows of the result: tokens.
     pub m: u64,
@@ -17,9 +20,21 @@ pub struct ProductShape {
     pub n: u64,
     /// Terms of each sum: the rank's part of the layer's input.
     pub k: u64,
-    pub element: ElementType,
-    /// Layers, such as `llama-3-8b qkv, tp 2, micro-batch 1`.
+    pub element_type: ElementType,
+    /// Linear layers that compute it, such as `llama-3-8b qkv, tp 2, micro-batch 1`.
     pub uses: Vec<String>,
+}
+
+impl ProductShape {
+    /// Its name among the rows of a verdict, such as `product/bfloat16/8192x4096x1024`: m, n and k.
+    pub fn row_name(&self) -> String {
+        format!("product/{}/{}x{}x{}", self.element_type, self.m, self.n, self.k)
+    }
+
+    /// Floating-point operations: a multiplication and an addition for each term of each sum.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64
+    }
 }
 
 /// The products of all tables, each shape once.
@@ -35,10 +50,11 @@ pub(super) fn of(tables: &[ComputeTable]) -> Result<Vec<ProductShape>> {
                     return Err(too_large(&table.model));
                 }
                 let used = format!("{} {layer}, tp {tp}, micro-batch {micro_batch}", table.model.name);
-                let same = |shape: &&mut ProductShape| (shape.m, shape.n, shape.k, shape.element) == (m, n, k, element);
+                let same =
+                    |shape: &&mut ProductShape| (shape.m, shape.n, shape.k, shape.element_type) == (m, n, k, element);
                 match shapes.iter_mut().find(same) {
                     Some(shape) => shape.uses.push(used),
-                    None => shapes.push(ProductShape { m, n, k, element, uses: vec![used] }),
+                    None => shapes.push(ProductShape { m, n, k, element_type: element, uses: vec![used] }),
                 }
             }
         }

@@ -323,7 +323,7 @@ mod tests {
         let suite = Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"));
         let plan = WorkPlan::from_suite_on(&suite, &Nodes::filled(2, 2)).unwrap();
         assert_eq!(plan.products.len(), 2 * 2 * 5, "five products of a layer and the head");
-        assert!(plan.products.iter().all(|product| product.element == ElementType::Bfloat16));
+        assert!(plan.products.iter().all(|product| product.element_type == ElementType::Bfloat16));
     }
 
     #[test]

@@ -298,7 +298,7 @@ impl PlanDocument {
             gpu_memory_bytes: question.gpu_memory.0,
             global_batch: question.global_batch,
             sequence: question.bases.first.sequence,
-            framework: best.unwrap_or(&question.bases.first).framework.clone(),
+            framework: best.unwrap_or(&question.bases.first).framework_choices.clone(),
             rates: question.rates.name(),
             computing,
             not_validated: None,

@@ -6,9 +6,9 @@
 
 mod order;
 
-pub use order::{Order, OrderPlace, RankOptions, Rule, TIE};
+pub use order::{Order, OrderPlace, Priced, RankOptions, Rule, TIE, text_of};
 
-use super::communication::{AxisCost, OpCost, localities};
+use super::communication::{AxisCost, localities};
 use super::rates::{RatedCall, Rates};
 use commgauge_base::error::Result;
 use commgauge_base::stats::{Interval, Span, percentile, sorted};
@@ -16,7 +16,7 @@ use commgauge_model::layout::{Axis, Layout, Locality};
 use commgauge_model::workload::op::When;
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Crossing, Family, Measure, Op, Spending, crossing};
-use order::{Draws, Priced, is_inside, priced, share};
+use order::{Draws, is_inside, priced, share};
 
 /// The parallelisms of a step in a layout, ranked.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,29 +71,10 @@ pub fn rank(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOp
     })
 }
 
-/// A call of a step, and the placement of its groups.
-#[derive(Clone, Debug)]
-pub struct PlacedCall {
-    /// The call; its number does not depend on micro-batches.
-    pub op: Op,
-    /// Ranks of a group.
-    pub ranks: u32,
-    /// Placement of its groups.
-    pub locality: Locality,
-}
-
-/// The parallelisms of some calls by each measure, each call in its own place.
-///
-/// # Errors
-/// If bytes exceed 64 bits.
-pub fn orders_of(calls: &[PlacedCall], rates: &dyn Rates, options: RankOptions) -> Result<Vec<Order>> {
-    let price = |call: &'_ PlacedCall| OpCost::of(&call.op, call.ranks, &call.locality, 1, rates);
-    let costs = calls.iter().map(price).collect::<Result<Vec<_>>>()?;
-    let with_cost = calls.iter().zip(costs);
-    let priced: Vec<Priced> =
-        with_cost.map(|(call, cost)| Priced { op: &call.op, cost, locality: call.locality.clone() }).collect();
+/// The parallelisms of some calls by each measure.
+pub fn orders_of(priced: &[Priced], options: RankOptions) -> Vec<Order> {
     let mut draws = Draws::new(options);
-    Ok(Measure::ALL.into_iter().map(|measure| Order::of(measure, &priced, &mut draws)).collect())
+    Measure::ALL.into_iter().map(|measure| Order::of(measure, priced, &mut draws)).collect()
 }
 
 fn axis_cost(priced: &[&Priced], axis: Axis) -> AxisCost {
@@ -110,35 +91,49 @@ fn ground(priced: &[&Priced], rates: &dyn Rates) -> String {
 }
 
 fn flips(step: &Step, priced: &[Priced]) -> Vec<Flip> {
-    let tokens = step.tokens_per_replica();
-    let of_micro_batch = tokens / step.micro_batches().max(1);
-    let there: Vec<Family> = Family::ALL
-        .into_iter()
-        .filter(|family| priced.iter().any(|op| Family::of(op.op.axis) == Some(*family)))
-        .collect();
-    let mut flips = Vec::new();
-    for (index, &a) in there.iter().enumerate() {
-        for &b in &there[index + 1..] {
-            for measure in Measure::ALL {
-                let both = spending(step, priced, a, measure).zip(spending(step, priced, b, measure));
-                let crossing = both.map_or(Crossing::Unknown, |(a, b)| crossing(&a, &b, tokens, of_micro_batch));
-                let of_rule = Family::RULE.contains(&a) && Family::RULE.contains(&b);
-                if of_rule || matches!(crossing, Crossing::At { .. }) {
-                    flips.push(Flip { families: (a, b), measure, crossing });
-                }
-            }
-        }
-    }
+    let grows = |op: &Op, measure| grows(step, op, measure);
+    let mut flips = crossings(priced, step.tokens_per_replica(), step.micro_batches(), grows);
+    flips.retain(|flip| flip.is_of_rule() || matches!(flip.crossing, Crossing::At { .. }));
     flips
 }
 
-fn spending(step: &Step, priced: &[Priced], family: Family, measure: Measure) -> Option<Spending> {
-    let sum = |every_micro_batch: bool| {
-        let chosen = priced.iter().filter(|op| Family::of(op.op.axis) == Some(family));
-        let chosen = chosen.filter(|op| grows(step, op.op, measure) == every_micro_batch);
-        chosen.map(|op| op.amount(measure)).try_fold(Span::exact(0.0), |sum, amount| Some(sum.plus(amount?)))
+impl Flip {
+    /// Whether the rule TP > DP > PP is about both.
+    pub fn is_of_rule(&self) -> bool {
+        Family::RULE.contains(&self.families.0) && Family::RULE.contains(&self.families.1)
+    }
+}
+
+/// The crossing of every pair of the parallelisms in use by each measure, in a step of this many tokens of a replica. `grows` says of
+/// which ops the number grows with the micro-batches.
+pub fn crossings(
+    priced: &[Priced],
+    tokens: u64,
+    micro_batches: u64,
+    grows: impl Fn(&Op, Measure) -> bool,
+) -> Vec<Flip> {
+    let of_micro_batch = tokens / micro_batches.max(1);
+    let spending = |family: Family, measure: Measure| {
+        let sum = |every_micro_batch: bool| {
+            let own = priced.iter().filter(|op| Family::of(op.op.axis) == Some(family));
+            let chosen = own.filter(|op| grows(op.op, measure) == every_micro_batch);
+            chosen.map(|op| op.amount(measure)).try_fold(Span::exact(0.0), |sum, amount| Some(sum.plus(amount?)))
+        };
+        Some(Spending { family, every_micro_batch: sum(true)?, once: sum(false)? })
     };
-    Some(Spending { family, every_micro_batch: sum(true)?, once: sum(false)? })
+    let is_there = |family: &Family| priced.iter().any(|op| Family::of(op.op.axis) == Some(*family));
+    let there: Vec<Family> = Family::ALL.into_iter().filter(is_there).collect();
+    let mut all = Vec::new();
+    for (index, &a) in there.iter().enumerate() {
+        for &b in &there[index + 1..] {
+            all.extend(Measure::ALL.into_iter().map(|measure| {
+                let both = spending(a, measure).zip(spending(b, measure));
+                let crossing = both.map_or(Crossing::Unknown, |(a, b)| crossing(&a, &b, tokens, of_micro_batch));
+                Flip { families: (a, b), measure, crossing }
+            }));
+        }
+    }
+    all
 }
 
 /// Whether the number of such calls grows with the number of micro-batches. All messages between stages do; exposed
@@ -322,6 +317,7 @@ fn change(now: &Placement, then: &Placement, counted: Counted, draws: &mut Draws
 mod tests {
     // Properties of a ranking: ties are reported, orders have the known probability, orders flip at the published threshold, and moves have
     // the hand-computed price.
+    use super::super::communication::OpCost;
     use super::*;
     use crate::planner::rates::Published;
     use commgauge_base::collective::Collective;

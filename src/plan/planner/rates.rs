@@ -153,23 +153,11 @@ fn hull(a: Span, b: Span) -> Option<Interval> {
     Some(Interval { low: a.low.min(b.low), high: a.high.max(b.high) })
 }
 
-fn answer(seconds: Span, status: Status) -> Prediction {
-    let end = |of: fn(&Interval) -> f64| seconds.interval.as_ref().map(|interval| Seconds(of(interval)));
-    Prediction {
-        seconds: Some(Seconds(seconds.middle)),
-        low: end(|interval| interval.low),
-        high: end(|interval| interval.high),
-        status,
-        reason: None,
-        untrusted: false,
-    }
-}
-
 impl Rates for Observed {
     fn price(&self, call: &RatedCall) -> Prediction {
         match (self.itself(call), self.carried(call)) {
-            (Some(seconds), _) => answer(seconds, Status::Interpolated),
-            (None, Some(seconds)) => answer(seconds, Status::Extrapolated),
+            (Some(seconds), _) => Prediction::of(seconds, Status::Interpolated),
+            (None, Some(seconds)) => Prediction::of(seconds, Status::Extrapolated),
             (None, None) => Prediction::refused(format!(
                 "{} of {} in groups of {} ranks has no time",
                 call.collective, call.bytes_total, call.ranks

@@ -4,17 +4,18 @@
 
 use commgauge_base::collective::{Collective, Division, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
-use commgauge_base::sample::{Cadence, ClockMethod, Timing};
+use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_cost::cost::Place;
-use commgauge_model::layout::{Axis, Locality};
+use commgauge_model::config::RunSettings;
+use commgauge_model::layout::Locality;
+use commgauge_model::record::Parts;
 use commgauge_model::record::header;
 use commgauge_model::record::header::without_secrets;
 use commgauge_model::record::line::{
-    BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, ForeignTool, Header, Line, Outcome, Plan, RankFacts,
-    START_NOT_STATED, Samples, Settings, SuiteFacts, VERSION,
+    BackendLine, CaseFacts, CaseLine, End, EndStatus, ForeignTool, Header, Line, Outcome, RankFacts, START_NOT_STATED,
+    SuiteFacts,
 };
-use commgauge_model::workload::Style;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,7 +104,7 @@ pub struct Imported {
     /// Faults that prevent the runs from passing: a truncated run, or wrong data.
     pub faults: Vec<RunFault>,
     /// The ranks of the largest run, if the tool names them.
-    pub ranks: Vec<ForeignRank>,
+    pub ranks: Vec<RankFacts>,
     /// The settings of the runs, as printed by the tool.
     pub settings: BTreeSet<String>,
     /// Start time of the last run, if the tool prints it.
@@ -140,15 +141,6 @@ impl RunFaultKind {
     }
 }
 
-/// A rank as named by another tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignRank {
-    pub rank: u32,
-    pub host: String,
-    /// Its device; empty if the tool does not name it.
-    pub device: String,
-}
-
 /// Source of the rows of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -160,7 +152,7 @@ pub struct Origin {
     /// Start time of the last run, if all files have it.
     pub started: Option<Timestamp>,
     /// The ranks, if known.
-    pub ranks: Vec<ForeignRank>,
+    pub ranks: Vec<RankFacts>,
     /// What makes the times unreliable.
     pub warnings: Vec<String>,
     /// Faults that prevent the runs from passing.
@@ -205,31 +197,18 @@ pub fn record_lines(run_id: &str, origin: &Origin, rows: &[Row]) -> Vec<Line> {
         cases[index].1.push(row);
     }
     let replicates = cases.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0) as u32;
-    let plan = Plan {
-        cases: cases.iter().map(|(row, _)| case_facts(row)).collect(),
-        case_lines: rows.len() as u64,
-        product_lines: 0,
-        estimated_seconds: Seconds(0.0),
-        steps: Vec::new(),
-        ranking: None,
-    };
-    let mut lines = vec![Line::Header(Box::new(header(run_id, origin, rows, replicates))), Line::Plan(plan)];
+    let mut record = Parts::new(header(run_id, origin, rows, replicates));
     for (case, (first, rows)) in (0u32..).zip(&cases) {
-        let line = |(replicate, row): (u32, &&Row)| Line::Case(Box::new(case_line(case, name(first), replicate, row)));
-        lines.extend((0u32..).zip(rows).map(line));
+        let facts = case_facts(first);
+        record.cases.extend((0u32..).zip(rows).map(|(replicate, row)| case_line(case, &facts.name, replicate, row)));
+        record.plan.cases.push(facts);
     }
-    let lines_before = Some(lines.len() as u64);
-    let worst = origin.faults.iter().min_by_key(|fault| fault.kind);
-    let (status, exit_code) = worst.map_or((EndStatus::Complete, 0), |fault| fault.kind.end());
-    lines.push(Line::End(End {
-        status,
-        exit_code,
-        error: worst.map(|fault| fault.text.clone()),
-        elapsed_seconds: Seconds(0.0),
-        lines_before,
-        sha256: None,
-    }));
-    lines
+    record.plan.case_lines = rows.len() as u64;
+    if let Some(worst) = origin.faults.iter().min_by_key(|fault| fault.kind) {
+        let (status, exit_code) = worst.kind.end();
+        record.end = End { status, exit_code, error: Some(worst.text.clone()), ..record.end };
+    }
+    record.lines()
 }
 
 /// The key of a case is built from all parts, labels included, so that only rows that agree in everything except the time share a case.
@@ -266,115 +245,57 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
     let label = |name: &str| rows.first().and_then(|row| row.labels.get(name));
     let library = label("nccl_version").map_or_else(|| "unknown".to_owned(), |version| format!("NCCL {version}"));
     let synthetic = rows.iter().any(|row| row.known.synthetic);
+    let mut ranks = origin.ranks.clone();
+    header::number_hosts(&mut ranks);
+    let started = origin.started.or(origin.written).unwrap_or_else(Timestamp::now).to_zoned(TimeZone::system());
+    let notes = [origin.tool.label(), ASSUMED.to_owned()]
+        .into_iter()
+        .chain(origin.started.is_none().then(|| START_NOT_STATED.to_owned()))
+        .chain(origin.notes.iter().cloned());
     Header {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        run_id: run_id.to_owned(),
-        started_at: origin
-            .started
-            .or(origin.written)
-            .unwrap_or_else(Timestamp::now)
-            .to_zoned(TimeZone::system())
-            .strftime("%Y-%m-%dT%H:%M:%S%:z")
-            .to_string(),
-        program: "commgauge import".to_owned(),
-        program_version: header::program_version().to_owned(),
-        program_sha256: String::new(),
+        started_at: started.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         command_line: without_secrets(&std::env::args().collect::<Vec<_>>()),
-        launch_command: None,
-        suite: SuiteFacts {
-            name: "imported".to_owned(),
-            path: Some(origin.files.join(", ")),
-            sha256: String::new(),
-            model: None,
-            layout: None,
-        },
+        suite: SuiteFacts { name: "imported".to_owned(), path: Some(origin.files.join(", ")), ..SuiteFacts::default() },
         backend: BackendLine {
             name: "imported".to_owned(),
             measured_by: Some(origin.tool),
             synthetic,
             library,
-            transport: None,
-            notes: Vec::new(),
-            machine: None,
-            nodes_per_leaf: None,
-            nodes_per_rack: None,
+            ..BackendLine::default()
         },
         world_size: rows.iter().map(|row| row.ranks).max().unwrap_or(0),
-        seed: 0,
-        settings: Settings {
+        settings: RunSettings {
             precision: 0.0,
             minimum_samples: 1,
             maximum_samples: 1,
-            case_budget_seconds: Seconds(0.0),
+            case_budget: Seconds(0.0),
             replicates,
-            warm_buffers: false,
-            start: ClockMethod::default(),
-            timing: Timing::default(),
             verify: false,
-            within_seconds: None,
-            soak: false,
-            iterations: None,
-            calls_like: None,
+            ..RunSettings::default()
         },
-        ranks: ranks(&origin.ranks),
-        environment: BTreeMap::new(),
+        ranks,
         warnings: origin.objections().map(str::to_owned).collect(),
-        notes: [origin.tool.label(), ASSUMED.to_owned()]
-            .into_iter()
-            .chain(origin.started.is_none().then(|| START_NOT_STATED.to_owned()))
-            .chain(origin.notes.iter().cloned())
-            .collect(),
+        notes: notes.collect(),
+        ..Header::new("commgauge import", run_id)
     }
 }
 
 const ASSUMED: &str = "times count as streaming and out of place unless the tool reports otherwise";
 
-/// The ranks, without the facts that only their own processes know.
-fn ranks(named: &[ForeignRank]) -> Vec<RankFacts> {
-    let unknown = || "unknown".to_owned();
-    let facts = named.iter().map(|rank| RankFacts {
-        rank: rank.rank,
-        ranks: 1,
-        host: rank.host.clone(),
-        node: 0,
-        pid: 0,
-        cores: unknown(),
-        numa_nodes: unknown(),
-        processor: unknown(),
-        kernel: unknown(),
-        device: Some(rank.device.clone()).filter(|device| !device.is_empty()),
-        adapters: Vec::new(),
-    });
-    let mut ranks: Vec<RankFacts> = facts.collect();
-    header::number_hosts(&mut ranks);
-    ranks
-}
-
 fn case_facts(row: &Row) -> CaseFacts {
+    let usual = CaseFacts::new(row.collective, row.element_type, row.ranks, row.bytes_total);
     CaseFacts {
         name: name(row),
-        style: Style::Sweep,
-        axis: Axis::World,
-        group_size: row.ranks,
-        groups: 1,
         locality: row.locality.clone(),
-        collective: row.collective,
-        element_type: row.element_type,
         reduce_op: row.known.reduce_op,
         root: row.known.root,
-        bytes_total: row.bytes_total,
-        bytes_accounted: row.bytes_total,
         bytes_per_rank: Bytes(largest_block(row).saturating_mul(row.element_type.size())),
-        splits: None,
-        placement: row.known.placement.unwrap_or_else(|| usual_placement(row.collective)),
-        cadence: row.known.cadence.unwrap_or(Cadence::Streaming),
+        placement: row.known.placement.unwrap_or(usual.placement),
+        cadence: row.known.cadence.unwrap_or(usual.cadence),
+        // The times of other tools are those of a message.
         transfers_per_call: 1,
-        bus_factor: row.collective.bus_factor(row.ranks),
-        bound_bytes_per_second: None,
-        uses: Vec::new(),
-        solo_of: None,
         labels: row.labels.clone(),
+        ..usual
     }
 }
 
@@ -389,43 +310,18 @@ fn largest_block(row: &Row) -> u64 {
     }
 }
 
-fn usual_placement(collective: Collective) -> Placement {
-    collective.placements().first().copied().unwrap_or(Placement::OutOfPlace)
-}
-
-fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
-    CaseLine {
-        case,
-        name: name.into(),
-        replicate,
-        position: case,
-        replaces: Vec::new(),
-        outcome: match row.known.data_check {
-            Some(DataCheck::Wrong { elements }) => Outcome::FoundWrong { count: elements },
-            checked => Outcome::Measured { verified: checked.is_some() },
-        },
-        warm_up_iterations: 0,
-        calls_per_sample: CALLS_PER_SAMPLE,
-        stop: None,
-        precision_reached: None,
-        samples: samples(row),
-        histograms: Vec::new(),
-        pairs: None,
-        buffer_copies: 1,
-        library_estimate_seconds: None,
-        library_choice: None,
-        warnings: Vec::new(),
-    }
-}
-
-fn samples(row: &Row) -> Samples {
-    if matches!(row.known.data_check, Some(DataCheck::Wrong { .. })) {
-        return Samples::default();
-    }
-    Samples {
-        slowest_nanoseconds: vec![Seconds(row.latency.0 * f64::from(CALLS_PER_SAMPLE)).as_nanoseconds()],
-        slowest_rank: vec![0],
-        ..Samples::default()
+fn case_line(case: u32, name: &str, replicate: u32, row: &Row) -> CaseLine {
+    let calls_per_sample = CALLS_PER_SAMPLE;
+    match row.known.data_check {
+        Some(DataCheck::Wrong { elements }) => {
+            let wrong = Outcome::FoundWrong { count: elements };
+            CaseLine { calls_per_sample, ..CaseLine::new(case, name, replicate, wrong) }
+        }
+        checked => {
+            let nanoseconds = Seconds(row.latency.0 * f64::from(CALLS_PER_SAMPLE)).as_nanoseconds();
+            let outcome = Outcome::Measured { verified: checked.is_some() };
+            CaseLine { calls_per_sample, outcome, ..CaseLine::timed(case, name, replicate, vec![nanoseconds]) }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Independent of any tool's table; each tool has its own file.
 
-use super::imported::{BadLine, ForeignRank, Imported, Known, Origin, Row, RunFault, name};
+use super::imported::{BadLine, Imported, Known, Origin, Row, RunFault, name};
 use ::csv::{ReaderBuilder, StringRecord};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
@@ -12,7 +12,7 @@ use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_base::visible::ShownPath;
 use commgauge_cost::cost::PlaceQuery;
 use commgauge_model::layout::Locality;
-use commgauge_model::record::line::ForeignTool;
+use commgauge_model::record::line::{ForeignTool, RankFacts};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -332,7 +332,7 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
 /// The first file that has rows of an earlier one but other settings or ranks.
 fn unlike(files: &[ImportedFile]) -> Option<String> {
     let names: Vec<BTreeSet<String>> = files.iter().map(|file| file.imported.rows.iter().map(name).collect()).collect();
-    let placed = |ranks: &[ForeignRank]| {
+    let placed = |ranks: &[RankFacts]| {
         ranks.iter().map(|rank| (rank.rank, rank.host.clone(), rank.device.clone())).collect::<BTreeSet<_>>()
     };
     for (later, ImportedFile { name: file, imported }) in files.iter().enumerate() {

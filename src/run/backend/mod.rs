@@ -18,27 +18,10 @@ pub use product::product_bytes;
 
 use commgauge_base::error::Result;
 use commgauge_base::sample::WrongCall;
+use commgauge_model::record::header::DeviceFacts;
 use serde::{Deserialize, Serialize};
 
 // Readings of a rank's device during the calls: its identity, and its state at a moment.
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DeviceIdentity {
-    pub name: String,
-    /// Unique name.
-    pub uuid: String,
-    /// PCI address.
-    pub pci: String,
-    /// NUMA node that it is nearest to.
-    pub numa_node: Option<u32>,
-    /// Version of the driver.
-    pub driver: Option<String>,
-    /// The newest CUDA version that the driver supports.
-    pub cuda: Option<String>,
-    /// Power that it may draw.
-    pub power_limit_watts: Option<f64>,
-    pub nvlinks: Option<u32>,
-}
 
 /// State of a device at one moment; values that the device does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,7 +48,8 @@ pub trait DeviceReader {
     fn source(&self) -> std::result::Result<String, String>;
 
     /// Identity of the device; none if it cannot be queried.
-    fn identity(&self) -> Option<DeviceIdentity>;
+    /// The device, as far as it says who it is; its rank is the caller's.
+    fn identity(&self) -> Option<DeviceFacts>;
 
     /// Current state of the device; none if it cannot be queried.
     fn read(&mut self) -> Option<DeviceState>;

@@ -13,5 +13,5 @@ use commgauge_model::workload::ProductShape;
 pub fn product_bytes(shape: &ProductShape) -> Bytes {
     let elements = [(shape.m, shape.n), (shape.m, shape.k), (shape.n, shape.k)].map(|(a, b)| a.saturating_mul(b));
     let all = elements.iter().fold(0u64, |sum, elements| sum.saturating_add(*elements));
-    Bytes(all.saturating_mul(shape.element.size()))
+    Bytes(all.saturating_mul(shape.element_type.size()))
 }

@@ -19,7 +19,8 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_uint};
 use std::path::Path;
 
 /// A library that can be queried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Probe {
     /// The CUDA driver.
     Cuda,
@@ -30,17 +31,9 @@ pub enum Probe {
 }
 
 impl Probe {
-    /// All libraries.
-    pub const ALL: [Probe; 4] = [Probe::Cuda, Probe::Nccl, Probe::Cublas, Probe::Nvml];
-
     /// Name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Probe::Cuda => "cuda",
-            Probe::Nccl => "nccl",
-            Probe::Cublas => "cublas",
-            Probe::Nvml => "nvml",
-        }
+        self.into()
     }
 }
 

@@ -14,7 +14,7 @@ use std::hash::Hash;
 use std::path::Path;
 
 /// A fact that every rank determines about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::VariantArray)]
 pub enum Fact {
     Program,
     /// SHA-256 of the suite and of every file that it names.
@@ -40,20 +40,7 @@ pub enum Fact {
 
 impl Fact {
     /// All facts, in the order in which they are reported.
-    pub const ALL: [Fact; 12] = [
-        Fact::Program,
-        Fact::Suite,
-        Fact::Settings,
-        Fact::MpiLibrary,
-        Fact::NcclVersion,
-        Fact::NcclFile,
-        Fact::GpuDriver,
-        Fact::Environment,
-        Fact::DeviceModel,
-        Fact::DeviceUuid,
-        Fact::Processor,
-        Fact::Kernel,
-    ];
+    pub const ALL: [Fact; 12] = *<Fact as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// Display name.
     pub fn name(self) -> &'static str {

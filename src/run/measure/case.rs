@@ -14,77 +14,25 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
 use commgauge_model::layout::Axis;
-use commgauge_model::record::line::{CaseLine, Outcome, RankHistogram, Samples, StopReason};
+use commgauge_model::record::line::{CaseLine, Outcome, StopReason};
 use commgauge_model::workload::Case;
 
-/// Result of a case. `samples`, `sampling`, `histograms`, `rank_times`, `precision_reached` and `warnings` are set on
-/// process 0 only; the rest is the same everywhere.
+/// Result of a case. The samples, histograms, reached precision and warnings of its line, and the rest are set on process 0 only; other
+/// facts are the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseResult {
-    pub outcome: Outcome,
-    pub warm_up_iterations: u32,
-    pub calls_per_sample: u32,
-    /// Why sampling ended; `None` if nothing was timed or the numbers are withheld.
-    pub stop: Option<StopReason>,
-    /// Half width of the median's 95 % interval relative to the median.
-    pub precision_reached: Option<f64>,
-    pub samples: Samples,
+    /// What the record gets; its place in the plan and in the run is the session's.
+    pub line: CaseLine,
     /// Duration of sampling, including everything between the samples.
     pub sampling: Seconds,
-    /// Every rank's own times; empty where the groups are pairs.
-    pub histograms: Vec<RankHistogram>,
     /// Statistics of every rank's own times, if the groups are pairs.
     pub rank_times: Vec<RankTimes>,
-    /// Copies of the buffers in the rotation.
-    pub buffer_copies: u32,
-    /// The library's estimate of the time of a call.
-    pub library_estimate: Option<Seconds>,
-    /// The library's choice of algorithm and protocol for the calls.
-    pub library_choice: Option<LibraryChoice>,
-    /// Warnings that concern the case as a whole.
-    pub warnings: Vec<String>,
 }
 
 impl CaseResult {
     pub fn without_numbers(outcome: Outcome, buffer_copies: u32) -> Self {
-        CaseResult {
-            outcome,
-            warm_up_iterations: 0,
-            calls_per_sample: 1,
-            stop: None,
-            precision_reached: None,
-            samples: Samples::default(),
-            sampling: Seconds(0.0),
-            histograms: Vec::new(),
-            rank_times: Vec::new(),
-            buffer_copies,
-            library_estimate: None,
-            library_choice: None,
-            warnings: Vec::new(),
-        }
-    }
-
-    /// The line of the record: index and name in the plan, replicate, and position in its order.
-    pub fn into_line(self, case: u32, name: String, replicate: u32, position: u32) -> CaseLine {
-        CaseLine {
-            case,
-            name: name.into(),
-            replicate,
-            position,
-            replaces: Vec::new(),
-            outcome: self.outcome,
-            warm_up_iterations: self.warm_up_iterations,
-            calls_per_sample: self.calls_per_sample,
-            stop: self.stop,
-            precision_reached: self.precision_reached,
-            samples: self.samples,
-            histograms: self.histograms,
-            pairs: None,
-            buffer_copies: self.buffer_copies,
-            library_estimate_seconds: self.library_estimate,
-            library_choice: self.library_choice.map(Box::new),
-            warnings: self.warnings,
-        }
+        let line = CaseLine { buffer_copies, ..CaseLine::new(0, "", 0, outcome) };
+        CaseResult { line, sampling: Seconds(0.0), rank_times: Vec::new() }
     }
 }
 
@@ -120,7 +68,7 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         false => (sampled.own_times.gather(context.world)?, Vec::new()),
     };
     let mut warnings = sampled.warnings;
-    if context.settings.fixed_iterations.is_some() {
+    if context.settings.iterations.is_some() {
         warnings.extend(length.and_then(|length| length.warning(&sampled.valid)));
     }
     if warm.still_falling {
@@ -129,21 +77,20 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
             warm.iterations
         ));
     }
-    Ok(CaseResult {
-        outcome: Outcome::Measured { verified: verifies(context, call) },
+    let measured = CaseResult::without_numbers(Outcome::Measured { verified: verifies(context, call) }, copies);
+    let line = CaseLine {
         warm_up_iterations: warm.iterations,
         calls_per_sample: calls_per_sample.saturating_mul(case.variant.calls_at_once()),
         stop: Some(sampled.stop),
         precision_reached: precision_reached(&sampled.valid),
         samples: sampled.columns,
-        sampling: sampled.took,
         histograms,
-        rank_times,
-        buffer_copies: copies,
-        library_estimate,
-        library_choice,
+        library_estimate_seconds: library_estimate,
+        library_choice: library_choice.map(Box::new),
         warnings,
-    })
+        ..measured.line
+    };
+    Ok(CaseResult { line, sampling: sampled.took, rank_times })
 }
 
 /// The library's data about the calls: the longest estimate of all ranks, and the choice reported by the first rank
@@ -295,16 +242,16 @@ pub fn soak_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> 
     };
     let rank_times = if in_pairs { sampled.own_times.gather_middles(context.world)? } else { Vec::new() };
     let calls_per_sample = if case.cadence == Cadence::Streaming { calls } else { 1 };
-    Ok(CaseResult {
+    let measured = CaseResult::without_numbers(Outcome::Measured { verified: verifies(context, call) }, copies);
+    let line = CaseLine {
         warm_up_iterations: 1,
         calls_per_sample: calls_per_sample.saturating_mul(case.variant.calls_at_once()),
         stop: Some(stop),
         precision_reached: precision_reached(&sampled.valid),
         samples: sampled.columns,
-        sampling: sampled.took,
-        rank_times,
-        ..CaseResult::without_numbers(Outcome::Measured { verified: verifies(context, call) }, copies)
-    })
+        ..measured.line
+    };
+    Ok(CaseResult { line, sampling: sampled.took, rank_times })
 }
 
 fn calls_of_batch(cadence: Cadence, batch: &Batch, most: u32) -> u32 {
@@ -340,7 +287,8 @@ mod tests {
     use commgauge_base::element::ElementType;
     use commgauge_base::sample::ExclusionReason;
     use commgauge_base::stats::Histogram;
-    use commgauge_model::config::{Rounds, RunSettings};
+    use commgauge_model::config::RunSettings;
+    use commgauge_model::record::line::Samples;
     use commgauge_model::workload::{Op, Style};
     use std::sync::atomic::Ordering;
 
@@ -381,12 +329,12 @@ mod tests {
             let result = measured(RunSettings::default(), &usual(Cadence::Streaming), |call| {
                 call.data.corrupt_from = Some(corrupt_from);
             });
-            let Outcome::Corrupt { when, rank: 0, element: 17, .. } = &result.outcome else {
-                panic!("{:?}", result.outcome)
+            let Outcome::Corrupt { when, rank: 0, element: 17, .. } = &result.line.outcome else {
+                panic!("{:?}", result.line.outcome)
             };
             assert_eq!(when, expected);
-            assert_eq!((result.samples, result.histograms), (Samples::default(), vec![]));
-            assert_eq!((result.stop, result.precision_reached), (None, None));
+            assert_eq!((result.line.samples, result.line.histograms), (Samples::default(), vec![]));
+            assert_eq!((result.line.stop, result.line.precision_reached), (None, None));
         }
     }
 
@@ -403,7 +351,7 @@ mod tests {
                 let case = case(collective, placement, Cadence::Streaming);
                 let result = measure_case(context, &mut call, &case).unwrap();
                 assert_eq!((call.data.fills, call.data.checks), fills_and_checks, "{collective} {placement}");
-                assert_eq!(result.outcome, Outcome::Measured { verified: true });
+                assert_eq!(result.line.outcome, Outcome::Measured { verified: true });
             });
         }
     }
@@ -416,23 +364,22 @@ mod tests {
                 call.data.exists = has_data;
                 call.data.corrupt_from = Some(0);
             });
-            assert_eq!(result.outcome, Outcome::Measured { verified: false });
+            assert_eq!(result.line.outcome, Outcome::Measured { verified: false });
         }
     }
 
     #[test]
     fn a_steady_case_stops_by_precision_with_all_that_a_line_holds() {
         let result = measured(RunSettings::default(), &usual(Cadence::Streaming), |_| {});
-        assert_eq!(result.stop, Some(StopReason::Precision));
-        assert!(result.precision_reached.unwrap() < 1e-3);
-        assert_eq!((result.calls_per_sample, result.buffer_copies), (1, 3));
-        assert_eq!(result.samples.slowest_nanoseconds.len(), 30);
-        assert!(result.samples.slowest_rank.iter().all(|rank| *rank == 1));
-        assert!(result.samples.last_rank.is_empty() && result.warnings.is_empty());
-        let counts = result.histograms.iter().map(|h| Histogram::decode(&h.hdr_v2_deflate_base64).unwrap().count());
+        assert_eq!(result.line.stop, Some(StopReason::Precision));
+        assert!(result.line.precision_reached.unwrap() < 1e-3);
+        assert_eq!((result.line.calls_per_sample, result.line.buffer_copies), (1, 3));
+        assert_eq!(result.line.samples.slowest_nanoseconds.len(), 30);
+        assert!(result.line.samples.slowest_rank.iter().all(|rank| *rank == 1));
+        assert!(result.line.samples.last_rank.is_empty() && result.line.warnings.is_empty());
+        let counts =
+            result.line.histograms.iter().map(|h| Histogram::decode(&h.hdr_v2_deflate_base64).unwrap().count());
         assert_eq!(counts.collect::<Vec<_>>(), [30, 30]);
-        let line = result.into_line(4, "name".into(), 1, 9);
-        assert_eq!((line.case, line.replicate, line.position), (4, 1, 9));
     }
 
     #[test]
@@ -445,21 +392,21 @@ mod tests {
             result = Some(measure_case(context, &mut call, &usual(Cadence::Streaming)).unwrap());
         });
         let result = result.unwrap();
-        assert_eq!(result.stop, Some(StopReason::Budget));
-        assert!(result.precision_reached.unwrap() > 0.02, "{result:?}");
-        let spent: u64 = result.samples.slowest_nanoseconds.iter().sum();
+        assert_eq!(result.line.stop, Some(StopReason::Budget));
+        assert!(result.line.precision_reached.unwrap() > 0.02, "{result:?}");
+        let spent: u64 = result.line.samples.slowest_nanoseconds.iter().sum();
         assert!((1_000_000_000..1_200_000_000).contains(&spent), "{spent}");
     }
 
     #[test]
     fn a_fixed_number_of_calls_is_made_and_no_more() {
         for cadence in [Cadence::Streaming, Cadence::Isolated] {
-            let settings = RunSettings { fixed_iterations: Some(20), fixed_warm_up: Some(5), ..RunSettings::default() };
+            let settings = RunSettings { iterations: Some(20), warm_up_iterations: Some(5), ..RunSettings::default() };
             with_settings(&SoloWorld, 0..2, settings, |context| {
                 let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| 60_000);
                 let result = measure_case(context, &mut call, &usual(cadence)).unwrap();
-                assert_eq!(result.stop, Some(StopReason::FixedCount));
-                assert_eq!((result.warm_up_iterations, result.samples.slowest_nanoseconds.len()), (5, 20));
+                assert_eq!(result.line.stop, Some(StopReason::FixedCount));
+                assert_eq!((result.line.warm_up_iterations, result.line.samples.slowest_nanoseconds.len()), (5, 20));
                 assert_eq!(call.calls, 1 + 5 + 20 + 1, "checked before, warmed up, timed, checked after");
             });
         }
@@ -475,8 +422,8 @@ mod tests {
                 let mut call = FakeCall::together(world, me..me + 1, |call, _| 900_000 + (call * 7919) % 7_000);
                 call.at_call = Some(Box::new(move |call| interrupted.store(me == 0 && call > 300, Ordering::Relaxed)));
                 let result = measure_case(context, &mut call, &usual(Cadence::Streaming)).unwrap();
-                assert_eq!(result.stop, Some(StopReason::Interrupted));
-                let kept = result.samples.slowest_nanoseconds.len();
+                assert_eq!(result.line.stop, Some(StopReason::Interrupted));
+                let kept = result.line.samples.slowest_nanoseconds.len();
                 assert!(if me == 0 { (200..600).contains(&kept) } else { kept == 0 }, "{kept}");
             });
         });
@@ -486,23 +433,28 @@ mod tests {
     fn missed_starts_are_repeated_and_excluded() {
         on_threads(3, |world| {
             let me = world.process();
-            let fixed = RunSettings { fixed_iterations: Some(40), ..RunSettings::default() };
+            let fixed = RunSettings { iterations: Some(40), ..RunSettings::default() };
             with_settings(world, me..me + 1, fixed, |context| {
                 context.injected_delay = Some(InjectedDelay { rank: 1, delay: Seconds(2e-3) });
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
                 call.wait_overhead = if me == 2 { 150_000 } else { 0 };
                 let result = measure_case(context, &mut call, &usual(Cadence::Isolated)).unwrap();
-                assert_eq!(result.stop, Some(StopReason::FixedCount));
+                assert_eq!(result.line.stop, Some(StopReason::FixedCount));
                 if me == 0 {
-                    let excluded = result.samples.excluded.len();
+                    let excluded = result.line.samples.excluded.len();
                     assert!((2..20).contains(&excluded), "{excluded}");
                     assert!(
-                        result.samples.excluded.iter().all(|(_, exclusion)| *exclusion == ExclusionReason::MissedStart)
+                        result
+                            .line
+                            .samples
+                            .excluded
+                            .iter()
+                            .all(|(_, exclusion)| *exclusion == ExclusionReason::MissedStart)
                     );
-                    assert_eq!(result.samples.slowest_nanoseconds.len(), 40 + excluded);
-                    let on_time = result.samples.last_rank.iter().filter(|rank| **rank == 1).count();
+                    assert_eq!(result.line.samples.slowest_nanoseconds.len(), 40 + excluded);
+                    let on_time = result.line.samples.last_rank.iter().filter(|rank| **rank == 1).count();
                     assert_eq!(on_time, 40 + excluded, "the delayed rank is the last one");
-                    for histogram in &result.histograms {
+                    for histogram in &result.line.histograms {
                         assert_eq!(Histogram::decode(&histogram.hdr_v2_deflate_base64).unwrap().count(), 40);
                     }
                 }
@@ -512,10 +464,10 @@ mod tests {
 
     #[test]
     fn starts_that_are_always_missed_end_with_a_warning_instead_of_never() {
-        let fixed = RunSettings { fixed_iterations: Some(10), ..RunSettings::default() };
+        let fixed = RunSettings { iterations: Some(10), ..RunSettings::default() };
         let result = measured(fixed, &usual(Cadence::Isolated), |call| call.wait_overhead = 50_000_000);
-        assert_eq!(result.samples.excluded.len(), 120);
-        assert_eq!(result.warnings.len(), 2, "{:?}", result.warnings);
+        assert_eq!(result.line.samples.excluded.len(), 120);
+        assert_eq!(result.line.warnings.len(), 2, "{:?}", result.line.warnings);
     }
 
     #[test]
@@ -548,7 +500,7 @@ mod tests {
         let (groups_label, placement) = (String::new(), Placement::OutOfPlace);
         let (variant, uses) = (Default::default(), Vec::new());
         let case = Case { op, groups: 0, groups_label, placement, cadence, variant, uses, solo_of: None };
-        let settings = RunSettings { case_budget: Seconds(0.2), rounds: Rounds::Soak, ..RunSettings::default() };
+        let settings = RunSettings { case_budget: Seconds(0.2), soak: true, ..RunSettings::default() };
         on_threads(2, |world| {
             let me = world.process();
             with_settings(world, me..me + 1, settings.clone(), |context| {
@@ -563,8 +515,8 @@ mod tests {
     fn a_soak_ends_at_the_first_wrong_call_on_every_process() {
         for (cadence, from) in [(Cadence::Streaming, 0), (Cadence::Streaming, 57), (Cadence::Isolated, 31)] {
             soaked(cadence, Some(from), |_, result| {
-                let Outcome::Corrupt { rank: 1, .. } = result.outcome else { panic!("{:?}", result.outcome) };
-                assert!(result.samples.slowest_nanoseconds.is_empty());
+                let Outcome::Corrupt { rank: 1, .. } = result.line.outcome else { panic!("{:?}", result.line.outcome) };
+                assert!(result.line.samples.slowest_nanoseconds.is_empty());
             });
         }
     }
@@ -573,9 +525,9 @@ mod tests {
     fn a_soak_runs_for_its_time_with_few_samples() {
         for cadence in [Cadence::Streaming, Cadence::Isolated] {
             soaked(cadence, None, |world, result| {
-                assert_eq!(result.outcome, Outcome::Measured { verified: true });
-                assert_eq!(result.stop, Some(StopReason::Budget));
-                let samples = result.samples.slowest_nanoseconds.len();
+                assert_eq!(result.line.outcome, Outcome::Measured { verified: true });
+                assert_eq!(result.line.stop, Some(StopReason::Budget));
+                let samples = result.line.samples.slowest_nanoseconds.len();
                 assert!(if world.process() == 0 { (8..=64).contains(&samples) } else { samples == 0 }, "{samples}");
             });
         }

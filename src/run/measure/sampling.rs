@@ -42,7 +42,7 @@ pub(crate) fn sample_until_enough(
     batch: &mut Batch,
 ) -> Result<Sampled> {
     let mut sampled = Sampled::none(own_times);
-    let fixed = context.settings.fixed_iterations.map(|calls| calls / calls_per_sample);
+    let fixed = context.settings.iterations.map(|calls| calls / calls_per_sample);
     let mut rule = StopRule::new(context.settings, fixed, cadence);
     let mut lead = Lead::default();
     let mut elapsed_seconds = 0.0;

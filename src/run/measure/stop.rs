@@ -207,7 +207,7 @@ pub fn choose_calls_per_sample(
     let mark_cost = mark_cost_nanoseconds(context, call)?;
     let resolution = context.clock_resolution_nanoseconds as f64;
     let wanted = (RESOLUTIONS_PER_SAMPLE * resolution).max(MARK_COSTS_PER_SAMPLE * mark_cost);
-    let fixed = context.settings.fixed_iterations;
+    let fixed = context.settings.iterations;
     if let Some(all) = fixed.filter(|_| context.settings.timing == Timing::Whole) {
         let doubtful_below_nanoseconds = RESOLUTIONS_PER_SAMPLE * resolution;
         return Ok(SampleLength { calls: all.max(1), doubtful_below_nanoseconds, mark_nanoseconds: 0.0 });
@@ -321,7 +321,7 @@ fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapse
     }
     let per_call = done.call_nanoseconds.unwrap_or(BATCH_SECONDS * 1e9).max(1.0) * 1e-9;
     let fitting = ((BATCH_SECONDS / per_call) as u32).max(1);
-    if let Some(fixed) = context.settings.fixed_warm_up {
+    if let Some(fixed) = context.settings.warm_up_iterations {
         return (fixed - done.iterations).min(fitting);
     }
     let out_of_bounds = done.iterations >= MAX_ITERATIONS
@@ -462,9 +462,9 @@ mod tests {
         }
     }
 
-    fn chosen(fixed_iterations: Option<u32>, known: Option<f64>, nanoseconds: u64, mark_cost: u64) -> u32 {
+    fn chosen(iterations: Option<u32>, known: Option<f64>, nanoseconds: u64, mark_cost: u64) -> u32 {
         let mut chosen = 0;
-        let settings = RunSettings { fixed_iterations, ..RunSettings::default() };
+        let settings = RunSettings { iterations, ..RunSettings::default() };
         with_settings(&SoloWorld, 0..2, settings, |context| {
             let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| nanoseconds);
             call.mark_cost = mark_cost;
@@ -565,7 +565,7 @@ mod tests {
     #[test]
     fn a_fixed_number_is_run_exactly() {
         for fixed in [0, 1, 5, 1_234] {
-            let settings = RunSettings { fixed_warm_up: Some(fixed), ..RunSettings::default() };
+            let settings = RunSettings { warm_up_iterations: Some(fixed), ..RunSettings::default() };
             assert_eq!(warmed(settings, |call, _| 1_000_000 - 10 * call).iterations, fixed);
         }
     }

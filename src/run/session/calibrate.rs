@@ -309,7 +309,7 @@ pub(super) fn measure_all_cases(run: &mut Run, backend: &mut dyn Backend, planne
     let mut time = Timekeeping::begin(run, backend, &now)?;
     let cases = CaseSet { planned, first_case: 0, round: 0 };
     let lines = match settings.within {
-        Some(soak) if settings.is_soak() => self::soak(run, backend, &mut time, cases, soak).map(|()| Vec::new())?,
+        Some(soak) if settings.soak => self::soak(run, backend, &mut time, cases, soak).map(|()| Vec::new())?,
         Some(within) => case::measure_all(run, backend, &mut time, cases, within).map(|()| Vec::new())?,
         None => measure_all_replicates(run, backend, &mut time, cases)?,
     };

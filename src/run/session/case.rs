@@ -71,7 +71,7 @@ impl CaseWork<'_, '_> {
             Ok(call) => request.watch.call(call, deadlines),
             Err(failed) => return without_numbers(failed),
         };
-        let measure = if settings.is_soak() { soak_case } else { measure_case };
+        let measure = if settings.soak { soak_case } else { measure_case };
         let result = measure(&context, call.as_mut(), self.case())?;
         let sampling = result.sampling;
         Ok((self.line_of(run, result), sampling))
@@ -112,8 +112,14 @@ impl CaseWork<'_, '_> {
     fn line_of(&self, run: &Run, result: CaseResult) -> CaseLine {
         let (case, slot) = (self.case(), self.slot);
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(run.request.plan.groups_of(case), &result));
-        let line = result.into_line(self.index_in_plan() as u32, case.name(), slot.replicate, slot.position);
-        CaseLine { pairs: pairs.map(Box::new), ..line }
+        CaseLine {
+            case: self.index_in_plan() as u32,
+            name: case.name().into(),
+            replicate: slot.replicate,
+            position: slot.position,
+            pairs: pairs.map(Box::new),
+            ..result.line
+        }
     }
 }
 

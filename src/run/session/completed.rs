@@ -11,7 +11,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_model::record::launch_lines::{Change, ResumeLine};
 use commgauge_model::record::line::{CaseLine, Header, Line, Plan, RankFacts};
 use commgauge_model::record::work_lines::{
-    CalibratedCurve, CalibrationEnd, CopyFacts, InterferingCall, PlanGrowth, ProductFacts,
+    CalibratedCurve, CalibrationEnd, CopyShape, InterferingCall, PlanGrowth, ProductShape,
 };
 use commgauge_model::record::{Journal, Record, Reopened, changes, ensure_same_plan, reopen, table_of_changes};
 use serde::de::DeserializeOwned;
@@ -102,14 +102,12 @@ impl CompletedWork {
 }
 
 fn products(record: &Record, request: &Request) -> BTreeSet<(usize, u32)> {
-    let shapes: Vec<ProductFacts> = request.plan.products.iter().map(ProductFacts::of).collect();
-    let index = |facts: &ProductFacts| shapes.iter().position(|shape| shape == facts);
+    let index = |facts: &ProductShape| request.plan.products.iter().position(|shape| shape == facts);
     record.products.iter().filter_map(|line| Some((index(&line.product)?, line.replicate))).collect()
 }
 
 fn copies(record: &Record, request: &Request) -> BTreeSet<(usize, u32)> {
-    let shapes: Vec<CopyFacts> = request.plan.copies.iter().map(CopyFacts::of).collect();
-    let index = |facts: &CopyFacts| shapes.iter().position(|shape| shape == facts);
+    let index = |facts: &CopyShape| request.plan.copies.iter().position(|shape| shape == facts);
     record.copies.iter().filter_map(|line| Some((index(&line.copy)?, line.replicate))).collect()
 }
 

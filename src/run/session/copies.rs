@@ -12,9 +12,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome, RankFacts};
-use commgauge_model::record::work_lines::{
-    CopyFacts, CopyLine, InterferenceLine, InterferingCall, ProductFacts, ProductLine,
-};
+use commgauge_model::record::work_lines::{CopyLine, InterferenceLine, InterferingCall, ProductLine};
 use commgauge_model::workload::{CopyShape, Estimate, Interference, ProductShape, estimated_copy};
 use std::collections::HashMap;
 
@@ -55,7 +53,7 @@ impl CopyWork<'_> {
         let CopyWork { shape, replicate, .. } = *self;
         let request = run.request;
         let mut line = CopyLine {
-            copy: CopyFacts::of(shape),
+            copy: *shape,
             replicate,
             outcome: Outcome::Measured { verified: request.settings.verify },
             copies_per_sample: 1,
@@ -168,7 +166,7 @@ impl ProductWork<'_> {
         let ProductWork { shape, replicate, .. } = *self;
         let settings = &run.request.settings;
         let mut line = ProductLine {
-            product: ProductFacts::of(shape),
+            product: shape.clone(),
             replicate,
             library: backend.product_library().to_owned(),
             ranks_per_host: ranks_per_host(&run.ranks.facts),

@@ -4,7 +4,7 @@ use super::preflight;
 use super::preflight::{Planned, Ranks};
 use super::request::Request;
 use crate::backend::simulated::SimulatedBackend;
-use crate::backend::{Backend, Call, Marks};
+use crate::backend::{Backend, Call, Marks, Mismatch};
 use crate::world::SoloWorld;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
@@ -13,13 +13,13 @@ use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::Fault;
 use commgauge_model::layout::{Axis, Groups, Locality};
+use commgauge_model::record::Parts;
 use commgauge_model::record::header;
 use commgauge_model::record::header::without_secrets;
 use commgauge_model::record::line::{
-    BackendLine, CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, FORMAT, Header, Line,
-    Outcome, PairTimes, Plan, RankFacts, RankHistogram, Samples, Settings, StepUse, StopReason, VERSION,
+    BackendLine, CaseFacts, CaseLine, ClockLine, ClockMoment, End, FORMAT, Header, Line, Outcome, PairTimes, Plan,
+    RankFacts, RankHistogram, Samples, StopReason, VERSION,
 };
-use commgauge_model::workload::Use;
 use std::time::Duration;
 
 /// Header, the first line of the record.
@@ -51,21 +51,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
         },
         world_size: request.world_size,
         seed: settings.seed,
-        settings: Settings {
-            precision: settings.precision,
-            minimum_samples: settings.minimum_samples,
-            maximum_samples: settings.maximum_samples,
-            case_budget_seconds: settings.case_budget,
-            replicates: settings.replicates,
-            warm_buffers: settings.warm_buffers,
-            start: settings.start,
-            timing: settings.timing,
-            verify: settings.verify,
-            within_seconds: settings.within,
-            soak: settings.is_soak(),
-            iterations: settings.fixed_iterations,
-            calls_like: settings.calls_like.map(|tool| tool.name().to_owned()),
-        },
+        settings: settings.clone(),
         ranks: ranks.facts.clone(),
         environment: header::environment(),
         warnings,
@@ -132,19 +118,6 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
     }
 }
 
-fn step_use(of: &Use) -> StepUse {
-    StepUse {
-        step: of.step as u32,
-        style: of.style,
-        when: of.when,
-        count_per_step: of.count_per_step,
-        wire_bytes_per_step: of.wire_bytes_per_step,
-        exposed: of.overlap.is_exposed(),
-        overlaps_with: (!of.overlap.is_exposed()).then(|| of.overlap.name().to_owned()),
-        why: of.why.clone(),
-    }
-}
-
 /// The plan's facts about a case.
 pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     let (case, op) = (planned.case, &planned.case.op);
@@ -179,7 +152,7 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         transfers_per_call: op.collective.transfers_per_call(),
         bus_factor: op.collective.bus_factor(group_size),
         bound_bytes_per_second: bound,
-        uses: case.uses.iter().map(step_use).collect(),
+        uses: case.uses.clone(),
         solo_of: case.solo_of.map(|index| index as u32),
         labels: request.labels.clone().into_iter().chain(case.variant.labels()).collect(),
     }
@@ -251,18 +224,22 @@ impl<'a> Rehearsal<'a> {
         header.run_id = format!("{}-{seed}", header.run_id);
         header.seed = seed;
         // Copies and products of the suite are not rehearsed.
-        let plan = Plan { product_lines: 0, ..plan_line(self.request, &planned) };
-        let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(clock(ClockMoment::Start))];
+        let mut record = Parts::new(header);
+        record.plan = Plan { product_lines: 0, ..plan_line(self.request, &planned) };
+        record.clocks = Some([ClockMoment::Start, ClockMoment::End].map(|moment| ClockLine::synchronised(moment, 0)));
         for replicate in 0..self.request.settings.replicates {
             for (index, case) in planned.iter().enumerate() {
-                let line = self.case_line(&mut backend, case, index as u32, replicate)?;
-                lines.push(Line::Case(Box::new(line)));
+                record.cases.push(self.case_line(&mut backend, case, index as u32, replicate)?);
             }
         }
-        lines.push(Line::Clock(clock(ClockMoment::End)));
         let elapsed = Seconds::from_nanoseconds(backend.now_nanoseconds());
-        lines.push(Line::End(end(&lines, elapsed)));
-        Ok((lines, elapsed))
+        record.end.elapsed_seconds = elapsed;
+        let corrupt = record.cases.iter().filter(|case| matches!(case.outcome, Outcome::Corrupt { .. })).count();
+        if corrupt > 0 {
+            let error = Some(format!("{corrupt} case lines carry wrong data"));
+            record.end = End { exit_code: 4, error, ..record.end };
+        }
+        Ok((record.lines(), elapsed))
     }
 
     fn case_line(
@@ -274,23 +251,8 @@ impl<'a> Rehearsal<'a> {
     ) -> Result<CaseLine> {
         let groups = self.request.plan.groups_of(planned.case);
         let mut line = CaseLine {
-            case,
-            name: planned.case.name().into(),
-            replicate,
-            position: case,
-            replaces: Vec::new(),
-            outcome: Outcome::Measured { verified: false },
-            warm_up_iterations: 0,
-            calls_per_sample: 1,
             stop: Some(StopReason::FixedCount),
-            precision_reached: None,
-            samples: Samples::default(),
-            histograms: Vec::new(),
-            pairs: None,
-            buffer_copies: 1,
-            library_estimate_seconds: None,
-            library_choice: None,
-            warnings: Vec::new(),
+            ..CaseLine::new(case, planned.case.name(), replicate, Outcome::Measured { verified: false })
         };
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,
@@ -302,9 +264,8 @@ impl<'a> Rehearsal<'a> {
         let now = backend.now_nanoseconds();
         let mut call = backend.bind(&preflight::binding(self.request, planned.case, geometry))?;
         if let Some(wrong) = call.check()? {
-            let (rank, element, count) = (wrong.rank, wrong.element, wrong.count);
-            let (expected, got, when) = (wrong.expected, wrong.got, "before".to_owned());
-            line.outcome = Outcome::Corrupt { when, rank, element, expected, got, count, call: None };
+            let Mismatch { rank, element, expected, got, count, .. } = wrong;
+            line.outcome = Outcome::corrupt("before", rank, element, [&expected, &got], count);
             line.stop = None;
             return Ok(line);
         }
@@ -438,27 +399,6 @@ fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {
 }
 
 /// One process simulates all ranks, so there is only its clock.
-fn clock(moment: ClockMoment) -> ClockLine {
-    ClockLine {
-        moment,
-        method: ClockMethod::Synchronised,
-        resolution_nanoseconds: 1,
-        residual_nanoseconds: 0,
-        worst_half_round_trip_nanoseconds: 0,
-        worst_drift_ppm: 0.0,
-    }
-}
-
-fn end(lines: &[Line], elapsed_seconds: Seconds) -> End {
-    let corrupt =
-        lines.iter().filter(|line| matches!(line, Line::Case(case) if matches!(case.outcome, Outcome::Corrupt { .. })));
-    let corrupt = corrupt.count();
-    let error = (corrupt > 0).then(|| format!("{corrupt} case lines carry wrong data"));
-    let exit_code = if corrupt > 0 { 4 } else { 0 };
-    let lines_before = Some(lines.len() as u64);
-    End { status: EndStatus::Complete, exit_code, error, elapsed_seconds, lines_before, sha256: None }
-}
-
 #[cfg(test)]
 mod tests {
 

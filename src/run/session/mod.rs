@@ -71,7 +71,7 @@ fn measure(
 ) -> Result<()> {
     work_loop::record_devices(run, backend)?;
     calibrate::measure_all_cases(run, backend, planned)?;
-    if run.request.settings.is_soak() {
+    if run.request.settings.soak {
         return finalize(run);
     }
     copies::measure_interference(run, backend)?;
@@ -469,7 +469,7 @@ mod within_tests {
     use crate::world::SoloWorld;
     use commgauge_base::units::Seconds;
     use commgauge_model::config::Suite;
-    use commgauge_model::config::{Machine, Rounds, RunSettings};
+    use commgauge_model::config::{Machine, RunSettings};
     use commgauge_model::record::line::{StopReason, SuiteFacts};
     use commgauge_model::record::{Line, Record};
     use commgauge_model::workload::WorkPlan;
@@ -482,12 +482,8 @@ mod within_tests {
 
     fn request(within: f64, precision: f64, folder: &Path) -> Request {
         let suite = Suite::parse(Path::new("test.toml"), SUITE).unwrap();
-        let settings = RunSettings {
-            precision,
-            case_budget: Seconds(within),
-            rounds: Rounds::LastInOrder,
-            ..RunSettings::default()
-        };
+        let settings =
+            RunSettings { precision, case_budget: Seconds(within), last_in_order: true, ..RunSettings::default() };
         let settings = RunSettings { replicates: 2, ..settings.divided(Seconds(within)).unwrap() };
         Request {
             program: "test",

@@ -5,12 +5,12 @@ use super::completed::CompletedWork;
 use super::journal::{BegunWork, SharedJournal, Signals, Tally};
 use super::preflight::{Planned, Ranks};
 use super::request::Request;
-use crate::backend::{Backend, DeviceIdentity, DeviceState};
+use crate::backend::{Backend, DeviceState};
 use crate::measure::{CommonClock, Repetitions, ReplayContext};
 use crate::world::{Located, World, agree};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host::noted;
-use commgauge_model::config::{Rounds, RunSettings};
+use commgauge_model::config::RunSettings;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
 use commgauge_model::record::launch_lines::UnwatchedLine;
 use commgauge_model::record::line::{ClockMethod, ClockMoment, Line, Outcome};
@@ -167,7 +167,7 @@ impl Run<'_> {
     /// Number of repetitions of products and concurrent calls.
     pub(super) fn repetitions(&self) -> Repetitions {
         let settings = &self.request.settings;
-        Repetitions { most: settings.fixed_iterations.unwrap_or(REPETITIONS), budget: settings.case_budget }
+        Repetitions { most: settings.iterations.unwrap_or(REPETITIONS), budget: settings.case_budget }
     }
 }
 
@@ -219,7 +219,7 @@ impl CaseSet<'_> {
 
     /// The order of the cases in a replicate.
     pub(super) fn order(&self, settings: &RunSettings, replicate: u32) -> Vec<usize> {
-        if settings.rounds == Rounds::LastInOrder && replicate + 1 == settings.replicates {
+        if settings.last_in_order && replicate + 1 == settings.replicates {
             return in_order_of_rows(self.planned);
         }
         let seed = settings.seed.wrapping_add(u64::from(self.round) << 32);
@@ -312,8 +312,7 @@ const MAX_CHANGES: usize = 16;
 #[derive(Serialize, Deserialize)]
 struct DeviceReport {
     source: std::result::Result<String, String>,
-    identity: Option<DeviceIdentity>,
-    nvlinks_active: Option<u32>,
+    identity: Option<DeviceFacts>,
 }
 
 /// State of a rank's device around a case.
@@ -326,11 +325,9 @@ struct DeviceReadings {
 /// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
 pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
-    let mine = DeviceReport {
-        source: reader.source(),
-        identity: reader.identity(),
-        nvlinks_active: reader.read().and_then(|state| state.nvlinks_active),
-    };
+    let (source, identity) = (reader.source(), reader.identity());
+    let nvlinks_active = reader.read().and_then(|state| state.nvlinks_active);
+    let mine = DeviceReport { source, identity: identity.map(|device| DeviceFacts { nvlinks_active, ..device }) };
     let all: Vec<DeviceReport> = gather(run.world, &mine)?;
     run.journal.write(|| Line::Devices(Box::new(devices_line(all))))
 }
@@ -341,11 +338,7 @@ fn devices_line(all: Vec<DeviceReport>) -> DevicesLine {
         .iter()
         .enumerate()
         .find_map(|(rank, report)| Some(format!("rank {rank}: {}", report.source.as_ref().err()?)));
-    let facts = |(rank, report): (u32, DeviceReport)| {
-        let DeviceIdentity { name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks } = report.identity?;
-        let nvlinks_active = report.nvlinks_active;
-        Some(DeviceFacts { rank, name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks_active, nvlinks })
-    };
+    let facts = |(rank, report): (u32, DeviceReport)| Some(DeviceFacts { rank, ..report.identity? });
     DevicesLine { source, absent, devices: (0u32..).zip(all).filter_map(facts).collect() }
 }
 
@@ -519,9 +512,8 @@ mod tests {
     #[test]
     fn a_host_without_nvml_is_named_and_the_others_are_recorded() {
         let report = |source: std::result::Result<&str, &str>| DeviceReport {
-            identity: source.is_ok().then(|| DeviceIdentity { name: "H100".into(), ..DeviceIdentity::default() }),
+            identity: source.is_ok().then(|| DeviceFacts { name: "H100".into(), ..DeviceFacts::default() }),
             source: source.map(str::to_owned).map_err(str::to_owned),
-            nvlinks_active: Some(18),
         };
         let line = devices_line(vec![report(Ok("NVML 13")), report(Err("NVML cannot be used"))]);
         assert_eq!((line.source.as_deref(), line.devices.len()), (Some("NVML 13"), 1));

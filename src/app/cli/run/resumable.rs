@@ -540,7 +540,7 @@ mod work_tests {
         assert_eq!(settings.within.map(|within| within.0), Some(9.0));
         assert_eq!(plan.cases[0].op.element, commgauge_base::element::ElementType::Float16);
         assert_eq!(program(&run(line)), "commgauge-sweep");
-        assert_eq!(planned_of("--sweep all_reduce --iters 20").unwrap().work.settings.fixed_iterations, Some(20));
+        assert_eq!(planned_of("--sweep all_reduce --iters 20").unwrap().work.settings.iterations, Some(20));
         for (line, expected) in [
             ("--sweep all_reduse", "--sweep: invalid value 'all_reduse'"),
             ("--sweep ,", "--sweep: the following required arguments were not provided"),
@@ -569,7 +569,7 @@ mod work_tests {
         let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
         let SuiteWork { plan, settings, facts } = planned_of(line).unwrap().work;
         assert_eq!(program(&run(line)), "commgauge-step");
-        assert_eq!((settings.replicates, settings.fixed_iterations), (6, Some(3)));
+        assert_eq!((settings.replicates, settings.iterations), (6, Some(3)));
         assert_eq!(facts.name, "step of llama-3-8b (num_hidden_layers 4 of 32)");
         assert_eq!(facts.layout.as_deref(), Some("tp 2 x pp 2"));
         assert!(plan.cases.iter().all(|case| case.op.style == commgauge_model::workload::Style::Tensor));

@@ -6,7 +6,7 @@ use crate::report::document::{
     Block, Column, Fact, Figure, Html, Table, gigabytes, optional, share, signed_bounds, signed_percent,
 };
 use crate::report::row::Row;
-use crate::report::step::{Measure, Rule, StepView, Sum};
+use crate::report::step::{Measure, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::value;
 use crate::report::view::View;
@@ -20,6 +20,7 @@ use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::Outcome;
+use commgauge_plan::planner::rank::Rule;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
@@ -211,9 +212,9 @@ fn overview_cells(step: &StepView, model: String, styles: &str) -> Vec<String> {
         gigabytes(step.whole.wire_bytes_per_step),
         of(&step.whole.time),
         of(&step.whole.exposed_time),
-        by_time.map_or_else(String::new, |ranking| match &ranking.rule {
+        by_time.map_or_else(String::new, |ranking| match ranking.rule {
             Rule::NothingToCompare => "only one of them".to_owned(),
-            rule => rule.text(),
+            _ => ranking.rule_text(),
         }),
     ]
 }

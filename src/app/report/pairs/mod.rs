@@ -63,7 +63,6 @@ pub(super) mod tests {
     use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, PairTimes, Plan, RankFacts, Samples};
     use commgauge_model::workload::rounds;
 
-    const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");
     const LATENCY_BYTES: u64 = 8;
     const BANDWIDTH_BYTES: u64 = 1 << 20;
 
@@ -72,8 +71,7 @@ pub(super) mod tests {
 
     /// A record of all pairs of `ranks` ranks with `per_host` on each host, measured in one replicate.
     pub(in crate::report) fn record(ranks: u32, per_host: u32, time: Time) -> Record {
-        let sample = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        let sample = Record::from_lines(sample).unwrap();
+        let sample = commgauge_model::record::testing::sample();
         let mut header = sample.header.clone();
         (header.world_size, header.settings.replicates, header.suite.name) = (ranks, 1, "pairs".to_owned());
         let facts = &sample.header.ranks[0];
@@ -194,9 +192,7 @@ pub(super) mod tests {
     fn sample() -> Record {
         let mut record = record(8, 4, one_slow);
         let line = &mut record.cases[6];
-        let (expected, got) = ("1".to_owned(), "2".to_owned());
-        line.outcome =
-            Outcome::Corrupt { when: "after".into(), rank: 3, element: 5, expected, got, count: 1, call: None };
+        line.outcome = Outcome::corrupt("after", 3, 5, ["1", "2"], 1);
         record
     }
 

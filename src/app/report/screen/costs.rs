@@ -4,12 +4,16 @@
 use crate::report::row::Row;
 use crate::report::step::StepView;
 use crate::report::view::View;
+use commgauge_base::collective::Collective;
+use commgauge_base::error::Error;
+use commgauge_base::geometry::Splits;
 use commgauge_base::stats::Span;
-use commgauge_model::layout::Locality;
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::workload::{Family, Measure, RankedCall, RankedStep, StepFacts};
+use commgauge_model::workload::{Family, Measure, Op, RankedCall, RankedStep, StepFacts};
 use commgauge_plan::planner::communication::OpCost;
-use commgauge_plan::planner::rank::{Order, PlacedCall, RankOptions, Rule, orders_of};
+use commgauge_plan::planner::rank::{Order, OrderPlace, Priced, RankOptions, Rule, orders_of, text_of};
 use commgauge_plan::planner::rates::{Observed, ObservedCall, RatedCall};
 
 /// The parallelisms of a step.
@@ -47,34 +51,31 @@ pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
             "Which parallelism costs most: this run has no step of a model; `{program} run quick{backend}` ranks TP, DP, PP, CP and EP"
         )
     };
-    let step = view.ranking.clone().or_else(|| of_a_measured_step(view)).ok_or_else(no_model)?;
-    let measured = step.facts.degrees.world() == u64::from(view.header.world_size);
-    let observed = observed(view);
-    let calls: Vec<PlacedCall> = step.calls.iter().map(|call| placed(call, &view.rows)).collect();
-    let orders = orders_of(&calls, &observed, RankOptions::default()).map_err(|error| error.to_string())?;
-    let order_by = |measure: Measure| orders.iter().find(|order| order.measure == measure);
+    let ranked = match &view.ranking {
+        Some(step) => Ranked::predicted(step, view).map_err(|error| error.to_string())?,
+        None => Ranked::measured(view).ok_or_else(no_model)?,
+    };
+    let order_by = |measure: Measure| ranked.orders.iter().find(|order| order.measure == measure);
     let (Some(by_time), Some(by_exposed)) = (order_by(Measure::Time), order_by(Measure::ExposedTime)) else {
         return Err(no_model());
     };
     let ranks = view.header.world_size;
-    let mut families: Vec<FamilyCost> = Family::ALL
-        .into_iter()
-        .map(|family| {
-            let own: Vec<OwnCall> = (step.calls.iter().zip(&calls))
-                .map(|(ranked, placed)| OwnCall { ranked, placed })
-                .filter(|call| Family::of(call.ranked.axis) == Some(family))
-                .collect();
-            let seconds = match reason_for_missing_cost(family, &own, &step.facts, &observed, ranks) {
-                Some(reason) => Err(reason),
-                None => Ok((value(by_time, family), value(by_exposed, family))),
-            };
-            FamilyCost { family, seconds }
-        })
-        .collect();
+    let cost_of = |family: Family| {
+        let own = || ranked.calls.iter().filter(|(axis, _)| Family::of(*axis) == Some(family));
+        let reason = match own().next() {
+            None => Some(format!("not in this layout, {}", ranked.facts.layout)),
+            Some(_) => own().find_map(|(_, reason)| reason.clone()),
+        };
+        let seconds = reason.map_or_else(|| Ok((value(by_time, family), value(by_exposed, family))), Err);
+        FamilyCost { family, seconds }
+    };
+    let mut families: Vec<FamilyCost> = Family::ALL.into_iter().map(cost_of).collect();
     families.sort_by(|a, b| middle(b).total_cmp(&middle(a)));
-    let timed = by_time.places.iter().filter(|place| known(&families, place.family)).copied().collect();
-    let order = Order { places: timed, ..by_time.clone() }.text();
-    Ok(Costs { step: step.facts, measured, ranks, rule: rule(by_time, &families), families, order })
+    let timed: Vec<OrderPlace> =
+        by_time.places.iter().filter(|place| known(&families, place.family)).copied().collect();
+    let measured = ranked.facts.degrees.world() == u64::from(ranks);
+    let (order, rule) = (text_of(&timed), rule(by_time, &families));
+    Ok(Costs { step: ranked.facts, measured, ranks, rule, families, order })
 }
 
 fn middle(cost: &FamilyCost) -> f64 {
@@ -90,33 +91,48 @@ fn value(order: &Order, family: Family) -> Span {
     place.map_or(Span::exact(0.0), |place| place.value)
 }
 
-/// A call of a parallelism, as it is ranked and where its groups lie.
-struct OwnCall<'a> {
-    ranked: &'a RankedCall,
-    placed: &'a PlacedCall,
+/// A step, ranked.
+struct Ranked {
+    facts: StepFacts,
+    /// The axis of every call, and why it has no time.
+    calls: Vec<(Axis, Option<String>)>,
+    orders: Vec<Order>,
 }
 
-/// Why a parallelism has no cost: it is not in the layout, or a call has no time.
-fn reason_for_missing_cost(
-    family: Family,
-    own: &[OwnCall],
-    facts: &StepFacts,
-    observed: &Observed,
-    ranks: u32,
-) -> Option<String> {
-    if own.is_empty() {
-        return Some(format!("not in this layout, {}", facts.layout));
-    }
-    let lacking = own.iter().find(|OwnCall { placed, .. }| {
-        OpCost::of(&placed.op, placed.ranks, &placed.locality, 1, observed).is_ok_and(|cost| cost.time().is_none())
-    });
-    lacking.map(|OwnCall { ranked, placed: call }| {
-        let what = format!("{} {} of {}", family.name(), call.op.collective, call.op.bytes_total);
-        match ranked.measured_as(ranks).is_empty() {
-            true => format!("not measured: {what} needs groups of {} ranks, the run has {ranks}", call.ranks),
-            false => format!("not known: {what} has no time"),
+impl Ranked {
+    /// A step that the ranks do not hold, from the calls that they measured.
+    fn predicted(step: &RankedStep, view: &View) -> Result<Ranked, Error> {
+        let (observed, ranks) = (observed(view), view.header.world_size);
+        let ops: Vec<Op> = step.calls.iter().map(RankedCall::op).collect();
+        let (mut calls, mut priced) = (Vec::new(), Vec::new());
+        for (call, op) in step.calls.iter().zip(&ops) {
+            let locality = locality(call, &view.rows);
+            let cost = OpCost::of(op, call.group_size, &locality, 1, &observed)?;
+            let what = called(call.axis, call.collective, call.bytes_total);
+            let reason = match call.measured_as(ranks).is_empty() {
+                true => format!("not measured: {what} needs groups of {} ranks, the run has {ranks}", call.group_size),
+                false => format!("not known: {what} has no time"),
+            };
+            calls.push((call.axis, cost.time().is_none().then_some(reason)));
+            priced.push(Priced { op, cost, locality });
         }
-    })
+        Ok(Ranked { facts: step.facts.clone(), calls, orders: orders_of(&priced, RankOptions::default()) })
+    }
+
+    /// The step of which most parallelisms were measured, the first of several.
+    fn measured(view: &View) -> Option<Ranked> {
+        let families = |step: &&StepView| {
+            let is_there = |family: &&Family| step.ops.iter().any(|op| Family::of(op.axis) == Some(**family));
+            Family::ALL.iter().filter(is_there).count()
+        };
+        let step = view.steps.iter().filter(|step| families(step) > 0).rev().max_by_key(families)?;
+        let calls = step.ops.iter().map(|op| {
+            let facts = &view.rows[op.row].facts;
+            let what = || called(op.axis, facts.collective, facts.bytes_total);
+            (op.axis, op.seconds_per_call.is_none().then(|| format!("not known: {} has no time", what())))
+        });
+        Some(Ranked { facts: step.facts.clone(), calls: calls.collect(), orders: step.rankings.clone() })
+    }
 }
 
 fn rule(order: &Order, families: &[FamilyCost]) -> String {
@@ -126,9 +142,7 @@ fn rule(order: &Order, families: &[FamilyCost]) -> String {
             |probability| format!(" ({:.0} % sure)", (100.0 * probability).min(99.0)),
         )
     };
-    let of_rule = order.places.iter().filter(|place| Family::RULE.contains(&place.family));
-    let found = Order { places: of_rule.copied().collect(), ..order.clone() };
-    let names: Vec<&str> = found.places.iter().map(|place| place.family.name()).collect();
+    let names: Vec<&str> = order.of_rule.iter().map(|place| place.family.name()).collect();
     let missing: Vec<&str> =
         Family::RULE.into_iter().filter(|family| !known(families, *family)).map(Family::name).collect();
     match order.rule {
@@ -143,38 +157,14 @@ fn rule(order: &Order, families: &[FamilyCost]) -> String {
     }
 }
 
-/// The step of which most parallelisms were measured, the first of several.
-fn of_a_measured_step(view: &View) -> Option<RankedStep> {
-    let steps = view.steps.iter().map(|step| ranked(step, &view.rows));
-    let families = |step: &RankedStep| {
-        Family::ALL
-            .iter()
-            .filter(|family| step.calls.iter().any(|call| Family::of(call.axis) == Some(**family)))
-            .count()
-    };
-    steps.filter(|step| families(step) > 0).rev().max_by_key(families)
+fn called(axis: Axis, collective: Collective, bytes: Bytes) -> String {
+    format!("{} {collective} of {bytes}", Family::of(axis).map_or("", Family::name))
 }
 
-fn ranked(step: &StepView, rows: &[Row]) -> RankedStep {
-    let calls = step.ops.iter().filter_map(|op| {
-        let facts = &rows.get(op.row)?.facts;
-        Family::of(op.axis)?;
-        Some(RankedCall {
-            style: op.style,
-            axis: op.axis,
-            count_per_step: op.count_per_step,
-            exposed: op.exposed(),
-            ..once(facts)
-        })
-    });
-    RankedStep { facts: step.facts.clone(), calls: calls.collect() }
-}
-
-/// The call in the place in which its axis was measured.
-fn placed(call: &RankedCall, rows: &[Row]) -> PlacedCall {
+/// Where the groups of a call's axis lay.
+fn locality(call: &RankedCall, rows: &[Row]) -> Locality {
     let same = |row: &&Row| (row.facts.axis, row.facts.collective) == (call.axis, call.collective);
-    let locality = rows.iter().find(same).map_or(Locality::UNKNOWN, |row| row.facts.locality.clone());
-    PlacedCall { op: call.op(), ranks: call.group_size, locality }
+    rows.iter().find(same).map_or(Locality::UNKNOWN, |row| row.facts.locality.clone())
 }
 
 /// Every row with a time, except those on one group alone or with a non-default variant.
@@ -189,24 +179,8 @@ fn observed(view: &View) -> Observed {
     Observed { calls: calls.collect(), synthetic: view.header.backend.synthetic }
 }
 
-/// A call of a case, as if a step made it once and waited for it.
-fn once(facts: &CaseFacts) -> RankedCall {
-    RankedCall {
-        style: facts.style,
-        axis: facts.axis,
-        group_size: facts.group_size,
-        stride: facts.locality.stride,
-        collective: facts.collective,
-        element_type: facts.element_type,
-        reduce_op: facts.reduce_op,
-        bytes_total: facts.bytes_total,
-        splits: facts.splits.clone(),
-        count_per_step: 1,
-        exposed: true,
-    }
-}
-
 fn rated(facts: &CaseFacts) -> RatedCall {
-    let call = once(facts);
-    RatedCall { cadence: Some(facts.cadence), ..RatedCall::of(&call.op(), facts.group_size, &facts.locality) }
+    let op = Op::new(facts.style, facts.axis, facts.collective, facts.element_type, facts.bytes_total.0);
+    let op = Op { splits: facts.splits.clone().unwrap_or(Splits::Equal), ..op };
+    RatedCall { cadence: Some(facts.cadence), ..RatedCall::of(&op, facts.group_size, &facts.locality) }
 }

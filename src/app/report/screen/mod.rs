@@ -342,7 +342,8 @@ pub(super) mod tests {
     use commgauge_model::layout::{Axis, Degrees};
     use commgauge_model::record::Line;
     use commgauge_model::record::line::{EndStatus, Outcome};
-    use commgauge_model::workload::{Family, RankedCall, RankedStep};
+    use commgauge_model::workload::{Family, Measure, RankedCall, RankedStep};
+    use commgauge_plan::planner::rank::Order;
 
     const CALLED: CommandNames = CommandNames { program: "commgauge", record: "reports/runs/r.jsonl" };
 
@@ -422,6 +423,10 @@ pub(super) mod tests {
         }
         assert_eq!(costs.order, "TP > DP > PP");
         assert!(costs.rule.starts_with("TP > DP > PP holds here"), "{}", costs.rule);
+        let by_time = |order: &&Order| order.measure == Measure::Time;
+        let step = View::new(&whole()).steps.remove(0);
+        let table = step.rankings.iter().find(by_time).map(|order| (order.text(), order.rule_text())).unwrap();
+        assert_eq!(table, (costs.order.clone(), "holds".to_owned()), "the table of the step says the same");
         for family in [Family::Context, Family::Expert] {
             assert_eq!(of(&costs, family).unwrap_err(), "not in this layout, tp 2 x dp 2 x pp 2");
         }
@@ -474,15 +479,7 @@ pub(super) mod tests {
         broken.header.warnings =
             vec!["host a has 8 ranks on 2 processors: ranks take turns, and times are unreliable".to_owned()];
         assert!(shown(&broken, 80).starts_with("! host a has 8 ranks on 2 processors"), "{}", shown(&broken, 80));
-        broken.cases[0].outcome = Outcome::Corrupt {
-            when: "after".to_owned(),
-            rank: 1,
-            element: 7,
-            expected: "1".to_owned(),
-            got: "2".to_owned(),
-            count: 3,
-            call: None,
-        };
+        broken.cases[0].outcome = Outcome::corrupt("after", 1, 7, ["1", "2"], 3);
         let text = shown(&broken, 80);
         assert!(text.starts_with("! data arrived WRONG in 1 case: tp/"), "{text}");
         assert!(text.contains("! host a has 8 ranks") && text.contains("1 WRONG"), "{text}");
@@ -566,9 +563,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_sample_record_has_a_screen() {
-        let lines = include_str!("../../../../tests/data/sample-record.jsonl").lines();
-        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-        insta::assert_snapshot!("sample_80", shown(&Record::from_lines(lines).unwrap(), 80));
+        insta::assert_snapshot!("sample_80", shown(&commgauge_model::record::testing::sample(), 80));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
 use super::op::{Crossover, StepOp};
-use super::{Family, Ranking, Rule, StepView, Sum, Totals};
+use super::{Family, StepView, Sum, Totals};
 use crate::chart::{Axis as ChartAxis, Bar, Bars, Unit};
 use crate::report::document::{
     Block, Column, Figure, Row as TableRow, Table, Tone, gigabytes, optional, percent, range, seconds_range,
@@ -11,6 +11,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_model::workload::{Crossing, StepFacts};
+use commgauge_plan::planner::rank::{Order, OrderPlace, Rule, TIE};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -130,20 +131,20 @@ fn json_op<'a>(step: &StepView, op: &'a StepOp, row: &'a Row) -> Option<JsonOp<'
         case: &facts.name,
         status: row.status.label(),
         axis: op.axis.name(),
-        style: op.style.name(),
+        style: op.used.style.name(),
         collective: facts.collective.name(),
         element_type: facts.element_type.name(),
         group_size: facts.group_size,
         groups: facts.groups,
         bytes_total: facts.bytes_total,
         bytes_per_rank: facts.bytes_per_rank,
-        every_micro_batch: op.every_micro_batch,
-        count_per_step: op.count_per_step,
+        every_micro_batch: op.every_micro_batch(),
+        count_per_step: op.used.count_per_step,
         payload_bytes_per_step: op.payload_bytes_per_step,
-        wire_bytes_per_step: op.wire_bytes_per_step,
-        exposed: op.exposed(),
-        overlaps_with: op.overlaps_with.as_deref(),
-        why: &op.why,
+        wire_bytes_per_step: op.used.wire_bytes_per_step,
+        exposed: op.used.exposed,
+        overlaps_with: op.overlaps_with(),
+        why: &op.used.why,
         cadence: op.seconds_per_call.map(|_| op.cadence),
         seconds_per_call_median: call[0],
         seconds_per_call_interval_low: call[1],
@@ -172,22 +173,21 @@ fn json_totals(totals: &Totals) -> JsonTotals {
     }
 }
 
-fn json_ranking(ranking: &Ranking) -> JsonRanking {
-    let place =
-        |place: &super::Place| JsonPlace { parallelism: place.family.name(), ties_with_next: place.ties_with_next };
+fn json_ranking(ranking: &Order) -> JsonRanking {
+    let place = |place: &OrderPlace| JsonPlace {
+        parallelism: place.family.name(),
+        ties_with_next: place.probability_above_next.map(|probability| probability < TIE),
+    };
     let rule = match ranking.rule {
-        Rule::Holds => "holds",
-        Rule::DoesNotHold(_) => "does not hold",
-        Rule::Tie(_) => "tie",
-        Rule::TooFewSamples => "too few samples",
-        Rule::Incomplete(_) => "incomplete",
-        Rule::NothingToCompare => "nothing to compare",
+        Rule::Holds | Rule::DoesNotHold if ranking.rule_probability.is_none() => "too few samples",
+        Rule::NotKnown => "incomplete",
+        rule => rule.name(),
     };
     JsonRanking {
         by: ranking.measure.name(),
-        order: ranking.order.iter().map(place).collect(),
+        order: ranking.places.iter().map(place).collect(),
         rule,
-        rule_text: ranking.rule.text(),
+        rule_text: ranking.rule_text(),
     }
 }
 
@@ -284,21 +284,21 @@ fn op_row(step: &StepView, op: &StepOp, rows: &[crate::report::Row]) -> TableRow
     let cost = op.seconds_per_step();
     let cells = vec![
         op.axis.to_string(),
-        op.style.name().to_owned(),
+        op.used.style.name().to_owned(),
         optional(row.map(crate::report::columns::collective)),
         optional(facts.map(|facts| facts.element_type)),
         optional(facts.map(|facts| format!("{} x {}", facts.groups, facts.group_size))),
         optional(facts.map(|facts| facts.bytes_total)),
-        op.count_per_step.to_string(),
+        op.used.count_per_step.to_string(),
         op.seconds_per_call.map_or_else(status, |call| Seconds(call.middle).to_string()),
         cost.map_or_else(status, |cost| Seconds(cost.middle).to_string()),
         optional(cost.map(seconds_range)),
         optional(step.share(op).map(|share| percent(share, 1))),
-        if op.exposed() { "yes" } else { "no" }.to_owned(),
-        optional(op.overlaps_with.as_deref()),
-        gigabytes(op.wire_bytes_per_step),
+        if op.used.exposed { "yes" } else { "no" }.to_owned(),
+        optional(op.overlaps_with()),
+        gigabytes(op.used.wire_bytes_per_step),
         optional(facts.map(|facts| &facts.name)),
-        op.why.clone(),
+        op.used.why.clone(),
     ];
     TableRow::toned(if cost.is_some() { Tone::Plain } else { Tone::Unsure }, cells)
 }
@@ -354,9 +354,9 @@ fn totals(what: &'static str, totals: &[Totals], whole: &Totals) -> Table {
     Table::new(format!("per {what} and step"), &columns, totals.iter().map(row)).below()
 }
 
-fn rankings(rankings: &[Ranking]) -> Table {
+fn rankings(rankings: &[Order]) -> Table {
     const COLUMNS: [Column; 3] = [Column::left("by", 0), Column::left("order", 1), Column::left("the rule", 0)];
-    let row = |ranking: &Ranking| vec![ranking.measure.name().to_owned(), ranking.order_text(), ranking.rule.text()];
+    let row = |ranking: &Order| vec![ranking.measure.name().to_owned(), ranking.text(), ranking.rule_text()];
     Table::new("the rule TP > DP > PP", &COLUMNS, rankings.iter().map(row)).below()
 }
 

@@ -9,11 +9,13 @@ pub use commgauge_model::workload::{Crossing, Family, Measure};
 pub(super) use json::{JsonStep, document, parts};
 pub use op::{Crossover, StepOp};
 
+use op::priced;
+
 use super::row::Row;
 use commgauge_base::units::Bytes;
 use commgauge_model::record::Record;
-use commgauge_model::workload::StepFacts;
-use std::cmp::Ordering;
+use commgauge_model::workload::{Op, StepFacts};
+use commgauge_plan::planner::rank::{Order, RankOptions, orders_of};
 
 /// One step of the record.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +31,7 @@ pub struct StepView {
     /// Totals of each style, the slowest first.
     pub styles: Vec<Totals>,
     /// The parallelisms by each measure.
-    pub rankings: Vec<Ranking>,
+    pub rankings: Vec<Order>,
     /// Where their order flips.
     pub crossovers: Vec<Crossover>,
 }
@@ -37,18 +39,20 @@ pub struct StepView {
 impl StepView {
     /// Every step of the record.
     pub(super) fn all_of(record: &Record, rows: &[Row]) -> Vec<StepView> {
-        let view = |(index, facts): (usize, &StepFacts)| StepView::new(facts, op::ops_of(index as u32, rows));
+        let view = |(index, facts): (usize, &StepFacts)| StepView::new(facts, op::ops_of(index as u32, rows), rows);
         record.plan.steps.iter().enumerate().map(view).collect()
     }
 
-    fn new(facts: &StepFacts, ops: Vec<StepOp>) -> StepView {
+    fn new(facts: &StepFacts, ops: Vec<StepOp>, rows: &[Row]) -> StepView {
+        let called: Vec<Op> = ops.iter().map(|op| op.called(rows)).collect();
+        let priced = priced(&ops, &called, rows);
         StepView {
             facts: facts.clone(),
             whole: Totals::of("", &ops, |_| true),
             axes: Totals::by_name(&ops, |op| op.axis.name()),
-            styles: Totals::by_name(&ops, |op| op.style.name()),
-            rankings: Measure::ALL.into_iter().map(|measure| Ranking::of(measure, &ops)).collect(),
-            crossovers: Crossover::all_of(&ops, facts),
+            styles: Totals::by_name(&ops, |op| op.used.style.name()),
+            rankings: orders_of(&priced, RankOptions::default()),
+            crossovers: Crossover::all_of(&priced, facts),
             ops,
         }
     }
@@ -58,140 +62,6 @@ impl StepView {
         let whole = self.whole.time.complete()?.middle;
         op.seconds_per_step().filter(|_| whole > 0.0).map(|seconds| seconds.middle / whole)
     }
-}
-
-// Which parallelism costs most, by bytes and by time, and whether the rule TP > DP > PP holds here.
-
-/// The parallelisms of a step by one measure.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ranking {
-    /// The measure.
-    pub measure: Measure,
-    /// The largest first.
-    pub order: Vec<Place>,
-    /// Whether TP > DP > PP holds among the existing ones.
-    pub rule: Rule,
-}
-
-/// A parallelism in a ranking.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
-    /// The parallelism.
-    pub family: Family,
-    /// Bytes or seconds of a step.
-    pub value: Span,
-    /// Whether its interval overlaps with that of the next, so that their order is not known. `None` for the last, and where
-    /// there is no interval.
-    pub ties_with_next: Option<bool>,
-}
-
-/// Result of the rule TP > DP > PP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// It holds among the existing axes.
-    Holds,
-    /// It does not; the order that was found.
-    DoesNotHold(String),
-    /// Nothing contradicts it, but intervals overlap; the order that was found.
-    Tie(String),
-    /// Too few samples for an interval.
-    TooFewSamples,
-    /// Some calls have no time.
-    Incomplete(String),
-    /// Fewer than two of its axes communicate.
-    NothingToCompare,
-}
-
-impl Rule {
-    /// The result as text.
-    pub fn text(&self) -> String {
-        match self {
-            Rule::Holds => "holds".to_owned(),
-            Rule::DoesNotHold(order) => format!("does not hold: {order}"),
-            Rule::Tie(order) => format!("tie: {order}"),
-            Rule::TooFewSamples => "not known: too few samples for an interval".to_owned(),
-            Rule::Incomplete(what) => format!("not known, {what}"),
-            Rule::NothingToCompare => "nothing to compare: fewer than two of its axes communicate".to_owned(),
-        }
-    }
-}
-
-impl Ranking {
-    fn of(measure: Measure, ops: &[StepOp]) -> Ranking {
-        let mut places = Vec::new();
-        let mut missing = None;
-        for family in Family::ALL {
-            let belongs = |op: &StepOp| Family::of(op.axis) == Some(family);
-            if !ops.iter().any(belongs) {
-                continue;
-            }
-            let totals = Totals::of(family.name(), ops, belongs);
-            let (value, sum) = value(measure, &totals);
-            missing = missing.or_else(|| sum.and_then(Sum::incomplete).map(|text| format!("{} {text}", family.name())));
-            places.push(Place { family, value, ties_with_next: None });
-        }
-        places.sort_by(|a, b| b.value.middle.total_cmp(&a.value.middle));
-        for index in 1..places.len() {
-            let compared = places[index - 1].value.compared(places[index].value);
-            places[index - 1].ties_with_next = compared.map(|order| order == Ordering::Equal);
-        }
-        let rule = missing.map_or_else(|| rule(&places), Rule::Incomplete);
-        Ranking { measure, order: places, rule }
-    }
-
-    /// `TP > DP = PP`, where `=` is a tie and `?` an order that is not known.
-    pub fn order_text(&self) -> String {
-        order_text(&self.order)
-    }
-}
-
-fn value(measure: Measure, totals: &Totals) -> (Span, Option<&Sum>) {
-    match measure {
-        Measure::PayloadBytes => (Span::exact(totals.payload_bytes_per_step.0 as f64), None),
-        Measure::WireBytes => (Span::exact(totals.wire_bytes_per_step.0 as f64), None),
-        Measure::Time => (totals.time.known_seconds, Some(&totals.time)),
-        Measure::ExposedTime => (totals.exposed_time.known_seconds, Some(&totals.exposed_time)),
-    }
-}
-
-fn order_text(places: &[Place]) -> String {
-    let mut text = String::new();
-    for (index, place) in places.iter().enumerate() {
-        text += place.family.name();
-        if index + 1 < places.len() {
-            text += match place.ties_with_next {
-                Some(true) => " = ",
-                Some(false) => " > ",
-                None => " ? ",
-            };
-        }
-    }
-    text
-}
-
-fn rule(places: &[Place]) -> Rule {
-    let mut found: Vec<Place> = places.iter().copied().filter(|place| Family::RULE.contains(&place.family)).collect();
-    if found.len() < 2 {
-        return Rule::NothingToCompare;
-    }
-    for index in 1..found.len() {
-        let compared = found[index - 1].value.compared(found[index].value);
-        found[index - 1].ties_with_next = compared.map(|order| order == Ordering::Equal);
-    }
-    let value = |family: &Family| found.iter().find(|place| place.family == *family).map(|place| place.value);
-    let ruled: Vec<Span> = Family::RULE.iter().filter_map(value).collect();
-    let mut tie = false;
-    for (index, above) in ruled.iter().enumerate() {
-        for below in &ruled[index + 1..] {
-            match above.compared(*below) {
-                None => return Rule::TooFewSamples,
-                Some(Ordering::Less) => return Rule::DoesNotHold(order_text(&found)),
-                Some(Ordering::Equal) => tie = true,
-                Some(Ordering::Greater) => {}
-            }
-        }
-    }
-    if tie { Rule::Tie(order_text(&found)) } else { Rule::Holds }
 }
 
 // Totals over the calls of an axis, a style or a whole step: bytes, time, and the number of calls without a time.
@@ -255,9 +125,9 @@ impl Totals {
         Totals {
             name,
             payload_bytes_per_step: bytes(|op| op.payload_bytes_per_step),
-            wire_bytes_per_step: bytes(|op| op.wire_bytes_per_step),
+            wire_bytes_per_step: bytes(|op| op.used.wire_bytes_per_step),
             time: Sum::of(chosen()),
-            exposed_time: Sum::of(chosen().filter(|op| op.exposed())),
+            exposed_time: Sum::of(chosen().filter(|op| op.used.exposed)),
         }
     }
 
@@ -287,12 +157,11 @@ pub(super) mod tests {
     use commgauge_base::sample::Cadence;
     use commgauge_base::units::Bytes;
     use commgauge_model::layout::{Axis, Degrees};
+    use commgauge_model::record::Record;
     use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, StepUse};
-    use commgauge_model::record::{Line, Record};
     use commgauge_model::workload::Style;
     use commgauge_model::workload::op::{End, Moment, Pass, When};
 
-    const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");
     const MICRO_BATCH: When = When::MicroBatch { pass: Pass::Forward, end: End::Whole, calls: 1, one_in: 1 };
     const ONCE: When = When::Step { moment: Moment::LastBackward, calls: 1 };
 
@@ -328,8 +197,7 @@ pub(super) mod tests {
 
     /// A record of one step of 8192 tokens with these calls.
     pub(in crate::report) fn record(calls: &[StepCall]) -> Record {
-        let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        let mut record = Record::from_lines(lines).unwrap();
+        let mut record = commgauge_model::record::testing::sample();
         let (facts, line) = (record.plan.cases[0].clone(), record.cases[0].clone());
         record.plan.cases = calls.iter().map(|call| case_of(&facts, call)).collect();
         let line_of = |(index, call): (usize, &StepCall)| {
@@ -395,7 +263,7 @@ pub(super) mod tests {
     }
 
     fn rule(step: &StepView, measure: Measure) -> String {
-        step.rankings.iter().find(|ranking| ranking.measure == measure).unwrap().rule.text()
+        step.rankings.iter().find(|ranking| ranking.measure == measure).unwrap().rule_text()
     }
 
     fn near(found: f64, expected: f64) -> bool {
@@ -411,7 +279,7 @@ pub(super) mod tests {
         assert_eq!(dp.time.complete(), None);
         assert_eq!(step.whole.time.complete(), None);
         assert_eq!(step.whole.time.incomplete().unwrap(), "incomplete: 1 of 3 ops without a time");
-        assert_eq!(rule(&step, Measure::Time), "not known, DP incomplete: 1 of 1 ops without a time");
+        assert_eq!(rule(&step, Measure::Time), "not known, DP: 1 of 1 ops without a time: skipped");
         assert_eq!(rule(&step, Measure::WireBytes), "holds", "bytes are known without a time");
         assert!(step.ops.iter().all(|op| step.share(op).is_none()), "shares of an unknown whole");
         assert_eq!(step.crossovers[0].time, Crossing::Unknown);
@@ -540,15 +408,7 @@ pub(super) mod tests {
         assert!(near(pair.slowdown.factor_median.unwrap(), 1.25));
         assert_eq!((pair.slowdown.factor_interval_low, pair.slowdown.replicates), (None, 3));
 
-        record.cases[0].outcome = Outcome::Corrupt {
-            when: "after".to_owned(),
-            rank: 0,
-            element: 0,
-            expected: "1".to_owned(),
-            got: "2".to_owned(),
-            count: 1,
-            call: None,
-        };
+        record.cases[0].outcome = Outcome::corrupt("after", 0, 0, ["1", "2"], 1);
         assert_eq!(View::new(&record).contention[0].slowdown.factor_median, None, "numbers of wrong data are withheld");
     }
 

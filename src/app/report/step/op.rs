@@ -4,10 +4,13 @@ use crate::report::row::Row;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
 use commgauge_base::units::Bytes;
+use commgauge_cost::cost::{Prediction, Status};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, StepUse};
-use commgauge_model::workload::op::When;
-use commgauge_model::workload::{Crossing, Family, Spending, StepFacts, Style, crossing};
+use commgauge_model::workload::op::{Overlap, When};
+use commgauge_model::workload::{Crossing, Family, Measure, Op, StepFacts};
+use commgauge_plan::planner::communication::OpCost;
+use commgauge_plan::planner::rank::{Flip, Priced, crossings};
 
 /// One call of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,20 +19,10 @@ pub struct StepOp {
     pub row: usize,
     /// The axis whose groups carry it out.
     pub axis: Axis,
-    /// The parallelism style that issues it.
-    pub style: Style,
-    /// Whether it occurs in every micro-batch, so that its count grows with the tokens of a replica.
-    pub every_micro_batch: bool,
-    /// Calls in a step, on the rank that the axis loads most.
-    pub count_per_step: u64,
+    /// How the step performs it.
+    pub used: StepUse,
     /// Size argument of all calls together.
     pub payload_bytes_per_step: Bytes,
-    /// Bytes that this rank sends in all calls together.
-    pub wire_bytes_per_step: Bytes,
-    /// The computation that hides it; `None` for exposed calls.
-    pub overlaps_with: Option<String>,
-    /// Where the bytes come from.
-    pub why: String,
     /// Cadence of the measurement.
     pub cadence: Cadence,
     /// Seconds of one call; `None` where there is no time.
@@ -39,12 +32,25 @@ pub struct StepOp {
 impl StepOp {
     /// Seconds of all its calls in a step, one after another.
     pub fn seconds_per_step(&self) -> Option<Span> {
-        self.seconds_per_call.map(|call| call.times(self.count_per_step as f64))
+        self.seconds_per_call.map(|call| call.times(self.used.count_per_step as f64))
     }
 
-    /// Whether the step waits for it.
-    pub fn exposed(&self) -> bool {
-        self.overlaps_with.is_none()
+    /// Whether it occurs in every micro-batch, so that its count grows with the tokens of a replica.
+    pub fn every_micro_batch(&self) -> bool {
+        is_in_every_micro_batch(self.used.when)
+    }
+
+    /// The call as a style would have it.
+    pub(super) fn called(&self, rows: &[Row]) -> Op {
+        let facts = &rows[self.row].facts;
+        let overlap = if self.used.exposed { Overlap::Exposed } else { Overlap::Backward };
+        let op = Op::new(self.used.style, self.axis, facts.collective, facts.element_type, facts.bytes_total.0);
+        Op { when: self.used.when, overlap, ..op }
+    }
+
+    /// The computing that hides it; `None` for exposed calls.
+    pub fn overlaps_with(&self) -> Option<&str> {
+        (!self.used.exposed).then(|| self.used.overlaps_with.as_deref().unwrap_or("something unnamed"))
     }
 }
 
@@ -88,14 +94,8 @@ fn op(index: usize, row: &Row, used: &StepUse) -> StepOp {
     StepOp {
         row: index,
         axis: row.facts.axis,
-        style: used.style,
-        every_micro_batch: !matches!(used.when, When::Step { .. } | When::Outside),
-        count_per_step: used.count_per_step,
+        used: used.clone(),
         payload_bytes_per_step: Bytes(bytes_total.saturating_mul(used.count_per_step)),
-        wire_bytes_per_step: used.wire_bytes_per_step,
-        overlaps_with: (!used.exposed)
-            .then(|| used.overlaps_with.clone().unwrap_or_else(|| "something unnamed".to_owned())),
-        why: used.why.clone(),
         cadence: row.facts.cadence,
         seconds_per_call: seconds_per_call(row),
     }
@@ -123,42 +123,40 @@ pub struct Crossover {
 
 impl Crossover {
     /// Every pair of parallelisms that cross somewhere, and the pairs of the rule in any case.
-    pub(super) fn all_of(ops: &[StepOp], facts: &StepFacts) -> Vec<Crossover> {
-        let tokens = [facts.tokens_per_replica, facts.tokens_per_replica / facts.micro_batches.max(1)];
-        let there: Vec<Family> = Family::ALL
-            .into_iter()
-            .filter(|family| ops.iter().any(|op| Family::of(op.axis) == Some(*family)))
-            .collect();
-        let mut all = Vec::new();
-        for (index, &a) in there.iter().enumerate() {
-            for &b in &there[index + 1..] {
-                let by = |amount: fn(&StepOp) -> Option<Span>| between(ops, [a, b], tokens, amount);
-                let wire = by(|op| Some(Span::exact(op.wire_bytes_per_step.0 as f64)));
-                let crossover = Crossover { families: [a, b], wire, time: by(StepOp::seconds_per_step) };
-                let crosses = [&crossover.wire, &crossover.time].iter().any(|c| matches!(c, Crossing::At { .. }));
-                if crosses || (Family::RULE.contains(&a) && Family::RULE.contains(&b)) {
-                    all.push(crossover);
-                }
-            }
-        }
-        all
+    pub(super) fn all_of(priced: &[Priced], facts: &StepFacts) -> Vec<Crossover> {
+        let grows = |op: &Op, _| is_in_every_micro_batch(op.when);
+        let flips = crossings(priced, facts.tokens_per_replica, facts.micro_batches, grows);
+        let of_pair = |pair: &[Flip]| {
+            let by = |measure| pair.iter().find(|flip| flip.measure == measure).map(|flip| flip.crossing);
+            let (wire, time) = by(Measure::WireBytes).zip(by(Measure::Time))?;
+            let crosses = [wire, time].iter().any(|crossing| matches!(crossing, Crossing::At { .. }));
+            let families = pair[0].families.into();
+            (crosses || pair[0].is_of_rule()).then_some(Crossover { families, wire, time })
+        };
+        flips.chunk_by(|a, b| a.families == b.families).filter_map(of_pair).collect()
     }
 }
 
-fn between(
-    ops: &[StepOp],
-    [a, b]: [Family; 2],
-    [tokens, tokens_per_micro_batch]: [u64; 2],
-    amount: fn(&StepOp) -> Option<Span>,
-) -> Crossing {
-    let sum = |family, every_micro_batch| {
-        let chosen =
-            ops.iter().filter(|op| Family::of(op.axis) == Some(family) && op.every_micro_batch == every_micro_batch);
-        chosen.map(amount).try_fold(Span::exact(0.0), |sum, amount| Some(sum.plus(amount?)))
+/// The calls with the times that were measured.
+pub(super) fn priced<'o>(ops: &[StepOp], called: &'o [Op], rows: &[Row]) -> Vec<Priced<'o>> {
+    let price = |(op, called): (&StepOp, &'o Op)| {
+        let Row { facts, status, .. } = &rows[op.row];
+        let call = match op.seconds_per_call {
+            Some(seconds) => Prediction::of(seconds, Status::Measured),
+            None => Prediction::refused(status.label().to_owned()),
+        };
+        let cost = OpCost {
+            ranks: facts.group_size,
+            calls: op.used.count_per_step,
+            payload_bytes: op.payload_bytes_per_step,
+            wire_bytes: op.used.wire_bytes_per_step,
+            call,
+        };
+        Priced { op: called, cost, locality: facts.locality.clone() }
     };
-    let spending = |family| Some(Spending { family, every_micro_batch: sum(family, true)?, once: sum(family, false)? });
-    match spending(a).zip(spending(b)) {
-        Some((a, b)) => crossing(&a, &b, tokens, tokens_per_micro_batch),
-        None => Crossing::Unknown,
-    }
+    ops.iter().zip(called).map(price).collect()
+}
+
+fn is_in_every_micro_batch(when: When) -> bool {
+    !matches!(when, When::Step { .. } | When::Outside)
 }

@@ -32,18 +32,20 @@ const SLOWDOWN: f64 = 0.05;
 const FOUND: f64 = 0.9;
 
 /// Parameters of a self-test.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTestRule {
-    /// Probability of any false alarm of a comparison, and of a wrong answer on each gated row.
+    /// Promised maximum probability of any false alarm of a comparison, and of a wrong answer on each gated row.
     pub level: f64,
-    /// The smallest relevant slowdown.
+    /// The smallest relevant slowdown, as a share.
     pub relevant_slowdown: f64,
     /// Comparisons of each kind.
+    #[serde(skip)]
     pub comparisons: u32,
+    /// Rows in each comparison.
     pub rows: u32,
     /// Replicates of each side.
     pub replicates: u32,
-    /// Standard deviation of the noise, as a share.
+    /// Standard deviation of the noise from run to run, as a share.
     pub sigma: f64,
     /// Seed of all noise.
     pub seed: u64,
@@ -56,18 +58,8 @@ pub struct SelfTest {
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// Promised maximum probability of any false alarm.
-    pub level: f64,
-    /// The smallest relevant slowdown, as a share.
-    pub relevant_slowdown: f64,
-    /// Rows in each comparison.
-    pub rows: u32,
-    /// Replicates of each side.
-    pub replicates: u32,
-    /// Standard deviation of the noise from run to run, as a share.
-    pub sigma: f64,
-    /// Seed of all noise.
-    pub seed: u64,
+    #[serde(flatten)]
+    pub rule: SelfTestRule,
     /// Confidence of the intervals.
     pub confidence: f64,
     /// The trials.
@@ -80,7 +72,7 @@ pub struct SelfTest {
 }
 
 /// The counted event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Asked")]
 pub enum TrialKind {
@@ -115,13 +107,7 @@ pub struct Trial {
 
 impl TrialKind {
     /// Every kind, in run order.
-    pub const ALL: [TrialKind; 5] = [
-        TrialKind::CompareFalseAlarm,
-        TrialKind::ComparePower,
-        TrialKind::GateFalsePass,
-        TrialKind::GateFalseFail,
-        TrialKind::GatePower,
-    ];
+    pub const ALL: [TrialKind; 5] = *<TrialKind as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     pub fn is_power(self) -> bool {
         matches!(self, TrialKind::ComparePower | TrialKind::GatePower)
@@ -159,12 +145,12 @@ impl SelfTest {
         let found = of(TrialKind::ComparePower).map(share).fold(1.0, f64::min);
         format!(
             "selftest: at most {} false alarms over {} rows promised, {} measured in the worst case; a slowdown of 5 % was found in at least {} with {} replicates at {} noise",
-            percent(self.level),
-            self.rows,
+            percent(self.rule.level),
+            self.rule.rows,
             percent(alarms),
             percent(found),
-            self.replicates,
-            percent(self.sigma)
+            self.rule.replicates,
+            percent(self.rule.sigma)
         )
     }
 }
@@ -202,12 +188,7 @@ pub fn selftest(rule: &SelfTestRule, own: Option<OwnRecords>) -> Result<SelfTest
     Ok(SelfTest {
         format: SELFTEST_FORMAT.to_owned(),
         version: SELFTEST_VERSION,
-        level: rule.level,
-        relevant_slowdown: rule.relevant_slowdown,
-        rows: rule.rows,
-        replicates: rule.replicates,
-        sigma: rule.sigma,
-        seed: rule.seed,
+        rule: rule.clone(),
         confidence: CONFIDENCE,
         trials,
         history,

@@ -1,25 +1,19 @@
 //! Synthetic records for the self-test: complete, verified and reliable, so that only their times decide.
 
 use super::super::comparability::LoadedRecord;
-use commgauge_base::collective::{Collective, Placement, ReduceOp};
+use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::random::{normal, uniform};
-use commgauge_base::sample::{Cadence, Timing};
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Bytes;
 use commgauge_model::config::Machine;
-use commgauge_model::layout::{Axis, Locality};
-use commgauge_model::record::line::{
-    BackendLine, CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Header, Outcome, Plan,
-    RankFacts, Samples, Settings, SuiteFacts,
-};
-use commgauge_model::record::{FORMAT, Line, Record, VERSION};
-use commgauge_model::workload::Style;
+use commgauge_model::layout::Locality;
+use commgauge_model::record::line::{BackendLine, CaseFacts, ClockLine, ClockMoment, Header, RankFacts, SuiteFacts};
+use commgauge_model::record::{Parts, Record};
 use rand::{Rng, RngExt};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Ranks of the synthetic groups, all on one host.
@@ -33,35 +27,12 @@ const MICROSECONDS: f64 = 100_000.0;
 
 /// A record whose row r has these times, as multiples of the time without noise; the same number of replicates in each.
 pub(super) fn loaded(run_id: &str, rows: &[Vec<f64>]) -> Result<LoadedRecord> {
-    let replicates = rows.first().map_or(0, Vec::len);
-    let cases: Vec<CaseFacts> = (0..rows.len()).map(facts).collect();
-    let mut lines = vec![
-        Line::Header(Box::new(header(run_id, replicates as u32))),
-        Line::Plan(Plan {
-            product_lines: 0,
-            case_lines: (rows.len() * replicates) as u64,
-            cases: cases.clone(),
-            estimated_seconds: Seconds(0.0),
-            steps: Vec::new(),
-            ranking: None,
-        }),
-        Line::Clock(clock(ClockMoment::Start)),
-    ];
-    for replicate in 0..replicates {
-        for (case, times) in rows.iter().enumerate() {
-            lines.push(Line::Case(Box::new(case_line(case, &cases[case].name, replicate, times[replicate]))));
-        }
-    }
-    lines.push(Line::Clock(clock(ClockMoment::End)));
-    lines.push(Line::End(End {
-        status: EndStatus::Complete,
-        exit_code: 0,
-        error: None,
-        elapsed_seconds: Seconds(0.0),
-        lines_before: Some(lines.len() as u64),
-        sha256: None,
-    }));
-    Ok(LoadedRecord { path: format!("{run_id}.jsonl").into(), record: Record::from_lines(lines)? })
+    let nanoseconds = |time: &f64| vec![(MICROSECONDS * 1000.0 * time).max(1.0) as u64];
+    let times = rows.iter().map(|replicates| replicates.iter().map(nanoseconds).collect());
+    let mut record = Parts::new(header(run_id));
+    record.measure((0..).map(facts).zip(times).collect());
+    record.clocks = Some([ClockMoment::Start, ClockMoment::End].map(|moment| ClockLine::synchronised(moment, 1)));
+    Ok(LoadedRecord { path: format!("{run_id}.jsonl").into(), record: Record::from_lines(record.lines())? })
 }
 
 /// A machine on which the first row, without noise, takes `share` of its allowed time.
@@ -76,129 +47,24 @@ pub(super) fn machine(share: f64) -> Result<Machine> {
     Machine::parse(&text, Path::new("selftest.toml"))
 }
 
-fn facts(row: usize) -> CaseFacts {
-    let bytes = Bytes(BYTES + 1024 * row as u64);
+fn facts(row: u64) -> CaseFacts {
+    let bytes = Bytes(BYTES + 1024 * row);
     CaseFacts {
         name: format!("world/all_reduce/{}", bytes.0),
-        style: Style::Sweep,
-        axis: Axis::World,
-        group_size: RANKS,
-        groups: 1,
         locality: Locality { nodes_spanned: 1, ranks_per_node: RANKS, stride: 1, concurrent_groups_per_node: 1 },
-        collective: Collective::AllReduce,
-        element_type: ElementType::Float32,
         reduce_op: Some(ReduceOp::Sum),
-        root: None,
-        bytes_total: bytes,
-        bytes_accounted: bytes,
-        bytes_per_rank: bytes,
-        splits: None,
-        placement: Placement::OutOfPlace,
-        cadence: Cadence::Streaming,
-        transfers_per_call: 1,
-        bus_factor: Collective::AllReduce.bus_factor(RANKS),
-        bound_bytes_per_second: None,
-        uses: Vec::new(),
-        solo_of: None,
-        labels: BTreeMap::new(),
+        ..CaseFacts::new(Collective::AllReduce, ElementType::Float32, RANKS, bytes)
     }
 }
 
-fn header(run_id: &str, replicates: u32) -> Header {
+/// Not marked synthetic, since a synthetic record never passes; it never leaves this program.
+fn header(run_id: &str) -> Header {
     Header {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        run_id: run_id.to_owned(),
-        started_at: String::new(),
-        program: "commgauge expect selftest".to_owned(),
-        program_version: String::new(),
-        program_sha256: String::new(),
-        command_line: Vec::new(),
-        launch_command: None,
-        suite: SuiteFacts { name: "selftest".to_owned(), path: None, sha256: String::new(), model: None, layout: None },
-        // Not marked synthetic, since a synthetic record never passes; it never leaves this program.
-        backend: BackendLine {
-            nodes_per_leaf: None,
-            nodes_per_rack: None,
-            name: "made up".to_owned(),
-            measured_by: None,
-            synthetic: false,
-            library: String::new(),
-            transport: None,
-            notes: Vec::new(),
-            machine: None,
-        },
+        suite: SuiteFacts { name: "selftest".to_owned(), ..SuiteFacts::default() },
+        backend: BackendLine { name: "made up".to_owned(), ..BackendLine::default() },
         world_size: RANKS,
-        seed: 0,
-        settings: Settings {
-            precision: 0.0,
-            minimum_samples: 1,
-            maximum_samples: 1,
-            case_budget_seconds: Seconds(0.0),
-            replicates,
-            warm_buffers: false,
-            start: ClockMethod::default(),
-            timing: Timing::default(),
-            verify: true,
-            within_seconds: None,
-            soak: false,
-            iterations: None,
-            calls_like: None,
-        },
-        ranks: vec![ranks()],
-        environment: BTreeMap::new(),
-        warnings: Vec::new(),
-        notes: Vec::new(),
-    }
-}
-
-fn ranks() -> RankFacts {
-    RankFacts {
-        rank: 0,
-        ranks: RANKS,
-        host: "selftest".to_owned(),
-        node: 0,
-        pid: 0,
-        cores: String::new(),
-        numa_nodes: String::new(),
-        processor: String::new(),
-        kernel: String::new(),
-        device: None,
-        adapters: Vec::new(),
-    }
-}
-
-fn clock(moment: ClockMoment) -> ClockLine {
-    ClockLine {
-        moment,
-        method: ClockMethod::Synchronised,
-        resolution_nanoseconds: 1,
-        residual_nanoseconds: 1,
-        worst_half_round_trip_nanoseconds: 1,
-        worst_drift_ppm: 0.0,
-    }
-}
-
-fn case_line(case: usize, name: &str, replicate: usize, time: f64) -> CaseLine {
-    let nanoseconds = (MICROSECONDS * 1000.0 * time).max(1.0) as u64;
-    CaseLine {
-        case: case as u32,
-        name: name.into(),
-        replicate: replicate as u32,
-        position: case as u32,
-        replaces: Vec::new(),
-        outcome: Outcome::Measured { verified: true },
-        warm_up_iterations: 0,
-        calls_per_sample: 1,
-        stop: None,
-        precision_reached: None,
-        samples: Samples { slowest_nanoseconds: vec![nanoseconds], slowest_rank: vec![0], ..Samples::default() },
-        histograms: Vec::new(),
-        pairs: None,
-        buffer_copies: 1,
-        library_estimate_seconds: None,
-        library_choice: None,
-        warnings: Vec::new(),
+        ranks: vec![RankFacts { ranks: RANKS, ..RankFacts::on_host(0, "selftest") }],
+        ..Header::new("commgauge expect selftest", run_id)
     }
 }
 

@@ -1,32 +1,53 @@
 //! A machine as its file describes it.
 
+use super::expect::{ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, OwnWorkExpectation};
 use super::fault::Fault;
 use super::level::Level;
-use super::own_work::OwnWorkExpectation;
-use crate::config::document::{Item, Table};
+use crate::config::typed::{Found, Text, Written, accepting, count, number, text, time};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
-use std::collections::BTreeMap;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::PathBuf;
 
-/// A machine as its file describes it, checked.
+/// More than any node has, of ranks or of adapters.
+const MOST_PER_NODE: u32 = 4096;
+
+/// More ports than any switch has.
+const MOST_NODES_PER_LEAF: u32 = 65_536;
+
+/// More devices than any node has, and more nodes than any cluster.
+const MOST: u32 = 1 << 20;
+
+/// More than any GPU computes, in 10^12 operations a second.
+const MOST_TFLOPS: f64 = 1e6;
+
+/// The longest latency, delay or jitter of a machine that works, in nanoseconds; virtual clocks could run over.
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// A machine as its file describes it, checked. Files are read and written by these fields.
 ///
 /// Every tier of the machine has its own table; further tiers, such as racks, become further tables.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The file, for messages.
+    #[serde(skip)]
     pub path: PathBuf,
     /// The name by which records and reports call it.
     pub name: String,
     /// Provider and instance name, for a rented machine.
     pub cloud: Option<String>,
     /// Ranks on each node, neighbours in world rank.
+    #[serde(deserialize_with = "count::<_, _, 1, MOST_PER_NODE>")]
     pub ranks_per_node: u32,
     /// Hosts that the links within a node join to one: 18 where a rack of 18 hosts is one NVLink domain, else 1.
+    #[serde(default = "one", deserialize_with = "count::<_, _, 1, MOST_PER_NODE>")]
     pub hosts_per_node: u32,
+    /// The machine whose expectations of one node hold here too.
+    pub node_like: Option<String>,
     /// Links among the ranks of a node.
     pub within_node: NodeLinks,
     /// Links between nodes.
@@ -34,62 +55,115 @@ pub struct Machine {
     /// What one GPU computes, where the file says it.
     pub computing: Option<Computing>,
     /// What its GPUs reach in training steps, where the file says it; else the shipped levels hold.
+    #[serde(default, rename = "level", skip_serializing_if = "Vec::is_empty")]
     pub own_levels: Vec<Level>,
-    /// Variation of simulated times; absent without the table.
+    /// Variation of simulated times. Without the table there is none.
+    #[serde(default, skip_serializing_if = "Noise::is_none")]
     pub noise: Noise,
-    /// Injected faults.
+    /// Injected faults, which are read by themselves: their keys depend on their kind.
+    #[serde(default, skip_serializing, deserialize_with = "later")]
     pub faults: Vec<Fault>,
-    /// Required performance of calls. A file without any gates nothing.
-    pub expectations: Vec<Expectation>,
-    /// Required performance of calls between nodes, for any number of nodes.
-    pub network: Vec<NetworkExpectation>,
-    /// Required performance of copies and matrix products, which each rank carries out by itself.
-    pub own_work: Vec<OwnWorkExpectation>,
     /// The runs that the expectations judge. Without it no run passes.
+    #[serde(rename = "applies_to")]
     pub judged_runs: Option<JudgedRuns>,
     /// What must have been judged before a run can pass. Without it no run passes.
+    #[serde(rename = "coverage")]
     pub required_coverage: Option<RequiredCoverage>,
+    /// The tables `[[expect]]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<ExpectTable>,
+    /// The tables `[[expect_network]]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect_network: Vec<ExpectNetworkTable>,
+    /// The tables `[[expect_copy]]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect_copy: Vec<ExpectCopyTable>,
+    /// The tables `[[expect_product]]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect_product: Vec<ExpectProductTable>,
+    /// Required performance of calls, from the tables and from the node that this one is like. A file without any gates nothing.
+    #[serde(skip)]
+    pub expectations: Vec<Expectation>,
+    /// Required performance of calls between nodes, for any number of nodes.
+    #[serde(skip)]
+    pub network: Vec<NetworkExpectation>,
+    /// Required performance of copies and matrix products, which each rank carries out by itself.
+    #[serde(skip)]
+    pub own_work: Vec<OwnWorkExpectation>,
 }
 
 /// Links among the ranks of a node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeLinks {
     /// Time of a message without bytes.
+    #[serde(serialize_with = "text::serialize", deserialize_with = "time::<_, _, 1, SECOND>")]
     pub latency: Seconds,
     /// Bytes per second that one rank can send, and at the same time receive.
+    #[serde(with = "text")]
     pub rate: Rate,
     /// Rate of the link to any one other rank, if each pair has a separate link instead of a switch.
-    pub rate_per_peer: Option<Rate>,
+    pub rate_per_peer: Option<Text<Rate>>,
     /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub assumed: bool,
 }
 
 /// Links between nodes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Network {
     /// Time of a message without bytes.
+    #[serde(serialize_with = "text::serialize", deserialize_with = "time::<_, _, 1, SECOND>")]
     pub latency: Seconds,
     /// Network adapters of each node, shared by its ranks.
+    #[serde(deserialize_with = "count::<_, _, 1, MOST_PER_NODE>")]
     pub adapters_per_node: u32,
-    /// Nodes behind each leaf switch, neighbours in number; absent if there is one switch for all, or if unknown.
-    pub nodes_per_leaf: Option<u32>,
     /// Bytes per second that one adapter can send, and at the same time receive.
+    #[serde(with = "text")]
     pub rate_per_adapter: Rate,
     /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub assumed: bool,
+    /// Nodes behind each leaf switch, neighbours in number; absent if there is one switch for all, or if unknown.
+    #[serde(default, deserialize_with = "count::<_, _, 1, MOST_NODES_PER_LEAF>")]
+    pub nodes_per_leaf: Option<u32>,
 }
 
 /// What one GPU computes, by its data sheet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Computing {
     /// The kind of GPU, as levels name it, where the file says it.
     pub gpu: Option<String>,
     /// Peak of dense matrix products of 16-bit floats, operations per second.
+    #[serde(rename = "peak_tflops", serialize_with = "as_tflops", deserialize_with = "tflops")]
     pub peak_flops_per_second: f64,
-    /// For 8-bit floats, if the GPU supports them.
+    /// The same of 8-bit floats, where the GPU has them.
+    #[serde(default, rename = "peak_tflops_fp8", serialize_with = "as_tflops", deserialize_with = "tflops")]
     pub peak_fp8_flops_per_second: Option<f64>,
     /// Bytes per second to and from its memory, both together.
+    #[serde(with = "text")]
     pub memory_rate: Rate,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+pub(super) fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn later<'de, D: Deserializer<'de>, T>(_: D) -> std::result::Result<Vec<T>, D::Error> {
+    Ok(Vec::new())
+}
+
+fn tflops<'de, D: Deserializer<'de>, T: From<f64>>(from: D) -> std::result::Result<T, D::Error> {
+    number::<_, f64>(from, 1e-3..=MOST_TFLOPS).map(|tflops| T::from(1e12 * tflops))
+}
+
+fn as_tflops<S: Serializer, T: Copy + Into<Option<f64>>>(flops: &T, to: S) -> std::result::Result<S::Ok, S::Error> {
+    // As many digits as data sheets have, without the dust of the division.
+    (*flops).into().map(|flops| (flops / 1e3).round() / 1e9).serialize(to)
 }
 
 impl Computing {
@@ -104,17 +178,36 @@ impl Computing {
     }
 }
 
-/// Variation of simulated times from call to call.
-#[derive(Clone, Debug, PartialEq)]
+/// Variation of simulated times from call to call. Missing keys have the values of a machine without noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Noise {
     /// Standard deviation of the logarithm of a call's time: 0.01 is about 1 %.
+    #[serde(deserialize_with = "share")]
     pub relative_sigma: f64,
     /// Share of calls that take `outlier_factor` times as long.
+    #[serde(deserialize_with = "share")]
     pub outlier_probability: f64,
     /// See `outlier_probability`.
+    #[serde(deserialize_with = "factor")]
     pub outlier_factor: f64,
     /// Ranks reach an agreed start up to this much late, uniformly distributed.
+    #[serde(serialize_with = "text::serialize", deserialize_with = "time::<_, _, 0, SECOND>")]
     pub arrival_jitter: Seconds,
+}
+
+impl Noise {
+    fn is_none(&self) -> bool {
+        *self == Noise::default()
+    }
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    number(from, 0.0..=1.0)
+}
+
+fn factor<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    number(from, 1.0..=1000.0)
 }
 
 impl Machine {
@@ -136,7 +229,7 @@ impl Machine {
         (self.ranks_per_node / self.hosts_per_node.max(1)).max(1)
     }
 
-    /// Hosts that this many ranks fill, the last of them perhaps in part.
+    /// Hosts that this many ranks fill, the last one perhaps in part.
     pub fn hosts_of(&self, ranks: u32) -> u32 {
         ranks.div_ceil(self.ranks_per_host())
     }
@@ -177,46 +270,14 @@ impl Default for Noise {
 pub struct Expectation {
     /// File, line and key of the expectation, for messages and reports.
     pub place: String,
-    /// The call.
-    pub collective: Collective,
+    /// What the file says of it.
+    pub table: ExpectTable,
     /// Smallest and largest size argument, in the sense of nccl-tests, ends included.
     pub bytes: (Bytes, Bytes),
     /// The groups that carry it out.
     pub group: ExpectedGroup,
-    /// What is timed.
-    pub cadence: Cadence,
-    /// Whether the result replaces the input; both if absent.
-    pub placement: Option<Placement>,
-    /// Type of the elements; any if absent.
-    pub element_type: Option<ElementType>,
-    /// How the calls are handed over, by the labels of records (`buffers`, `submit`, `aggregate` ...); empty for plain calls.
-    pub variant: BTreeMap<String, String>,
     /// What must be met.
     pub limit: Limit,
-    /// Value and tolerance from which the limit was computed, if given so.
-    pub tolerance: Option<f64>,
-    /// Origin of the figure: a publication or a measurement.
-    pub source: String,
-    /// When: `2026`, `2026-03` or `2026-03-14`.
-    pub date: String,
-    /// True if switches reduce or copy by themselves, so that the links are no bound.
-    pub in_network: bool,
-    /// With what the figure was reached.
-    pub reached: Reached,
-    /// Further remarks.
-    pub note: Option<String>,
-}
-
-/// With what a figure was reached.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reached {
-    /// Algorithm. Only calls of which the record says that they had it are compared with the figure.
-    pub algorithm: Option<String>,
-    /// Library and version.
-    pub version: Option<String>,
-    /// True if one process drove all devices of a host with a thread for each: small messages then take another time than those of
-    /// processes, which are not compared with it.
-    pub one_process: bool,
 }
 
 /// Required performance of calls between nodes, as a share of what the adapters carry, for groups of any number of nodes.
@@ -237,7 +298,6 @@ impl NetworkExpectation {
         expected.is_about(call).then_some(Expectation {
             bytes: (call.bytes, call.bytes),
             limit: Limit::BusBandwidthFloor(Rate(most.0 * (1.0 - self.tolerance))),
-            tolerance: Some(self.tolerance),
             ..expected
         })
     }
@@ -256,7 +316,7 @@ impl Expectation {
     /// The figure itself: the limit without the tolerance, where it has one. A bus bandwidth in bytes per second or a time
     /// in seconds, as the limit is.
     pub fn figure(&self) -> f64 {
-        let tolerance = self.tolerance.unwrap_or(0.0);
+        let tolerance = self.table.tolerance.unwrap_or(0.0);
         match self.limit {
             Limit::BusBandwidthFloor(rate) => rate.0 / (1.0 - tolerance),
             Limit::LatencyCeiling(time) => time.0 / (1.0 + tolerance),
@@ -267,14 +327,14 @@ impl Expectation {
     pub fn is_about(&self, call: &ExpectedCall) -> bool {
         let ExpectedCall { collective, group, cadence, placement, element_type, bytes } = *call;
         self.covers(collective, bytes)
-            && (self.group, self.cadence) == (group, cadence)
-            && self.placement.is_none_or(|expected| expected == placement)
-            && self.element_type.is_none_or(|expected| expected == element_type)
+            && (self.group, self.table.cadence) == (group, cadence)
+            && self.table.placement.is_none_or(|expected| expected == placement)
+            && self.table.element_type.is_none_or(|expected| expected.0 == element_type)
     }
 
     /// Whether it is about such a call of this size in some groups.
     pub fn covers(&self, collective: Collective, bytes: Bytes) -> bool {
-        self.collective == collective && (self.bytes.0..=self.bytes.1).contains(&bytes)
+        self.table.collective == collective && (self.bytes.0..=self.bytes.1).contains(&bytes)
     }
 
     /// What it is about, in words.
@@ -284,12 +344,16 @@ impl Expectation {
         let ExpectedGroup { ranks, nodes, groups_per_node, .. } = self.group;
         let at_once = if groups_per_node > 1 { format!(", {groups_per_node} groups at once") } else { String::new() };
         let nodes = counted(nodes as usize, "node");
-        format!("{} of {size}, {} on {ranks} ranks of {nodes}{at_once}", self.collective, self.cadence.name())
+        format!(
+            "{} of {size}, {} on {ranks} ranks of {nodes}{at_once}",
+            self.table.collective,
+            self.table.cadence.name()
+        )
     }
 }
 
-/// The size of a group, and its placement on the hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The size of a group, and how it is spread over the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExpectedGroup {
     /// Ranks in each group.
     pub ranks: u32,
@@ -297,7 +361,7 @@ pub struct ExpectedGroup {
     pub ranks_per_node: u32,
     /// Nodes that a group spans.
     pub nodes: u32,
-    /// Groups that have ranks on the same node and are active at the same time.
+    /// Groups that have ranks on the same node and call at the same time.
     pub groups_per_node: u32,
 }
 
@@ -322,62 +386,54 @@ pub struct ExpectedCall {
 //
 // Without them a run on other hardware, or one that measured a single call, could pass as the machine.
 
-const JUDGED_KEYS: [&str; 10] = [
-    "backend",
-    "devices",
-    "devices_per_node",
-    "processors",
-    "library",
-    "library_from",
-    "library_below",
-    "transport",
-    "warm_buffers",
-    "imported_only",
-];
-
-const COVERAGE_KEYS: [&str; 4] = ["expectations", "collectives", "bytes", "nodes"];
-
 const BACKENDS: [&str; 2] = ["mpi", "nccl"];
 
-/// More devices than any node has, and more nodes than any cluster.
-const MOST: u32 = 1 << 20;
-
 /// The runs that a machine file is about: its table `[applies_to]`. What is not said is not compared.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JudgedRuns {
     /// The backend that measured: `mpi` or `nccl`.
+    #[serde(deserialize_with = "backend")]
     pub backend: String,
-    /// Words of device names, of which every rank's device must have one, such as `H100 80GB HBM3`; the case of letters and the text
-    /// between the words do not matter. Empty where devices do not matter.
+    /// Words of device names, of which every rank's device must have one, such as `H100 80GB HBM3`; the case of letters and
+    /// what separates the words do not matter. Empty where devices do not matter.
+    #[serde(default, deserialize_with = "words", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// For processor names.
+    /// The same of processor names.
+    #[serde(default, deserialize_with = "words", skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<String>,
     /// Ranks with a device on every node.
+    #[serde(default, deserialize_with = "count::<_, _, 1, MOST>")]
     pub devices_per_node: Option<u32>,
     /// The beginning of the library's name, such as `NCCL` or `Open MPI`.
     pub library: Option<String>,
     /// The first version of the library that is judged.
-    pub library_from: Option<Version>,
+    pub library_from: Option<Text<Version>>,
     /// The first version that is no longer judged.
-    pub library_below: Option<Version>,
+    pub library_below: Option<Text<Version>>,
     /// A part of what the environment asks of transports, such as `UCX_TLS=rc`.
     pub transport: Option<String>,
     /// Whether runs with one buffer for all iterations, which caches may serve, are judged too.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub warm_buffers: bool,
     /// Whether only logs of other tools can be judged, since no backend runs the library.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub imported_only: bool,
 }
 
 /// What must have been judged before a run can pass: its table `[coverage]`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequiredCoverage {
     /// The fewest expectations of the file.
+    #[serde(deserialize_with = "count::<_, _, 1, MOST>")]
     pub expectations: u32,
     /// Calls, each with at least one expectation.
-    pub collectives: Vec<Collective>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<Text<Collective>>,
     /// Sizes, each with at least one row.
-    pub bytes: Vec<Bytes>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bytes: Vec<Text<Bytes>>,
     /// Numbers of nodes that groups span, each with at least one row.
+    #[serde(default, deserialize_with = "node_counts", skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<u32>,
 }
 
@@ -401,67 +457,44 @@ impl std::fmt::Display for Version {
     }
 }
 
-pub(super) fn judged_runs(mut table: Table) -> Result<JudgedRuns> {
-    table.only(&JUDGED_KEYS)?;
-    let backend = table.require("backend", "the backend of the runs that are judged: mpi or nccl")?;
-    // Without a letter or digit it would be a part of every name.
-    let word = |item: &Item| -> Result<String> {
-        let text = item.text_such_as("H100")?;
-        match text.chars().any(|c| c.is_ascii_alphanumeric()) {
-            true => Ok(text.to_owned()),
-            false => Err(item.wrong(format!("found `{text}`; accepted: words of a name, such as \"H100 80GB HBM3\""))),
+impl Written for Version {
+    const ACCEPTED: &'static str = "a version such as 2.18";
+
+    fn from_text(text: &str) -> std::result::Result<Version, String> {
+        let digits = text.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let wrong = || format!("found `{text}`; accepted: {}", Version::ACCEPTED);
+        Version::at_start(text).filter(|_| digits).ok_or_else(wrong)
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+fn backend<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Error> {
+    accepting(from, BACKENDS.join(", "), |value| match value {
+        Found::Text(text) if BACKENDS.contains(&text) => Some(Ok(text.to_owned())),
+        _ => None,
+    })
+}
+
+fn node_counts<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<u32>, D::Error> {
+    let counts = Vec::<u32>::deserialize(from)?;
+    match counts.iter().find(|count| !(1..=MOST).contains(*count)) {
+        Some(count) => Err(D::Error::custom(format!("found {count}; accepted: whole numbers from 1 to {MOST}"))),
+        None => Ok(counts),
+    }
+}
+
+/// Words of names. Without a letter or digit one would be a part of every name.
+fn words<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<String>, D::Error> {
+    let words = Vec::<String>::deserialize(from)?;
+    match words.iter().find(|word| !word.chars().any(|c| c.is_ascii_alphanumeric())) {
+        Some(word) => {
+            Err(D::Error::custom(format!("found `{word}`; accepted: words of a name, such as \"H100 80GB HBM3\"")))
         }
-    };
-    let words = |item: Item| item.items()?.iter().map(word).collect();
-    let mut text = |key, example: &str| -> Result<Option<String>> {
-        table.take(key).map(|item| item.text_such_as(example).map(str::to_owned)).transpose()
-    };
-    let (library, transport) = (text("library", "NCCL")?, text("transport", "NVLink")?);
-    let mut version = |key| -> Result<Option<Version>> { table.take(key).map(|item| item.parsed(version)).transpose() };
-    let (library_from, library_below) = (version("library_from")?, version("library_below")?);
-    if let (None, Some(_)) = (&library, library_from.as_ref().or(library_below.as_ref())) {
-        return Err(table.place.wrong("a version needs the name of its library, such as library = \"NCCL\""));
+        None => Ok(words),
     }
-    Ok(JudgedRuns {
-        backend: backend.parsed(|text| match BACKENDS.contains(&text) {
-            true => Ok(text.to_owned()),
-            false => Err(format!("found `{text}`; accepted: {}", BACKENDS.join(", "))),
-        })?,
-        devices: table.take("devices").map_or(Ok(Vec::new()), words)?,
-        processors: table.take("processors").map_or(Ok(Vec::new()), words)?,
-        devices_per_node: table.take("devices_per_node").map(|item| item.count_within(1..=MOST)).transpose()?,
-        library,
-        library_from,
-        library_below,
-        transport,
-        warm_buffers: table.take("warm_buffers").map_or(Ok(false), |item| item.truth())?,
-        imported_only: table.take("imported_only").map_or(Ok(false), |item| item.truth())?,
-    })
-}
-
-pub(super) fn required_coverage(mut table: Table, expectations: usize) -> Result<RequiredCoverage> {
-    table.only(&COVERAGE_KEYS)?;
-    let fewest = table.require("expectations", "the fewest [[expect]] that a run must be judged by, such as 12")?;
-    let count = fewest.count_within(1..=MOST)?;
-    if count as usize > expectations {
-        return Err(fewest.wrong(format!("found {count}; this file has {expectations} expectations")));
-    }
-    fn list<T>(table: &mut Table, key: &'static str, read: impl Fn(&Item) -> Result<T>) -> Result<Vec<T>> {
-        table.take(key).map_or(Ok(Vec::new()), |item| item.items()?.iter().map(read).collect())
-    }
-    Ok(RequiredCoverage {
-        expectations: count,
-        collectives: list(&mut table, "collectives", |item| item.parsed(str::parse))?,
-        bytes: list(&mut table, "bytes", |item| item.parsed(Bytes::parse))?,
-        nodes: list(&mut table, "nodes", |item| item.count_within(1..=MOST))?,
-    })
-}
-
-fn version(text: &str) -> std::result::Result<Version, String> {
-    let digits = text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    Version::at_start(text)
-        .filter(|_| digits)
-        .ok_or_else(|| format!("found `{text}`; accepted: a version such as 2.18"))
 }
 
 #[cfg(test)]
@@ -497,16 +530,16 @@ mod tests {
         .expect("a machine");
         let judged = machine.judged_runs.expect("its scope");
         assert_eq!((judged.backend.as_str(), judged.devices.len(), judged.devices_per_node), ("nccl", 2, Some(8)));
-        assert_eq!(judged.library_from, Version::at_start("2.18"));
+        assert_eq!(judged.library_from.map(|version| version.0), Version::at_start("2.18"));
         let coverage = machine.required_coverage.expect("its coverage");
-        assert_eq!((coverage.expectations, coverage.bytes, coverage.nodes), (1, vec![Bytes(1 << 20)], vec![1]));
+        assert_eq!((coverage.expectations, coverage.bytes, coverage.nodes), (1, vec![Text(Bytes(1 << 20))], vec![1]));
     }
 
     #[test]
     fn what_is_wrong_in_them_is_named() {
         for (tables, expected) in [
             ("[applies_to]\ndevices = ['H100']", "applies_to: `backend` is missing"),
-            ("[applies_to]\nbackend = 'gpu'", "found `gpu`; accepted: mpi, nccl"),
+            ("[applies_to]\nbackend = 'gpu'", "applies_to.backend: found the text \"gpu\"; accepted: mpi, nccl"),
             ("[applies_to]\nbackend = 'nccl'\nlibrary_from = '2.18'", "needs the name of its library"),
             ("[applies_to]\nbackend = 'nccl'\nlibrary = 'NCCL'\nlibrary_from = 'new'", "found `new`"),
             ("[applies_to]\nbackend = 'nccl'\ndevice = 'H100'", "did you mean `devices`"),

@@ -1,164 +1,450 @@
-//! Expected performance of a machine: one `[[expect]]` or `[[expect_network]]` of a machine file, with the source of the figure.
+//! Expected performance of a machine: its tables `[[expect]]`, `[[expect_network]]`, `[[expect_copy]]` and `[[expect_product]]`, each
+//! with the source of the figure.
 //!
-//! `verdict` decides which rows of a record an expectation covers, and whether they satisfy it.
+//! The tables are read and written as they are here; then they are checked together with the links. `verdict` decides which rows of a
+//! record an expectation covers, and whether they satisfy it.
 
-use super::description::Machine;
-use super::description::{Expectation, ExpectedGroup, Limit, NetworkExpectation, Reached};
-use super::own_work::{MOST_TOLERANCE, date, optional_text, range, source};
-use crate::config::document::{Item, Place, Table};
+use super::description::is_false;
+use super::description::{Expectation, ExpectedGroup, Limit, Machine, NetworkExpectation};
+use super::written;
+use crate::config::document::{Place, Table};
+use crate::config::typed::{Found, Text, Written, accepting, count, number, whole};
+use crate::config::{CopyKind, HostMemory};
 use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate, Seconds, parse_rate};
 use commgauge_base::variant::LABELS;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 22] = [
-    "collective",
-    "bytes",
-    "ranks",
-    "ranks_per_node",
-    "nodes",
-    "groups_per_node",
-    "cadence",
-    "placement",
-    "element_type",
-    "variant",
-    "value",
-    "curve",
-    "tolerance",
-    "floor",
-    "ceiling",
-    "in_network",
-    "source",
-    "date",
-    "algorithm",
-    "version",
-    "one_process",
-    "note",
-];
-const NETWORK_KEYS: [&str; 12] = [
-    "collectives",
-    "bytes",
-    "share",
-    "tolerance",
-    "cadence",
-    "placement",
-    "element_type",
-    "source",
-    "date",
-    "algorithm",
-    "version",
-    "note",
-];
 /// More ranks than any group has.
 const MOST_RANKS: u32 = 1 << 24;
 
-/// Reads and checks one `[[expect]]`; the links of the machine bound what may be required. A curve is an expectation for
-/// each of its sizes.
-pub(super) fn expectations(mut table: Table, machine: &Machine) -> Result<Vec<Expectation>> {
-    table.only(&KEYS)?;
-    let place = table.place.clone();
-    let (curve, bytes) = (table.take("curve"), table.take("bytes"));
-    let figures = match (curve, &bytes) {
-        (None, _) => vec![single(&mut table)?],
-        (Some(curve), None) => curve_figures(&mut table, curve)?,
-        (Some(_), Some(bytes)) => {
-            return Err(bytes.wrong("a curve has a size for each of its figures; remove `bytes`"));
-        }
-    };
-    let collective = table.require("collective", "a collective such as \"all_reduce\"")?.parsed(str::parse)?;
-    let group = group(&mut table, machine)?;
-    let mut common = common(table, collective, group)?;
-    let of_curve = figures.iter().all(|figure| figure.bytes.is_some());
-    match bytes {
-        Some(item) => common.bytes = range(item)?,
-        None if of_curve || common.collective == Collective::Barrier => {}
-        None => {
-            return Err(place
-                .wrong("`bytes` is missing; accepted: a size such as \"1GiB\", or a range [\"512MiB\", \"16GiB\"]"));
-        }
-    }
-    let mut read = Vec::new();
-    for figure in figures {
-        let mut expected = Expectation { limit: figure.limit, tolerance: figure.tolerance, ..common.clone() };
-        if let Some(bytes) = figure.bytes {
-            (expected.bytes, expected.place) = ((bytes, bytes), figure.place.to_string());
-        }
-        check_bound(&expected, &figure.place, machine)?;
-        read.push(expected);
-    }
-    Ok(read)
+/// More rows, columns or terms than any product has.
+const MOST_ELEMENTS: u64 = 1 << 40;
+
+/// More than any GPU computes, in 10^12 operations a second.
+const MOST_TFLOPS: f64 = 1e6;
+
+/// A tolerance above this would set a floor of less than a tenth of the figure, which checks nothing.
+const MOST_TOLERANCE: f64 = 0.9;
+
+/// One `[[expect]]`: the performance of one kind of call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpectTable {
+    /// The call.
+    #[serde(with = "crate::config::typed::text")]
+    pub collective: Collective,
+    /// Sizes, where the figure is not a curve.
+    pub bytes: Option<Sizes>,
+    /// Ranks in each group.
+    #[serde(deserialize_with = "count::<_, _, 2, MOST_RANKS>")]
+    pub ranks: u32,
+    /// Most ranks of a group on one node; as many as fit if absent.
+    pub ranks_per_node: Option<u32>,
+    /// Nodes that a group spans; the fewest if absent.
+    pub nodes: Option<u32>,
+    /// Groups with ranks on the same node that call at the same time; one if absent.
+    pub groups_per_node: Option<u32>,
+    /// What is timed.
+    #[serde(default = "streaming")]
+    pub cadence: Cadence,
+    /// Whether the result replaces the input; both if absent.
+    pub placement: Option<Placement>,
+    /// Type of the elements; any if absent.
+    pub element_type: Option<Text<ElementType>>,
+    /// The figure, from which the tolerance is taken.
+    pub value: Option<Text<Figure>>,
+    /// Figures of several sizes.
+    pub curve: Option<Vec<CurvePoint>>,
+    /// The share by which a value may be missed.
+    #[serde(default, deserialize_with = "tolerance")]
+    pub tolerance: Option<f64>,
+    /// The least bus bandwidth.
+    pub floor: Option<Text<Rate>>,
+    /// The longest time of a call.
+    pub ceiling: Option<Text<Seconds>>,
+    /// True if switches reduce or copy by themselves, so that the links are no bound.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_network: bool,
+    /// Origin of the figure: a publication or a measurement.
+    #[serde(deserialize_with = "source")]
+    pub source: String,
+    /// When: `2026`, `2026-03` or `2026-03-14`.
+    #[serde(deserialize_with = "date")]
+    pub date: String,
+    /// Algorithm. Only calls of which the record says that they had it are compared with the figure.
+    pub algorithm: Option<String>,
+    /// Library and version that the figure was reached with.
+    pub version: Option<String>,
+    /// True if one process drove all devices of a host with a thread for each: small messages then take another time than those of
+    /// processes, which are not compared with it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub one_process: bool,
+    /// Further remarks.
+    pub note: Option<String>,
+    /// How the calls are handed over, by the labels of records (`buffers`, `submit`, `aggregate` ...); empty for plain calls.
+    #[serde(default, deserialize_with = "variant", skip_serializing_if = "BTreeMap::is_empty")]
+    pub variant: BTreeMap<String, String>,
 }
 
-/// Reads and checks one `[[expect_network]]`: an expectation for each of its calls.
-pub(super) fn network_expectations(mut table: Table) -> Result<Vec<NetworkExpectation>> {
-    table.only(&NETWORK_KEYS)?;
-    let called = table.require("collectives", "calls such as [\"ping_pong\", \"bidirectional\"]")?;
-    let place = called.place.clone();
-    let collectives: Vec<Collective> =
-        called.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?;
-    if collectives.contains(&Collective::Barrier) {
+/// One `[[expect_network]]`: calls between nodes, as a share of what the adapters carry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpectNetworkTable {
+    collectives: Vec<Text<Collective>>,
+    bytes: Sizes,
+    #[serde(deserialize_with = "share")]
+    share: f64,
+    #[serde(deserialize_with = "tolerance")]
+    tolerance: f64,
+    #[serde(default = "streaming")]
+    cadence: Cadence,
+    placement: Option<Placement>,
+    element_type: Option<Text<ElementType>>,
+    #[serde(deserialize_with = "source")]
+    source: String,
+    #[serde(deserialize_with = "date")]
+    date: String,
+    algorithm: Option<String>,
+    version: Option<String>,
+    note: Option<String>,
+}
+
+/// One `[[expect_copy]]`: a copy by the copy engines of a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpectCopyTable {
+    /// From where to where.
+    #[serde(with = "crate::config::typed::text")]
+    pub kind: CopyKind,
+    /// Smallest and largest number of bytes, ends included.
+    pub bytes: Sizes,
+    /// Memory of the host's end; any if absent.
+    pub host_memory: Option<HostMemory>,
+    /// How far the other rank is in the order of the ranks of its host; any if absent.
+    #[serde(default, deserialize_with = "count::<_, _, 1, 4096>")]
+    pub peer_distance: Option<u32>,
+    /// Whether one rank of each host copies at a time; both if absent.
+    pub each: Option<Each>,
+    /// What the slowest rank reaches in each direction.
+    #[serde(with = "crate::config::typed::text")]
+    pub value: Rate,
+    /// The share by which it may be missed.
+    #[serde(default, deserialize_with = "tolerance")]
+    pub tolerance: Option<f64>,
+    /// Origin of the figure.
+    #[serde(deserialize_with = "source")]
+    pub source: String,
+    /// When.
+    #[serde(deserialize_with = "date")]
+    pub date: String,
+    /// Library or driver, and version, that the figure was reached with.
+    pub version: Option<String>,
+    /// Further remarks.
+    pub note: Option<String>,
+}
+
+/// One `[[expect_product]]`: a matrix product of m x k by k x n.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpectProductTable {
+    /// Rows of the result.
+    #[serde(deserialize_with = "side")]
+    pub m: u64,
+    /// Columns of the result.
+    #[serde(deserialize_with = "side")]
+    pub n: u64,
+    /// Terms of each sum.
+    #[serde(deserialize_with = "side")]
+    pub k: u64,
+    /// Type of the elements; any if absent.
+    pub element_type: Option<Text<ElementType>>,
+    /// 10^12 floating-point operations a second of the slowest rank.
+    #[serde(deserialize_with = "tflops")]
+    pub tflops: f64,
+    /// The share by which it may be missed.
+    #[serde(default, deserialize_with = "tolerance")]
+    pub tolerance: Option<f64>,
+    /// Origin of the figure.
+    #[serde(deserialize_with = "source")]
+    pub source: String,
+    /// When.
+    #[serde(deserialize_with = "date")]
+    pub date: String,
+    /// Library or driver, and version, that the figure was reached with.
+    pub version: Option<String>,
+    /// Further remarks.
+    pub note: Option<String>,
+}
+
+/// Tables of a machine file that say what is expected of what was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ExpectTables {
+    /// Of calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<ExpectTable>,
+    /// Of copies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expect_copy: Vec<ExpectCopyTable>,
+    /// Of matrix products.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expect_product: Vec<ExpectProductTable>,
+}
+
+impl ExpectTables {
+    /// Their text.
+    ///
+    /// # Errors
+    /// As [`Machine::to_toml`].
+    pub fn to_toml(&self) -> Result<String> {
+        written(self)
+    }
+}
+
+/// Whether the ranks of a host copy one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Each {
+    /// One rank at a time.
+    Alone,
+    /// All at once.
+    Together,
+}
+
+/// One size, or the smallest and the largest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes(pub Bytes, pub Bytes);
+
+/// A size and its figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a size and a value such as [\"1MiB\", \"40GB/s\"]")]
+pub struct CurvePoint(Text<Bytes>, Text<Figure>);
+
+/// What was reached: a rate is a bus bandwidth, a time that of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    /// A bus bandwidth.
+    Rate(Rate),
+    /// A time.
+    Time(Seconds),
+}
+
+impl Figure {
+    /// The least bus bandwidth, or the longest time.
+    fn limit(self, tolerance: f64) -> Limit {
+        match self {
+            Figure::Rate(rate) => Limit::BusBandwidthFloor(Rate(rate.0 * (1.0 - tolerance))),
+            Figure::Time(time) => Limit::LatencyCeiling(Seconds(time.0 * (1.0 + tolerance))),
+        }
+    }
+}
+
+impl Written for Figure {
+    const ACCEPTED: &'static str = "a rate or a time such as \"445GB/s\" or \"20us\"";
+
+    fn from_text(text: &str) -> std::result::Result<Figure, String> {
+        if parse_rate(text).is_ok() {
+            return Rate::from_text(text).map(Figure::Rate);
+        }
+        match Seconds::from_text(text)? {
+            time if time.0 > 0.0 => Ok(Figure::Time(time)),
+            time => Err(format!("found {time}; accepted: a time above 0")),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Figure::Rate(rate) => rate.to_text(),
+            Figure::Time(time) => time.to_text(),
+        }
+    }
+}
+
+impl Written for CopyKind {
+    const ACCEPTED: &'static str = "a kind of copy such as \"host-to-device\"";
+
+    fn from_text(text: &str) -> std::result::Result<CopyKind, String> {
+        CopyKind::parse(text)
+    }
+
+    fn to_text(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+impl Serialize for Sizes {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        if self.0 == self.1 { Text(self.0).serialize(to) } else { [Text(self.0), Text(self.1)].serialize(to) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Sizes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Sizes, D::Error> {
+        match Vec::<Text<Bytes>>::deserialize(from)?.as_slice() {
+            [one] => Ok(Sizes(one.0, one.0)),
+            [low, high] if low <= high => Ok(Sizes(low.0, high.0)),
+            _ => Err(D::Error::custom("accepted: one size, or the smallest and the largest of a range")),
+        }
+    }
+}
+
+fn streaming() -> Cadence {
+    Cadence::Streaming
+}
+
+fn tolerance<'de, D: Deserializer<'de>, T: From<f64>>(from: D) -> std::result::Result<T, D::Error> {
+    number(from, 0.0..=MOST_TOLERANCE)
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    number(from, 0.01..=1.0)
+}
+
+fn tflops<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    number(from, 1e-9..=MOST_TFLOPS)
+}
+
+fn side<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Error> {
+    whole(from, 1..=MOST_ELEMENTS)
+}
+
+fn source<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Error> {
+    accepting(from, "who published or measured it, and where".to_owned(), |value| match value {
+        Found::Text(text) if !text.trim().is_empty() => Some(Ok(text.to_owned())),
+        _ => None,
+    })
+}
+
+/// A year, a month or a day, as written.
+fn date<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Error> {
+    let accepted = "a year, month or day such as 2026, 2026-03 or 2026-03-14";
+    accepting(from, format!("{accepted}, in quotes"), |value| {
+        let Found::Text(text) = value else { return None };
+        let day = match text.len() {
+            4 => format!("{text}-01-01"),
+            7 => format!("{text}-01"),
+            _ => text.to_owned(),
+        };
+        Some(match day.parse::<jiff::civil::Date>() {
+            Ok(_) if day.len() == 10 => Ok(text.to_owned()),
+            _ => Err(format!("found `{text}`; accepted: {accepted}")),
+        })
+    })
+}
+
+/// The labels of a variant, such as `{ aggregate = "8" }`.
+fn variant<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<String, String>, D::Error> {
+    struct Labels;
+    impl<'de> Visitor<'de> for Labels {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+            f.write_str("a table such as { aggregate = \"8\" }")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> std::result::Result<Self::Value, A::Error> {
+            let mut labels = BTreeMap::new();
+            while let Some((name, value)) = entries.next_entry()? {
+                labels.insert(name, value);
+            }
+            Ok(labels)
+        }
+    }
+    from.deserialize_struct("variant", &LABELS, Labels)
+}
+
+/// The expectations of one `[[expect]]`, checked; the links of the machine bound what may be required. A curve is an expectation for
+/// each of its sizes.
+pub(super) fn expectations(table: &ExpectTable, mut read: Table, machine: &Machine) -> Result<Vec<Expectation>> {
+    let place = read.place.clone();
+    let figures = match (&table.curve, &table.bytes) {
+        (None, bytes) => vec![single(table, &read, *bytes)?],
+        (Some(curve), None) => curve_figures(table, curve, &mut read)?,
+        (Some(_), Some(_)) => {
+            return Err(read.place_of("bytes").wrong("a curve has a size for each of its figures; remove `bytes`"));
+        }
+    };
+    let group = group(table, &mut read, machine)?;
+    let table = ExpectTable { curve: None, ..table.clone() };
+    let of_figure = |figure: FigureAt| {
+        let (bytes, at) = match figure.bytes {
+            Some(Sizes(low, high)) => ((low, high), figure.of_curve.then(|| figure.place.to_string())),
+            None if table.collective == Collective::Barrier => ((Bytes(0), Bytes(0)), None),
+            None => {
+                return Err(place.wrong(
+                    "`bytes` is missing; accepted: a size such as \"1GiB\", or a range [\"512MiB\", \"16GiB\"]",
+                ));
+            }
+        };
+        let place = at.unwrap_or_else(|| place.to_string());
+        let expected = Expectation { place, table: table.clone(), bytes, group, limit: figure.limit };
+        check_bound(&expected, &figure.place, machine)?;
+        Ok(expected)
+    };
+    figures.into_iter().map(of_figure).collect()
+}
+
+/// The expectations of one `[[expect_network]]`, checked: one for each of its calls.
+pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> Result<Vec<NetworkExpectation>> {
+    if table.collectives.contains(&Text(Collective::Barrier)) {
+        let place = read.place_of("collectives");
         return Err(place.wrong("a barrier moves no bytes, so no share of a rate can be expected of it"));
     }
-    let bytes = range(table.require("bytes", "a size such as \"1GiB\", or a range [\"64MiB\", \"8GiB\"]")?)?;
-    let share = table.require("share", "the part of the adapters' rate that is reached, such as 0.92")?;
-    let share = share.number_within(0.01..=1.0)?;
-    let tolerance = table.require("tolerance", "the share by which that may be missed, such as 0.1")?;
-    let tolerance = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
-    let any = ExpectedGroup { ranks: 0, ranks_per_node: 0, nodes: 0, groups_per_node: 0 };
-    let of_call = Expectation { bytes, ..common(table, collectives[0], any)? };
-    let of =
-        |collective| NetworkExpectation { share, tolerance, of_call: Expectation { collective, ..of_call.clone() } };
-    Ok(collectives.into_iter().map(of).collect())
+    let of = |collective: &Text<Collective>| NetworkExpectation {
+        share: table.share,
+        tolerance: table.tolerance,
+        of_call: Expectation {
+            place: read.place.to_string(),
+            table: ExpectTable {
+                collective: collective.0,
+                bytes: Some(table.bytes),
+                ranks: 0,
+                ranks_per_node: None,
+                nodes: None,
+                groups_per_node: None,
+                cadence: table.cadence,
+                placement: table.placement,
+                element_type: table.element_type,
+                value: None,
+                curve: None,
+                tolerance: Some(table.tolerance),
+                floor: None,
+                ceiling: None,
+                in_network: false,
+                source: table.source.clone(),
+                date: table.date.clone(),
+                algorithm: table.algorithm.clone(),
+                version: table.version.clone(),
+                one_process: false,
+                note: table.note.clone(),
+                variant: BTreeMap::new(),
+            },
+            bytes: (table.bytes.0, table.bytes.1),
+            group: ExpectedGroup { ranks: 0, ranks_per_node: 0, nodes: 0, groups_per_node: 0 },
+            limit: Limit::LatencyCeiling(Seconds(0.0)),
+        },
+    };
+    Ok(table.collectives.iter().map(of).collect())
 }
 
 /// The groups that an expectation is about.
-fn group(table: &mut Table, machine: &Machine) -> Result<ExpectedGroup> {
-    let ranks = table.require("ranks", "the number of ranks in a group, such as 8")?.count_within(2..=MOST_RANKS)?;
-    let per_node = match table.take("ranks_per_node") {
-        Some(item) => item.count_within(1..=ranks)?,
-        None => ranks.min(machine.ranks_per_node),
-    };
-    let fewest_nodes = ranks.div_ceil(per_node);
-    let nodes = table.take("nodes").map_or(Ok(fewest_nodes), |item| item.count_within(fewest_nodes..=ranks))?;
-    let groups_per_node = table.take("groups_per_node").map_or(Ok(1), |item| item.count())?;
-    Ok(ExpectedGroup { ranks, ranks_per_node: per_node, nodes, groups_per_node })
-}
-
-/// Everything but the figures themselves.
-fn common(mut table: Table, collective: Collective, group: ExpectedGroup) -> Result<Expectation> {
-    Ok(Expectation {
-        collective,
-        bytes: (Bytes(0), Bytes(0)),
-        group,
-        cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(cadence))?,
-        placement: table.take("placement").map(|item| item.parsed(placement)).transpose()?,
-        element_type: table.take("element_type").map(|item| item.parsed(str::parse)).transpose()?,
-        variant: table.take("variant").map_or(Ok(BTreeMap::new()), variant)?,
-        limit: Limit::LatencyCeiling(Seconds(0.0)),
-        tolerance: None,
-        in_network: table.take("in_network").map_or(Ok(false), |item| item.truth())?,
-        source: source(&mut table)?,
-        date: date(&mut table)?,
-        reached: Reached {
-            algorithm: optional_text(&mut table, "algorithm", "ring")?,
-            version: optional_text(&mut table, "version", "NCCL 2.29.2")?,
-            one_process: table.take("one_process").map_or(Ok(false), |item| item.truth())?,
-        },
-        note: optional_text(&mut table, "note", "cloud variant")?,
-        place: table.place.to_string(),
-    })
+fn group(table: &ExpectTable, read: &mut Table, machine: &Machine) -> Result<ExpectedGroup> {
+    let ranks = table.ranks;
+    let mut within = |key, range, otherwise| read.take(key).map_or(Ok(otherwise), |item| item.count_within(range));
+    let ranks_per_node = within("ranks_per_node", 1..=ranks, ranks.min(machine.ranks_per_node))?;
+    let fewest_nodes = ranks.div_ceil(ranks_per_node);
+    let nodes = within("nodes", fewest_nodes..=ranks, fewest_nodes)?;
+    Ok(ExpectedGroup { ranks, ranks_per_node, nodes, groups_per_node: within("groups_per_node", 1..=u32::MAX, 1)? })
 }
 
 fn check_bound(expected: &Expectation, place: &Place, machine: &Machine) -> Result<()> {
     let Limit::BusBandwidthFloor(floor) = expected.limit else { return Ok(()) };
-    let collective = expected.collective;
-    if collective == Collective::Barrier {
+    if expected.table.collective == Collective::Barrier {
         return Err(place.wrong("a barrier moves no bytes; give a time instead, such as ceiling = \"20us\""));
     }
     let bound = machine.bound_of(expected);
-    match bound.filter(|bound| floor.0 > bound.0 && !expected.in_network) {
+    match bound.filter(|bound| floor.0 > bound.0 && !expected.table.in_network) {
         Some(bound) => Err(place.wrong(format!(
             "a floor of {floor} is above the {bound} that the links of this file allow; correct one of them, or say \
              in_network = true where the switches themselves reduce or copy"
@@ -167,61 +453,55 @@ fn check_bound(expected: &Expectation, place: &Place, machine: &Machine) -> Resu
     }
 }
 
-/// A limit with its place. A figure of a curve has a separate size.
-struct Figure {
+/// A limit with its place, and its size where it has one.
+struct FigureAt {
     limit: Limit,
-    tolerance: Option<f64>,
-    bytes: Option<Bytes>,
+    bytes: Option<Sizes>,
+    of_curve: bool,
     place: Place,
 }
 
 /// Exactly one of: a value with its tolerance, a floor, a ceiling.
-fn single(table: &mut Table) -> Result<Figure> {
+fn single(table: &ExpectTable, read: &Table, bytes: Option<Sizes>) -> Result<FigureAt> {
     let accepted = "accepted: value with tolerance, or floor (of bus bandwidth), or ceiling (of the latency), or curve";
-    let tolerance = table.take("tolerance");
-    let whole = |limit, item: Item| Ok(Figure { limit, tolerance: None, bytes: None, place: item.place });
-    match (table.take("value"), table.take("floor"), table.take("ceiling"), tolerance) {
-        (Some(value), None, None, Some(tolerance)) => {
-            let share = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
-            Ok(Figure { limit: limit(&value, share)?, tolerance: Some(share), bytes: None, place: value.place })
+    let at = |key, limit| Ok(FigureAt { limit, bytes, of_curve: false, place: read.place_of(key).clone() });
+    match (table.value, table.floor, table.ceiling, table.tolerance) {
+        (Some(value), None, None, Some(tolerance)) => at("value", value.0.limit(tolerance)),
+        (Some(_), None, None, None) => {
+            Err(read.place_of("value").wrong("a value needs a tolerance too, such as tolerance = 0.05 for 5 % worse"))
         }
-        (Some(value), None, None, None) => {
-            Err(value.wrong("a value also needs a tolerance, such as tolerance = 0.05 for 5 % worse"))
+        (None, Some(floor), None, None) => at("floor", Limit::BusBandwidthFloor(floor.0)),
+        (None, None, Some(ceiling), None) if ceiling.0.0 > 0.0 => at("ceiling", Limit::LatencyCeiling(ceiling.0)),
+        (None, None, Some(ceiling), None) => {
+            Err(read.place_of("ceiling").wrong(format!("found {}; accepted: a time above 0", ceiling.0)))
         }
-        (None, Some(floor), None, None) => whole(Limit::BusBandwidthFloor(floor.rate()?), floor),
-        (None, None, Some(ceiling), None) => whole(Limit::LatencyCeiling(positive(&ceiling)?), ceiling),
-        (None, Some(_), None, Some(tolerance)) | (None, None, Some(_), Some(tolerance)) => {
-            Err(tolerance.wrong("a tolerance belongs to a value; a floor and a ceiling are met or not"))
-        }
-        (None, None, None, _) => Err(table.place.wrong(format!("nothing is expected; {accepted}"))),
-        _ => Err(table.place.wrong(format!("more than one of value, floor and ceiling; {accepted}"))),
+        (None, Some(_), None, Some(_)) | (None, None, Some(_), Some(_)) => Err(read
+            .place_of("tolerance")
+            .wrong("a tolerance belongs to a value; a floor and a ceiling are met or not")),
+        (None, None, None, _) => Err(read.place.wrong(format!("nothing is expected; {accepted}"))),
+        _ => Err(read.place.wrong(format!("more than one of value, floor and ceiling; {accepted}"))),
     }
 }
 
 /// Pairs of a size and a value, all with the tolerance of the curve.
-fn curve_figures(table: &mut Table, curve: Item) -> Result<Vec<Figure>> {
-    if let Some(other) = ["value", "floor", "ceiling"].into_iter().find_map(|key| table.take(key)) {
+fn curve_figures(table: &ExpectTable, curve: &[CurvePoint], read: &mut Table) -> Result<Vec<FigureAt>> {
+    if let Some(other) = ["value", "floor", "ceiling"].into_iter().find_map(|key| read.take(key)) {
         return Err(other.wrong("a curve holds all figures; give one or the other"));
     }
-    let tolerance =
-        table.require("tolerance", "the share by which the values of the curve may be missed, such as 0.05")?;
-    let share = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
-    let place = curve.place.clone();
-    let mut figures: Vec<Figure> = Vec::new();
-    for pair in curve.items()? {
-        let at = pair.place.clone();
+    let accepted = "the share by which the values of the curve may be missed, such as 0.05";
+    read.require("tolerance", accepted)?;
+    let item = read.require("curve", "")?;
+    let place = item.place.clone();
+    let mut figures: Vec<FigureAt> = Vec::new();
+    for (CurvePoint(bytes, figure), pair) in curve.iter().zip(item.items()?) {
         let parts = pair.items()?;
-        let [size, value] = parts.as_slice() else {
-            return Err(at.wrong("accepted: a size and a value such as [\"1MiB\", \"40GB/s\"]"));
-        };
-        let bytes = size.parsed(Bytes::parse)?;
-        let limit = limit(value, share)?;
-        if figures.last().is_some_and(|last| last.bytes >= Some(bytes)) {
-            return Err(
-                size.wrong(format!("{bytes} does not come after the size before it; give sizes in ascending order"))
-            );
+        if figures.last().and_then(|last| last.bytes).is_some_and(|last| last.0 >= bytes.0) {
+            let bytes = bytes.0;
+            return Err(parts[0]
+                .wrong(format!("{bytes} does not come after the size before it; give sizes in ascending order")));
         }
-        figures.push(Figure { limit, tolerance: Some(share), bytes: Some(bytes), place: value.place.clone() });
+        let (limit, bytes) = (figure.0.limit(table.tolerance.unwrap_or(0.0)), Some(Sizes(bytes.0, bytes.0)));
+        figures.push(FigureAt { limit, bytes, of_curve: true, place: parts[1].place.clone() });
     }
     let rates = figures.iter().filter(|figure| matches!(figure.limit, Limit::BusBandwidthFloor(_))).count();
     if rates != 0 && rates != figures.len() {
@@ -230,45 +510,69 @@ fn curve_figures(table: &mut Table, curve: Item) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A value made a limit: a rate is the least bus bandwidth, a time the longest latency.
-fn limit(value: &Item, tolerance: f64) -> Result<Limit> {
-    match parse_rate(value.text_such_as("445GB/s")?) {
-        Ok(_) => Ok(Limit::BusBandwidthFloor(Rate(value.rate()?.0 * (1.0 - tolerance)))),
-        Err(_) => Ok(Limit::LatencyCeiling(Seconds(positive(value)?.0 * (1.0 + tolerance)))),
-    }
+/// Required performance of the work that each rank does by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnWorkExpectation {
+    /// File, line and key of the expectation, for messages and reports.
+    pub place: String,
+    /// What the file says of it.
+    pub work: ExpectedWork,
 }
 
-fn positive(item: &Item) -> Result<Seconds> {
-    let seconds = item.seconds()?;
-    if seconds.0 > 0.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: a time above 0"))) }
+/// The work that an expectation is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExpectedWork {
+    /// A copy.
+    Copy(ExpectCopyTable),
+    /// A matrix product.
+    Product(ExpectProductTable),
 }
 
-/// The labels of a variant, such as `{ aggregate = "8" }`.
-fn variant(item: Item) -> Result<BTreeMap<String, String>> {
-    let mut table = item.table()?;
-    let mut labels = BTreeMap::new();
-    for name in LABELS {
-        if let Some(item) = table.take(name) {
-            labels.insert(name.to_owned(), item.text_such_as("registered")?.to_owned());
+/// Who says what a figure is.
+pub struct Origin<'a> {
+    /// A publication or a measurement.
+    pub source: &'a str,
+    /// When.
+    pub date: &'a str,
+    /// Library or driver, and version.
+    pub version: Option<&'a str>,
+}
+
+impl OwnWorkExpectation {
+    /// The figure itself: bytes per second in each direction, or floating-point operations per second.
+    pub fn figure_per_second(&self) -> f64 {
+        match &self.work {
+            ExpectedWork::Copy(copy) => copy.value.0,
+            ExpectedWork::Product(product) => 1e12 * product.tflops,
         }
     }
-    table.finish()?;
-    Ok(labels)
-}
 
-fn cadence(text: &str) -> std::result::Result<Cadence, String> {
-    [Cadence::Streaming, Cadence::Isolated]
-        .into_iter()
-        .find(|cadence| cadence.name() == text)
-        .ok_or_else(|| format!("found `{text}`; accepted: streaming, isolated"))
-}
-
-fn placement(text: &str) -> std::result::Result<Placement, String> {
-    match text {
-        "in_place" => Ok(Placement::InPlace),
-        "out_of_place" => Ok(Placement::OutOfPlace),
-        _ => Err(format!("found `{text}`; accepted: in_place, out_of_place")),
+    /// The least that the slowest rank must reach.
+    pub fn floor_per_second(&self) -> f64 {
+        let (ExpectedWork::Copy(ExpectCopyTable { tolerance, .. })
+        | ExpectedWork::Product(ExpectProductTable { tolerance, .. })) = &self.work;
+        self.figure_per_second() * (1.0 - tolerance.unwrap_or(0.0))
     }
+
+    /// Who says so.
+    pub fn origin(&self) -> Origin<'_> {
+        let (ExpectedWork::Copy(ExpectCopyTable { source, date, version, .. })
+        | ExpectedWork::Product(ExpectProductTable { source, date, version, .. })) = &self.work;
+        Origin { source, date, version: version.as_deref() }
+    }
+}
+
+/// Checks one `[[expect_copy]]`.
+pub(super) fn expected_copy(table: &ExpectCopyTable, read: &Table) -> Result<OwnWorkExpectation> {
+    let kind = table.kind;
+    if table.host_memory.is_some() && !kind.is_of_host() {
+        let problem = format!("a copy {} has no end in the host's memory", kind.name());
+        return Err(read.place_of("host_memory").wrong(problem));
+    }
+    if table.peer_distance.is_some() && !kind.is_of_peers() {
+        return Err(read.place_of("peer_distance").wrong(format!("a copy {} has no end at another rank", kind.name())));
+    }
+    Ok(OwnWorkExpectation { place: read.place.to_string(), work: ExpectedWork::Copy(table.clone()) })
 }
 
 #[cfg(test)]
@@ -289,10 +593,14 @@ mod tests {
     fn a_wrong_expectation_names_line_key_and_what_is_accepted() {
         for (from, to, words) in [
             ("date = '2026-03'", "date = '2026'\nvariant = { agregate = '8' }", "did you mean `aggregate`"),
-            ("date = '2026-03'", "date = '2026'\nvariant = { aggregate = 8 }", "accepted: a text such as"),
+            (
+                "date = '2026-03'",
+                "date = '2026'\nvariant = { aggregate = 8 }",
+                "variant.aggregate: found 8; accepted: a text",
+            ),
             ("date = '2026-03'", "date = '2026'\nvariant = 'graph'", "accepted: a table"),
             ("'all_reduce'", "'all_reduse'", "m.toml:11: expect[0].collective: found collective `all_reduse`"),
-            ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value also needs a tolerance"),
+            ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value needs a tolerance too"),
             ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a number from 0 to 0.9"),
             ("value = '400GB/s'", "floor = '400GB/s'", "expect[0].tolerance: a tolerance belongs to a value"),
             ("value = '400GB/s'\ntolerance = 0.05", "", "expect[0]: nothing is expected; accepted: value with"),
@@ -304,7 +612,7 @@ mod tests {
             ("['512MiB', '16GiB']", "['16GiB', '512MiB']", "expect[0].bytes: accepted: one size, or the smallest"),
             ("'512MiB'", "'512MB'", "expect[0].bytes[0]: found `512MB`, which nccl-tests reads as"),
             ("date = '2026-03'", "date = 'spring'", "expect[0].date: found `spring`; accepted: a year, month or day"),
-            ("source = 's'", "", "`source` is missing"),
+            ("source = 's'", "", "expect[0]: `source` is missing; accepted: who published or measured it"),
             ("source", "sourec", "expect[0].sourec: unknown key; did you mean `source`?"),
             ("value = '400GB/s'", "curve = [['1MiB', '1GB/s']]", "expect[0].bytes: a curve has a size for each"),
             (
@@ -399,7 +707,10 @@ mod tests {
         let machine = read(ROW).unwrap();
         let [row] = machine.expectations.as_slice() else { panic!("{:?}", machine.expectations) };
         assert_eq!(row.limit, Limit::BusBandwidthFloor(Rate(400e9 * 0.95)));
-        assert_eq!((row.group.ranks_per_node, row.group.groups_per_node, row.cadence), (8, 1, Cadence::Streaming));
+        assert_eq!(
+            (row.group.ranks_per_node, row.group.groups_per_node, row.table.cadence),
+            (8, 1, Cadence::Streaming)
+        );
         assert_eq!(row.bytes, (Bytes(512 << 20), Bytes(16 << 30)));
         let switch = ROW.replacen("value = '400GB/s'\ntolerance = 0.05", "floor = '460GB/s'\nin_network = true", 1);
         assert_eq!(read(&switch).unwrap().expectations[0].limit, Limit::BusBandwidthFloor(Rate(460e9)));
@@ -413,5 +724,64 @@ mod tests {
         let [small, large] = curve.as_slice() else { panic!("{curve:?}") };
         assert_eq!((small.bytes, large.bytes), ((Bytes(1 << 20), Bytes(1 << 20)), (Bytes(16 << 20), Bytes(16 << 20))));
         assert!((large.figure() - 220e9).abs() < 1.0 && large.place.contains("expect[0].curve[1]"), "{}", large.place);
+    }
+}
+
+#[cfg(test)]
+mod own_work_tests {
+
+    use super::super::Machine;
+    use super::*;
+    use std::path::Path;
+
+    const LINKS: &str = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n\
+        [between_nodes]\nlatency = '14us'\nadapters_per_node = 8\nrate_per_adapter = '50GB/s'\n";
+    const COPY: &str = "[[expect_copy]]\nkind = 'host-to-device'\nbytes = '256MiB'\nhost_memory = 'pinned'\n\
+        each = 'alone'\nvalue = '50GB/s'\ntolerance = 0.1\nsource = 's'\ndate = '2026'\n";
+    const PRODUCT: &str = "[[expect_product]]\nm = 8192\nn = 4096\nk = 1024\nelement_type = 'bfloat16'\ntflops = 700\n\
+        source = 's'\ndate = '2026'\n";
+
+    fn read(tables: &str) -> Result<Vec<OwnWorkExpectation>> {
+        Machine::parse(&format!("{LINKS}{tables}"), Path::new("m.toml")).map(|machine| machine.own_work)
+    }
+
+    #[test]
+    fn a_wrong_expectation_names_line_key_and_what_is_accepted() {
+        for (table, from, to, words) in [
+            (
+                COPY,
+                "'host-to-device'",
+                "'host-to-devise'",
+                "expect_copy[0].kind: found `host-to-devise`; accepted: host",
+            ),
+            (COPY, "kind = 'host-to-device'", "", "`kind` is missing"),
+            (COPY, "'host-to-device'", "'within-device'", "host_memory: a copy within-device has no end in the host's"),
+            (COPY, "each = 'alone'", "each = 'both'", "expect_copy[0].each: found `both`; accepted: alone, together"),
+            (COPY, "each = 'alone'", "peer_distance = 1", "peer_distance: a copy host-to-device has no end at another"),
+            (COPY, "'50GB/s'", "'50'", "expect_copy[0].value: found `50`"),
+            (COPY, "tolerance = 0.1", "tolerance = 1", "expect_copy[0].tolerance: found 1; accepted: a number from 0"),
+            (COPY, "tolerance", "tolerence", "expect_copy[0].tolerence: unknown key"),
+            (PRODUCT, "m = 8192", "m = 0", "expect_product[0].m: found 0; accepted: a whole number from 1"),
+            (PRODUCT, "k = 1024\n", "", "expect_product[0]: `k` is missing; accepted: a whole number from 1 to"),
+            (PRODUCT, "tflops = 700", "tflops = 0", "expect_product[0].tflops: found 0"),
+            (PRODUCT, "date = '2026'", "date = 'spring'", "expect_product[0].date: found `spring`"),
+        ] {
+            assert!(table.contains(from), "{from}");
+            let error = read(&table.replacen(from, to, 1)).expect_err(to);
+            assert!(error.to_string().contains(words), "{to}: {error}");
+            assert_eq!(error.exit_code(), 2, "{to}");
+        }
+    }
+
+    #[test]
+    fn floors_are_values_less_their_tolerance() {
+        let all = read(&format!("{COPY}{PRODUCT}")).expect("it is right");
+        let [copy, product] = all.as_slice() else { panic!("{all:?}") };
+        assert!((copy.floor_per_second() - 45e9).abs() < 1.0 && (copy.figure_per_second() - 50e9).abs() < 1.0);
+        let ExpectedWork::Copy(table) = &copy.work else { panic!("{copy:?}") };
+        let size = Bytes(256 << 20);
+        assert_eq!((table.bytes, table.each, table.peer_distance), (Sizes(size, size), Some(Each::Alone), None));
+        assert!((product.floor_per_second() - 7e14).abs() < 1.0, "{product:?}");
+        assert!(product.place.contains("m.toml:") && product.place.contains("expect_product[0]"), "{}", product.place);
     }
 }

@@ -5,11 +5,10 @@
 
 use crate::config::document::{Item, Table};
 use crate::config::shipped::published;
+use crate::config::typed::{Found, accepting, count, number};
 use commgauge_base::error::Result;
-use commgauge_base::units::{Rate, Seconds};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::ops::RangeInclusive;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::Path;
 
 /// The shipped levels.
@@ -33,26 +32,46 @@ pub struct Level {
     /// The kind of GPU; `any` for those of which no run is known.
     pub gpu: String,
     /// Bits of the operands of linear layers; absent where the level holds for all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bits")]
     pub bits: Option<u8>,
     /// Whether the models had experts.
     pub layers: LayerKind,
     /// Share of the peak that the largest matrix products reach.
+    #[serde(deserialize_with = "share")]
     pub share_of_peak: f64,
     /// Share of the memory's rate that kernels reach which only move data.
+    #[serde(deserialize_with = "share")]
     pub share_of_memory_rate: f64,
     /// 95 of 100 steps of sources that the level was not fitted on took at least this part of what was predicted ...
+    #[serde(deserialize_with = "low")]
     pub low: f64,
     /// ... and at most this multiple.
+    #[serde(deserialize_with = "high")]
     pub high: f64,
     /// Runs that it was fitted on.
+    #[serde(deserialize_with = "count::<_, _, 1, { u32::MAX }>")]
     pub runs: u32,
     /// Who published them.
     pub sources: Vec<String>,
 }
 
 /// The kind of a model's feed-forward layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
     /// Every token passes every weight.
@@ -64,35 +83,18 @@ pub enum LayerKind {
 impl LayerKind {
     /// The word for it.
     pub fn name(self) -> &'static str {
-        match self {
-            LayerKind::Dense => "dense",
-            LayerKind::Experts => "experts",
-        }
-    }
-
-    fn named(text: &str) -> std::result::Result<LayerKind, String> {
-        [LayerKind::Dense, LayerKind::Experts]
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| format!("found `{text}`; accepted: dense, experts"))
+        self.into()
     }
 }
 
 impl Level {
-    /// Those of a file, each `[[level]]`.
-    pub(super) fn read(file: &mut Table) -> Result<Vec<Level>> {
-        file.tables("level")?.into_iter().map(level).collect()
-    }
-
     /// The shipped ones.
     ///
     /// # Errors
     /// A program that was built without them, or with wrong ones.
     pub fn shipped() -> Result<Vec<Level>> {
-        let mut file = Table::parse(&Path::new("suites/published").join(FILE), published(FILE)?)?;
-        let levels = Level::read(&mut file)?;
-        file.finish()?;
-        Ok(levels)
+        let file = Table::parse(&Path::new("suites/published").join(FILE), published(FILE)?)?;
+        Ok(Item::from(file).read::<Levels>()?.level)
     }
 
     /// The level for a GPU, of some levels: its own, else that of the same GPU in another precision or of one with the same chip, else that
@@ -120,71 +122,29 @@ impl Level {
     }
 }
 
-const KEYS: [&str; 9] =
-    ["gpu", "bits", "layers", "share_of_peak", "share_of_memory_rate", "low", "high", "runs", "sources"];
+/// The file of the shipped levels.
+#[derive(Deserialize)]
+struct Levels {
+    level: Vec<Level>,
+}
 
-fn level(mut table: Table) -> Result<Level> {
-    table.only(&KEYS)?;
-    let bits = |item: Item| match item.count_within(1..=64)? {
-        bits @ (4 | 8 | 16) => Ok(bits as u8),
-        other => Err(item.wrong(format!("found {other}; accepted: 16, 8, 4"))),
-    };
-    let sources = table.require("sources", "a list such as [\"MLPerf Training 5.0\"]")?;
-    Ok(Level {
-        gpu: table.require("gpu", "a kind of GPU such as \"H100\"")?.text_such_as("H100")?.to_owned(),
-        layers: table.require("layers", "dense or experts")?.parsed(LayerKind::named)?,
-        share_of_peak: number(&mut table, "share_of_peak", LEAST_SHARE..=1.0)?,
-        share_of_memory_rate: number(&mut table, "share_of_memory_rate", LEAST_SHARE..=1.0)?,
-        low: number(&mut table, "low", 1.0 / WIDEST..=1.0)?,
-        high: number(&mut table, "high", 1.0..=WIDEST)?,
-        runs: table.require("runs", "how many runs it was fitted on")?.count_within(1..=u32::MAX)?,
-        bits: table.take("bits").map(bits).transpose()?,
-        sources: sources
-            .items()?
-            .iter()
-            .map(|source| source.text_such_as("MLPerf").map(str::to_owned))
-            .collect::<Result<_>>()?,
+fn bits<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<u8>, D::Error> {
+    accepting(from, "16, 8, 4".to_owned(), |value| match value {
+        Found::Whole(bits @ (4 | 8 | 16)) => Some(Ok(Some(bits as u8))),
+        _ => None,
     })
 }
 
-// Numbers of a machine file: counts, factors, times and rates, each with what is accepted.
-
-/// Beyond a second it is no latency, delay or jitter of a machine that works, and virtual clocks could run over.
-const LONGEST: Seconds = Seconds(1.0);
-
-/// A rate of nothing would be a call without end.
-pub(super) const SMALLEST_RATE_FACTOR: f64 = 1e-6;
-
-/// Whether a rank or node exists is checked once the number of ranks is known.
-pub(super) const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
-
-pub(super) fn count(table: &mut Table, key: &'static str, range: RangeInclusive<u32>) -> Result<u32> {
-    let accepted = format!("a whole number from {} to {}", range.start(), range.end());
-    table.require(key, &accepted)?.count_within(range)
+fn share<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    number(from, LEAST_SHARE..=1.0)
 }
 
-pub(super) fn number(table: &mut Table, key: &'static str, range: RangeInclusive<f64>) -> Result<f64> {
-    let accepted = format!("a number from {} to {}", range.start(), range.end());
-    table.require(key, &accepted)?.number_within(range)
+fn low<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    number(from, 1.0 / WIDEST..=1.0)
 }
 
-pub(super) fn rate_factor(table: &mut Table) -> Result<f64> {
-    number(table, "rate_factor", SMALLEST_RATE_FACTOR..=1.0)
-}
-
-pub(super) fn rate(table: &mut Table, key: &'static str) -> Result<Rate> {
-    table.require(key, "a rate such as \"25GB/s\"")?.rate()
-}
-
-pub(super) fn positive(table: &mut Table, key: &'static str) -> Result<Seconds> {
-    let item = table.require(key, "a time such as \"2us\"")?;
-    let seconds = short(&item)?;
-    if seconds.0 >= 1e-9 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at least 1ns"))) }
-}
-
-pub(super) fn short(item: &Item) -> Result<Seconds> {
-    let seconds = item.seconds()?;
-    if seconds.0 <= LONGEST.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at most 1s"))) }
+fn high<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    number(from, 1.0..=WIDEST)
 }
 
 #[cfg(test)]
@@ -214,7 +174,7 @@ mod tests {
             ("bits = 16", "bits = 12", "level[0].bits: found 12; accepted: 16, 8, 4"),
             ("'dense'", "'sparse'", "level[0].layers: found `sparse`; accepted: dense, experts"),
             ("low = 0.8", "low = 1.1", "level[0].low: found 1.1; accepted: a number from"),
-            ("runs = 12\n", "", "`runs` is missing; accepted: how many runs"),
+            ("runs = 12\n", "", "level[0]: `runs` is missing; accepted: a whole number from 1"),
             ("sources", "source", "level[0].source: unknown key"),
         ] {
             let error = read(&MACHINE.replacen(from, to, 1)).expect_err(to);

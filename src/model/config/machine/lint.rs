@@ -33,8 +33,8 @@ pub fn lint(machines: &[Machine], today: &str) -> Vec<Finding> {
     for machine in machines {
         for expected in &machine.expectations {
             beyond_the_links(machine, expected, &mut found);
-            if expected.date.as_str() > &today[..expected.date.len().min(today.len())] {
-                found.push(grave(expected, format!("the date {} is in the future", expected.date)));
+            if expected.table.date.as_str() > &today[..expected.table.date.len().min(today.len())] {
+                found.push(grave(expected, format!("the date {} is in the future", expected.table.date)));
             }
         }
         within(machine, &mut found);
@@ -63,10 +63,10 @@ fn beyond_the_links(machine: &Machine, expected: &Expectation, found: &mut Vec<F
     let rate = rate_of(expected, expected.figure(), expected.bytes.0);
     if let (Some(bound), Some(rate)) = (bound, rate) {
         // Switches that sum spare an all_reduce half of its bytes: each rank sends and receives the buffer once.
-        let most = if expected.in_network { 2.0 * bound.0 } else { bound.0 };
+        let most = if expected.table.in_network { 2.0 * bound.0 } else { bound.0 };
         if rate > most * (1.0 + 1e-9) {
             let (rate, bound) = (Rate(rate), Rate(most));
-            let help = match expected.in_network {
+            let help = match expected.table.in_network {
                 true => "which counts in that the switches reduce",
                 false => "set in_network = true where the switches themselves reduce or copy",
             };
@@ -110,7 +110,7 @@ fn disagreement(one: &Expectation, other: &Expectation, found: &mut Vec<Finding>
         else {
             continue;
         };
-        let slack = if reached.tolerance.is_none() { 1.0 + SLACK } else { 1.0 + 1e-9 };
+        let slack = if reached.table.tolerance.is_none() { 1.0 + SLACK } else { 1.0 + 1e-9 };
         if figure > limit * slack {
             found.push(grave(
                 strict,
@@ -205,16 +205,16 @@ fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
     }
     let oldest = today.get(..4).and_then(|year| year.parse::<i16>().ok()).unwrap_or(i16::MAX).saturating_sub(YEARS);
     let stale = |expected: &&Expectation| {
-        let (year, rest) = expected.date.split_at(4);
+        let (year, rest) = expected.table.date.split_at(4);
         let day = format!("{oldest}{rest}");
-        year.parse::<i16>().is_ok_and(|year| year < oldest) || (expected.date == day && *day < today[..day.len()])
+        year.parse::<i16>().is_ok_and(|year| year < oldest) || (expected.table.date == day && *day < today[..day.len()])
     };
     for (count, what) in [
         (
-            all.iter().filter(|expected| expected.reached.version.is_none()).count(),
+            all.iter().filter(|expected| expected.table.version.is_none()).count(),
             "do not name the version of the library",
         ),
-        (all.iter().filter(|expected| expected.element_type.is_none()).count(), "do not name the element type"),
+        (all.iter().filter(|expected| expected.table.element_type.is_none()).count(), "do not name the element type"),
         (all.iter().filter(stale).count(), "are older than three years"),
     ] {
         if count > 0 {
@@ -225,15 +225,15 @@ fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
 
 /// The same call in groups with the same placement and cadence, so that only the size may differ.
 fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
-    let compatible = one.placement.zip(other.placement).is_none_or(|(one, other)| one == other)
-        && one.element_type.zip(other.element_type).is_none_or(|(one, other)| one == other);
+    let compatible = one.table.placement.zip(other.table.placement).is_none_or(|(one, other)| one == other)
+        && one.table.element_type.zip(other.table.element_type).is_none_or(|(one, other)| one == other);
     let word = |expected: &Expectation| {
-        let name = expected.reached.algorithm.as_deref()?;
+        let name = expected.table.algorithm.as_deref()?;
         Some(name.chars().take_while(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase())
     };
     let algorithms = word(one).zip(word(other)).is_none_or(|(one, other)| one == other);
-    let group = |e: &Expectation| (e.collective, e.group, e.cadence);
-    compatible && algorithms && one.variant == other.variant && group(one) == group(other)
+    let group = |e: &Expectation| (e.table.collective, e.group, e.table.cadence);
+    compatible && algorithms && one.table.variant == other.table.variant && group(one) == group(other)
 }
 
 fn overlap(one: &Expectation, other: &Expectation) -> bool {
@@ -273,7 +273,7 @@ fn rate_of(expected: &Expectation, figure: f64, bytes: Bytes) -> Option<f64> {
 }
 
 fn moved(expected: &Expectation, bytes: Bytes) -> Option<f64> {
-    let factor = expected.collective.bus_factor(expected.group.ranks)?;
+    let factor = expected.table.collective.bus_factor(expected.group.ranks)?;
     Some(bytes.0 as f64 * factor).filter(|moved| *moved > 0.0)
 }
 

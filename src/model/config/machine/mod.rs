@@ -8,23 +8,25 @@ mod expect;
 mod fault;
 mod level;
 mod lint;
-mod own_work;
-mod read;
 
 pub use description::{
     Computing, Expectation, ExpectedCall, ExpectedGroup, JudgedRuns, Limit, Machine, Network, NetworkExpectation,
-    NodeLinks, Noise, Reached, RequiredCoverage, Version,
+    NodeLinks, Noise, RequiredCoverage, Version,
+};
+pub use expect::{
+    Each, ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure,
+    Origin, OwnWorkExpectation, Sizes,
 };
 pub use fault::{Direction, Fault};
 pub use level::{ANY_GPU, LayerKind, Level};
 pub use lint::{Finding, lint};
-pub use own_work::{ExpectedWork, OwnWorkExpectation};
 
-use crate::config::document::Place;
+use crate::config::document::{Item, Place, Table};
 use crate::config::shipped::{Shipped, read_text};
 use commgauge_base::collective::{Algorithm, Collective, Motion};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Rate;
+use serde::Serialize;
 use std::path::Path;
 
 impl Machine {
@@ -42,14 +44,88 @@ impl Machine {
     /// # Errors
     /// A usage error that names file, line and key: not TOML, an unknown key, a missing or impossible value.
     pub fn parse(text: &str, path: &Path) -> Result<Machine> {
-        read::parse(text, path)
+        let (machine, mut file) = Machine::without_other_files(text, path)?;
+        let machine = machine.with_node_of(&file)?;
+        if let (Some(coverage), Some(mut table)) = (&machine.required_coverage, table(&mut file, "coverage")?) {
+            let (asked, expectations) = (coverage.expectations, machine.thresholds());
+            if asked as usize > expectations {
+                let fewest = table.require("expectations", "")?;
+                return Err(fewest.wrong(format!("found {asked}; this file has {expectations} expectations")));
+            }
+        }
+        Ok(machine)
+    }
+
+    /// The file without what refers to other files, checked; with its document for the places of what is wrong.
+    fn without_other_files(text: &str, path: &Path) -> Result<(Machine, Table)> {
+        let document = Item::from(Table::parse(path, text)?);
+        let mut machine: Machine = document.read()?;
+        let mut file = document.table()?;
+        machine.path = path.to_owned();
+        let (hosts, ranks) = (machine.hosts_per_node, machine.ranks_per_node);
+        if !ranks.is_multiple_of(hosts) {
+            let problem = format!("found {hosts}; the {ranks} ranks of a node do not divide evenly among its hosts");
+            return Err(file.place_of("hosts_per_node").wrong(problem));
+        }
+        if let (Some(judged), Some(table)) = (&machine.judged_runs, table(&mut file, "applies_to")?) {
+            if judged.library.is_none() && judged.library_from.as_ref().or(judged.library_below.as_ref()).is_some() {
+                let problem = "a version needs the name of its library, such as library = \"NCCL\"";
+                return Err(table.place.wrong(problem));
+            }
+        }
+        machine.faults = file.tables("faults")?.into_iter().map(fault::fault).collect::<Result<_>>()?;
+        for (row, table) in machine.expect.iter().zip(file.tables("expect")?) {
+            let read = expect::expectations(row, table, &machine)?;
+            machine.expectations.extend(read);
+        }
+        for (row, table) in machine.expect_network.iter().zip(file.tables("expect_network")?) {
+            machine.network.extend(expect::network_expectations(row, &table)?);
+        }
+        for (row, table) in machine.expect_copy.iter().zip(file.tables("expect_copy")?) {
+            machine.own_work.push(expect::expected_copy(row, &table)?);
+        }
+        for (row, table) in machine.expect_product.iter().zip(file.tables("expect_product")?) {
+            let work = ExpectedWork::Product(row.clone());
+            machine.own_work.push(OwnWorkExpectation { place: table.place.to_string(), work });
+        }
+        Ok((machine, file))
+    }
+
+    /// The machine with what another file expects of one node alone, of calls and of what each rank does by itself.
+    fn with_node_of(mut self, file: &Table) -> Result<Machine> {
+        let Some(name) = &self.node_like else { return Ok(self) };
+        let (requested, place) = (Path::new(name), file.place_of("node_like"));
+        let path = Shipped::Machine.find(requested).ok_or_else(|| place.wrong(Shipped::Machine.unknown(requested)))?;
+        let (like, like_file) = Machine::without_other_files(&read_text(&path, place)?, &path)?;
+        if like.node_like.is_some() {
+            return Err(like_file
+                .place_of("node_like")
+                .wrong(format!("{} takes its node from here; name the file that has the figures", self.name)));
+        }
+        if (like.ranks_per_node, like.hosts_per_node) != (self.ranks_per_node, self.hosts_per_node) {
+            return Err(place.wrong(format!(
+                "a node of {} has {} ranks on {} hosts, one of this file {} on {}",
+                like.name, like.ranks_per_node, like.hosts_per_node, self.ranks_per_node, self.hosts_per_node
+            )));
+        }
+        self.expectations.extend(like.expectations.into_iter().filter(|one| one.group.nodes <= like.hosts_per_node));
+        self.own_work.extend(like.own_work);
+        Ok(self)
+    }
+
+    /// The text of a machine file that reads as this machine, without comments and faults.
+    ///
+    /// # Errors
+    /// None that a machine which was read can have.
+    pub fn to_toml(&self) -> Result<String> {
+        written(self)
     }
 
     /// Rate at which one rank can send to `ranks` ranks of its node, including itself: over all its links, or those to
     /// its peers.
     pub fn within_rate_per_rank(&self, ranks: u32) -> Rate {
         let peers = f64::from(ranks.saturating_sub(1).max(1));
-        let links = self.within_node.rate_per_peer.map_or(f64::INFINITY, |rate| rate.0 * peers);
+        let links = self.within_node.rate_per_peer.map_or(f64::INFINITY, |rate| rate.0.0 * peers);
         Rate(self.within_node.rate.0.min(links))
     }
 
@@ -62,6 +138,16 @@ impl Machine {
         let own = (adapters / f64::from(self.ranks_per_node)).max(1.0);
         Rate(own.min(adapters / f64::from(active_ranks.max(1))) * self.between_nodes.rate_per_adapter.0)
     }
+}
+
+/// The TOML of a machine file, or of tables of one.
+fn written(tables: &impl Serialize) -> Result<String> {
+    toml::to_string(tables).map_err(|error| Error::usage(format!("cannot be written as a machine file: {error}")))
+}
+
+/// A table of the file, if it has one of this name.
+fn table(file: &mut Table, key: &'static str) -> Result<Option<Table>> {
+    file.take(key).map(Item::table).transpose()
 }
 
 // The highest bus bandwidth that the links of a machine allow.
@@ -92,7 +178,7 @@ impl Machine {
     /// The highest bus bandwidth that the links allow for the groups of an expectation.
     fn bound_of(&self, expected: &Expectation) -> Option<Rate> {
         let ExpectedGroup { nodes, ranks_per_node, groups_per_node, .. } = expected.group;
-        self.bus_bandwidth_bound(expected.collective, nodes, ranks_per_node, groups_per_node)
+        self.bus_bandwidth_bound(expected.table.collective, nodes, ranks_per_node, groups_per_node)
     }
 
     /// The highest bus bandwidth that the links allow for a group with `ranks_per_node` ranks on each of
@@ -210,7 +296,8 @@ mod tests {
 
     use super::*;
     use Collective::*;
-    use std::path::Path;
+    use commgauge_base::units::Seconds;
+    use std::path::PathBuf;
 
     fn machine(assumed: &str) -> Machine {
         let text = format!(
@@ -282,6 +369,193 @@ mod tests {
         machine.between_nodes.adapters_per_node = 2;
         for (groups, expected) in [(1, 50e9), (2, 50e9), (4, 25e9), (8, 12.5e9)] {
             assert_eq!(machine.bus_bandwidth_bound(AllReduce, 2, 1, groups), Some(Rate(expected)), "{groups} groups");
+        }
+    }
+
+    const GOOD: &str = r#"
+name = "small"
+ranks_per_node = 2
+[within_node]
+latency = "1us"
+rate = "10GB/s"
+[between_nodes]
+latency = "5us"
+adapters_per_node = 1
+rate_per_adapter = "8Gbit/s"
+[noise]
+relative_sigma = 0.02
+arrival_jitter = "3us"
+[[faults]]
+kind = "rank"
+rank = 3
+delay = "2ms"
+[[faults]]
+kind = "link"
+nodes = [0, 1]
+rate_factor = 0.25
+"#;
+
+    #[test]
+    fn a_wrong_value_is_refused_with_file_key_and_accepted_values() {
+        for (from, to, words) in [
+            (
+                "adapters_per_node",
+                "adapter_per_node",
+                "m.toml:9: between_nodes.adapter_per_node: unknown key; did you mean `adapters_per_node`?",
+            ),
+            ("name", "hue", "m.toml:2: hue: unknown key. Known here: name, cloud, ranks_per_node"),
+            ("\"10GB/s\"", "\"-10GB/s\"", "within_node.rate: found `-10GB/s`; accepted: a rate such as"),
+            ("\"10GB/s\"", "\"10GB\"", "within_node.rate: found `10GB`"),
+            ("\"10GB/s\"", "10", "m.toml:6: within_node.rate: found 10; accepted: a rate such as \"25GB/s\""),
+            ("\"1us\"", "\"1 parsec\"", "within_node.latency: found `1 parsec`; accepted: a time with its unit"),
+            ("\"1us\"", "\"0us\"", "within_node.latency: found `0us`; accepted: from 1ns to 1s"),
+            ("\"1us\"", "\"2s\"", "within_node.latency: found `2s`; accepted: from 1ns to 1s"),
+            (
+                "ranks_per_node = 2",
+                "ranks_per_node = 0",
+                "m.toml:3: ranks_per_node: found 0; accepted: a whole number from 1",
+            ),
+            (
+                "ranks_per_node = 2",
+                "",
+                "m.toml: the file: `ranks_per_node` is missing; accepted: a whole number from 1",
+            ),
+            ("[within_node]", "[noise2]", "noise2: unknown key; did you mean `noise`?"),
+            (
+                "relative_sigma = 0.02",
+                "relative_sigma = nan",
+                "noise.relative_sigma: found NaN; accepted: a number from 0",
+            ),
+            (
+                "rate_factor = 0.25",
+                "rate_factor = 1.5",
+                "m.toml:21: faults[1].rate_factor: found 1.5; accepted: a number from 0.000001 to 1",
+            ),
+            ("rate_factor = 0.25", "rate_factor = 0", "faults[1].rate_factor: found 0;"),
+            ("[0, 1]", "[1, 1]", "faults[1].nodes: found [1, 1]; a link joins two different nodes"),
+            ("\"link\"", "\"lnk\"", "faults[1].kind: found `lnk`; accepted: node, link, rail, adapter"),
+            ("rank = 3", "node = 3", "m.toml:16: faults[0].node: unknown key. Known here: kind, rank, delay"),
+            ("rank = 3", "rank = -3", "faults[0].rank: found -3;"),
+            (
+                "name = \"small\"",
+                "name = \" \"",
+                "m.toml:2: name: found the text \" \"; accepted: a text in quotes, not blank",
+            ),
+            ("latency = \"1us\"", "", "m.toml:4: within_node: `latency` is missing; accepted: a time such as \"2us\""),
+            ("kind = \"rank\"", "", "m.toml:14: faults[0]: `kind` is missing; accepted: node, link, rail, adapter"),
+            ("name = \"small\"", "name = ", "m.toml:2: not TOML: "),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            let error = Machine::parse(&text, Path::new("m.toml")).expect_err(to);
+            let message = error.to_string();
+            assert!(message.starts_with("m.toml:") && message.contains(words), "{to}: {message}");
+            assert_eq!(error.exit_code(), 2, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_missing_table_is_named_with_its_keys() {
+        let text = GOOD.split("[between_nodes]").next().unwrap_or_default();
+        let message = Machine::parse(text, Path::new("m.toml")).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "m.toml: the file: `between_nodes` is missing; accepted: a table with latency, adapters_per_node, rate_per_adapter, assumed, nodes_per_leaf"
+        );
+    }
+
+    #[test]
+    fn a_node_like_that_of_another_file_has_its_figures_and_what_cannot_be_like_it_is_refused() {
+        let text = |like: &str, ranks: u32| {
+            GOOD.replace("ranks_per_node = 2", &format!("ranks_per_node = {ranks}\nnode_like = \"{like}\""))
+        };
+        let like = Machine::load(Path::new("h100-nvswitch-ndr")).unwrap();
+        let machine = Machine::parse(&text("h100-nvswitch-ndr", 8), Path::new("m.toml")).unwrap();
+        let of_a_node = like.expectations.iter().filter(|one| one.group.nodes == 1).count();
+        assert_eq!((machine.expectations.len(), machine.network.len()), (of_a_node, 0));
+        for (like, ranks, words) in [
+            ("h101", 8, "m.toml:4: node_like: there is no machine `h101`"),
+            ("h100-nvswitch-ndr", 2, "a node of h100-nvswitch-ndr has 8 ranks on 1 hosts, one of this file 2 on 1"),
+            ("aws-p5-h100", 8, "small takes its node from here; name the file that has the figures"),
+        ] {
+            let error = Machine::parse(&text(like, ranks), Path::new("m.toml")).unwrap_err();
+            assert!(error.to_string().contains(words), "{like}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Machine::load(Path::new("/nowhere/m.toml")).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(
+            error
+                .to_string()
+                .starts_with("there is no file `/nowhere/m.toml`; accepted: a path, or the name of a machine"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_good_file_is_read_in_base_units() {
+        let machine = Machine::parse(GOOD, Path::new("m.toml")).unwrap();
+        assert_eq!((machine.name.as_str(), machine.ranks_per_node), ("small", 2));
+        assert_eq!(
+            machine.within_node,
+            NodeLinks { latency: Seconds(1e-6), rate: Rate(1e10), rate_per_peer: None, assumed: false }
+        );
+        assert_eq!(machine.between_nodes.rate_per_adapter, Rate(1e9));
+        assert_eq!(machine.noise.outlier_factor, 1.0);
+        assert_eq!(machine.faults[1], Fault::Link { nodes: [0, 1], rate_factor: 0.25 });
+    }
+
+    #[test]
+    fn every_shipped_machine_loads_and_is_named_like_its_file() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../suites/machines");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let machine = Machine::load(&path).unwrap();
+            assert_eq!(Some(machine.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
+            assert_eq!(machine.faults, [], "{}: a shipped machine is a healthy one", machine.name);
+            seen += 1;
+        }
+        assert!(seen >= 20, "found {seen} machine files");
+    }
+
+    #[test]
+    fn ranks_that_the_hosts_of_a_node_cannot_share_are_refused() {
+        let text = GOOD.replace("ranks_per_node = 2", "ranks_per_node = 6\nhosts_per_node = 4");
+        let error = Machine::parse(&text, Path::new("m.toml")).unwrap_err().to_string();
+        assert!(error.contains("hosts_per_node: found 4; the 6 ranks of a node do not divide evenly"), "{error}");
+    }
+
+    #[test]
+    fn the_commented_example_faults_of_the_shipped_file_are_valid() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../suites/machines/two-hosts-1gbit.toml");
+        let text = std::fs::read_to_string(&path).unwrap().replace("#:", "");
+        let faults = Machine::parse(&text, &path).unwrap().faults;
+        let expected = [
+            Fault::Rank { rank: 3, delay: Seconds(2e-3) },
+            Fault::Node { node: 1, rate_factor: 0.5 },
+            Fault::Link { nodes: [0, 1], rate_factor: 0.25 },
+            Fault::Corrupt { rank: 2, probability: 0.1 },
+        ];
+        assert_eq!(faults, expected);
+    }
+
+    #[test]
+    fn every_shipped_machine_reads_back_as_it_was_written() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../suites/machines");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let mut machine = Machine::load(&entry.unwrap().path()).unwrap();
+            let text = machine.to_toml().unwrap();
+            let mut written = Machine::parse(&text, &machine.path).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            for machine in [&mut machine, &mut written] {
+                machine.expectations.iter_mut().for_each(|one| one.place.clear());
+                machine.network.iter_mut().for_each(|one| one.of_call.place.clear());
+                machine.own_work.iter_mut().for_each(|one| one.place.clear());
+            }
+            assert_eq!(written, machine);
         }
     }
 }

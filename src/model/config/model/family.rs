@@ -1,7 +1,7 @@
 //! The supported architectures. What no field of config.json states of them is in `facts`.
 
 /// Architectures whose config.json is understood, by `model_type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub enum Family {
     Llama,
     Llama4,
@@ -42,35 +42,5 @@ impl Family {
     }
 
     /// Every family, in the order in which they are listed to users.
-    pub const ALL: [Family; 29] = [
-        Family::Llama,
-        Family::Llama4,
-        Family::Mistral,
-        Family::Mixtral,
-        Family::Qwen2,
-        Family::Qwen2Moe,
-        Family::Qwen25Vl,
-        Family::Qwen3,
-        Family::Qwen3Moe,
-        Family::Qwen3Vl,
-        Family::Qwen3VlMoe,
-        Family::Qwen3Next,
-        Family::DeepseekV2,
-        Family::DeepseekV3,
-        Family::DeepseekV32,
-        Family::KimiK2,
-        Family::Glm4Moe,
-        Family::MinimaxM2,
-        Family::Gpt2,
-        Family::GptNeox,
-        Family::GptOss,
-        Family::Phi3,
-        Family::Phimoe,
-        Family::Gemma3,
-        Family::Olmo3,
-        Family::SeedOss,
-        Family::Granite,
-        Family::Cohere2,
-        Family::NemotronH,
-    ];
+    pub const ALL: [Family; 29] = *<Family as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 }

@@ -1,5 +1,14 @@
 //! The choices of a training step that change its bytes, each with the names that files and flags use.
 
+/// A choice among names.
+pub(super) trait Choice: Copy + FromStr<Err = String> {
+    /// All of them, in the order in which they are listed to users.
+    const NAMES: &'static [&'static str];
+
+    /// The name of this one.
+    fn name(self) -> &'static str;
+}
+
 /// An enum whose members have names, readable from text with an error that lists them.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$member_doc:meta])* $member:ident = $text:literal,)+ }) => {
@@ -25,13 +34,20 @@ macro_rules! choice {
             }
         }
 
-        impl std::str::FromStr for $name {
+        impl Choice for $name {
+            const NAMES: &'static [&'static str] = &[$($text,)+];
+
+            fn name(self) -> &'static str {
+                $name::name(self)
+            }
+        }
+
+        impl FromStr for $name {
             type Err = String;
 
             fn from_str(text: &str) -> std::result::Result<Self, String> {
                 $name::ALL.iter().copied().find(|choice| choice.name() == text).ok_or_else(|| {
-                    let names: Vec<_> = $name::ALL.iter().map(|choice| choice.name()).collect();
-                    format!("found {} `{text}`; accepted: {}", $what, names.join(", "))
+                    format!("found {} `{text}`; accepted: {}", $what, <$name as Choice>::NAMES.join(", "))
                 })
             }
         }
@@ -44,6 +60,7 @@ pub use commgauge_base::geometry::Routing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 choice! {
     /// What the backward pass computes again instead of keeping it.
@@ -186,7 +203,7 @@ choice! {
         RootKept = "root_kept",
         /// Embedding, every layer, and last norm with head, which stays gathered (torchtitan).
         EndsApart = "ends_apart",
-        /// Parameters of the active module and the next ones, up to a number; small ones stay (DeepSpeed's ZeRO-3).
+        /// What the active module needs, and what comes next up to a number of parameters; small ones stay (DeepSpeed's ZeRO-3).
         Modules = "modules",
         /// Every layer; the rest in buckets that are gathered in the first forward pass of a step, and kept (Megatron-FSDP).
         Buckets = "buckets",
@@ -204,7 +221,7 @@ choice! {
 }
 
 choice! {
-    /// What groups of shards with the same parameters shard further (Megatron-FSDP's `outer_dp_sharding_strategy`).
+    /// What groups of shards that hold the same parameters shard among each other (Megatron-FSDP's `outer_dp_sharding_strategy`).
     OuterSharding, "outer sharding" {
         /// Nothing.
         NoShard = "no_shard",
@@ -281,7 +298,7 @@ choice! {
     ShardBuffers, "shard buffers" {
         /// One buffer.
         Flat = "flat",
-        /// A list with a tensor for each rank, which the host copies one after another (DeepSpeed's ZeRO-3 of 2021).
+        /// A list with a tensor for each rank, which the host copies one after another (the runs of arXiv 2104.04473 table 2).
         Listed = "listed",
     }
 }
@@ -390,24 +407,11 @@ choice! {
 }
 
 choice! {
-    /// In what pieces replicas that prefill send the keys and values of their requests to those that decode.
-    KvTransfer, "transfer of keys and values" {
-        /// Those of each request and layer when the layer is done, while the next ones run (vLLM's P2pNcclConnector, which 0.33 has no
-        /// more).
-        Layer = "layer",
-        /// Those of each request and all layers of a stage, behind the pass (vLLM's NixlConnector, which reads them from there).
-        Request = "request",
-    }
-}
-
-choice! {
     /// How the outputs of attention over parts of a context are put together.
     DecodeContextExchange, "exchange of a shared context" {
         /// Sums of exponentials are gathered, and weighed outputs added up and parted in the type of the activations (vLLM's `ag_rs`).
         ReduceScatter = "reduce_scatter",
-        /// Outputs and sums of exponentials go to the ranks of their heads, in two calls (arXiv 2507.07120; vLLM's `a2a` before 0.33).
-        AllToAll = "all_to_all",
-        /// The same in one call (vLLM's and SGLang's `a2a`).
+        /// Outputs with their sums of exponentials go to the ranks of their heads (vLLM's and SGLang's `a2a`; arXiv 2507.07120).
         Packed = "packed",
         /// Sums of exponentials are gathered; outputs are added up in float32 and parted with latent attention, and added up to all heads
         /// otherwise (SGLang's `ag_rs`).

@@ -5,20 +5,22 @@ mod choices;
 mod framework;
 mod keys;
 mod serving;
+mod table;
 mod training;
 
 pub use choices::{
     BalanceLoss, BatchBroadcast, BroadcastBuffers, BucketRule, ContextStyle, DataStyle, DecodeContextExchange,
     Dispatcher, Drafter, ExpertTokens, FeedForwardRanks, GatherRecipe, GradientAccumulation, GradientReduction,
-    KvTransfer, Linears, MuonTensorMode, OuterSharding, ParameterReturn, ProductOverlap, Recompute, ReplicaReduction,
-    Routing, SampledTokens, ScheduleKind, ServingDispatcher, ShardBuffers, SmallCall, TensorStyle, TokenExchange,
-    UnitRule, VocabularyPadding, VocabularyStyle,
+    Linears, MuonTensorMode, OuterSharding, ParameterReturn, ProductOverlap, Recompute, ReplicaReduction, Routing,
+    SampledTokens, ScheduleKind, ServingDispatcher, ShardBuffers, SmallCall, TensorStyle, TokenExchange, UnitRule,
+    VocabularyPadding, VocabularyStyle,
 };
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
-pub use keys::{KeyForm, KeyGroup, Needs, STEP_KEYS, StepKey, keys_of, needs_of_flag};
+pub use keys::{Needs, Places};
 pub use serving::Serving;
+pub use table::{STEP_FLAGS, StepFlag, keys_of};
 pub use training::{
-    Batch, ContextChoices, DEEPSPEED_BUCKET_PARAMETERS, DataChoices, ExpertChoices, LayoutTable, MOST_RANKS, ModelWork,
+    ContextChoices, DEEPSPEED_BUCKET_PARAMETERS, DataChoices, ExpertChoices, LayoutTable, MOST_RANKS, ModelWork,
     ModuleChoices, PipelineChoices, STYLES, TensorChoices, Training, VocabularyChoices, divisors_among, parse_order,
     ranks_of_ep_on_a_node,
 };

@@ -1,160 +1,279 @@
-//! Reads what one training step is: its batch, and the choices of every style that change the bytes on the wire.
+//! What one training step is: its batch, and the choices of every style that change the bytes on the wire.
 
+use super::Serving;
 use super::choices::{
-    BalanceLoss, BatchBroadcast, BroadcastBuffers, BucketRule, ContextStyle, DataStyle, Dispatcher, GatherRecipe,
-    GradientAccumulation, GradientReduction, Linears, MuonTensorMode, OuterSharding, ParameterReturn, ProductOverlap,
-    Recompute, ReplicaReduction, Routing, ScheduleKind, ShardBuffers, SmallCall, TensorStyle, UnitRule,
+    BalanceLoss, BatchBroadcast, BroadcastBuffers, BucketRule, Choice, ContextStyle, DataStyle, Dispatcher,
+    GatherRecipe, GradientAccumulation, GradientReduction, Linears, MuonTensorMode, OuterSharding, ParameterReturn,
+    ProductOverlap, Recompute, ReplicaReduction, Routing, ScheduleKind, ShardBuffers, SmallCall, TensorStyle, UnitRule,
     VocabularyPadding, VocabularyStyle,
 };
 use super::framework::{Framework, FrameworkChoices, Work};
-use super::serving::{parse_float, parse_reducible_float, parsed_or, truth_or};
-use super::{Serving, framework};
+use super::keys::{
+    Accepted, Group, KeyPart, KeyValue, Keys, LARGEST, MOVED, Needs, Places, SUMMED_OR_SAME, StepKey, Value, With,
+    check_conditions, group, key, keys, with,
+};
 use crate::config::Model;
-use crate::config::document::{Item, Place, Table};
-use crate::config::suite_sweep::parse_placement;
+use crate::config::document::{Place, Table};
 use commgauge_base::collective::Placement;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use std::sync::Arc;
 
-/// Largest sequence, batch or count that a file may name.
-const LARGEST: u64 = u32::MAX as u64;
+const STEP: Group = group(Work::Training, "Step", Needs::Nothing);
+const TENSOR: Group = group(Work::Training, "Tensor parallelism", Needs::TensorParallelism);
+const DATA: Group = group(Work::Training, "Data parallelism", Needs::Nothing);
+const PIPELINE: Group = group(Work::Training, "Pipeline parallelism", Needs::PipelineParallelism);
+const CONTEXT: Group = group(Work::Training, "Context parallelism", Needs::ContextParallelism);
+const EXPERT: Group = group(Work::Training, "Expert parallelism", Needs::Experts);
 
-/// More layers that predict further tokens are refused.
-const MOST_PREDICTION_LAYERS: u64 = 64;
+/// Parameters of a bucket of gradients of DeepSpeed (runtime/zero/config.py `reduce_bucket_size`).
+pub const DEEPSPEED_BUCKET_PARAMETERS: u64 = 500_000_000;
 
-/// One optimizer step.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Training {
-    /// Place of the table.
-    pub place: Place,
-    /// Place of the sequence length.
-    pub sequence_place: Place,
-    /// Tokens of one sample.
-    pub sequence: u64,
-    /// Samples of one micro-batch.
-    pub micro_batch: u64,
-    /// How many samples a step has.
-    pub batch: Batch,
-    /// Type of activations on the wire.
-    pub activation_element_type: ElementType,
-    /// Placements of the model's collectives, if they support them.
-    pub placements: Vec<Placement>,
-    /// The framework whose defaults hold, and what it decided.
-    pub framework: Option<FrameworkChoices>,
+/// Most parameters that a number of them may name.
+const MOST_PARAMETERS: u64 = 1 << 40;
+
+/// Values of `data_style` with sharded parameters.
+const SHARDED: &[&str] = &["zero3", "fsdp", "hsdp"];
+const FSDP_OR_HSDP: &[&str] = &["fsdp", "hsdp"];
+const MODULES: &[With] = &[with("unit_rule", &["modules"])];
+
+keys! {
+    /// One optimizer step.
+    Training in STEP;
+    /// Tokens of one sample
+    sequence: u64 = key("sequence").required("tokens of one sample, such as 4096").alias("seq").common(),
+    /// Samples of a micro-batch
+    micro_batch: u64 = key("micro_batch").or("1"),
+    /// Samples of a step over all replicas
+    global_batch: Option<u64> = key("global_batch").or_else("see micro_batches"),
+    /// Micro-batches of a replica in a step
+    micro_batches: Option<u64> = key("micro_batches").or_else("see global_batch").common(),
+    /// Type of activations on the wire
+    activation_element_type: ElementType = key("activation_element_type").or("bfloat16").flag("--activation-type"),
+    /// Placements of the model's collectives, where they have both
+    placements: Vec<Placement> = key("placements").or("in-place").without_flag(),
+    /// Framework whose defaults hold for all other keys
+    framework: Option<Framework> = key("framework").takes(Accepted::Frameworks(Work::Training)),
+    /// Layers behind the last one that predict a further token each (arXiv 2412.19437 section 2.2)
+    prediction_layers: u32 = key("prediction_layers").within(0, 64).or("0"),
+    /// Small calls around the optimizer
+    small_calls: Vec<SmallCall> = key("small_calls")
+        .takes(Accepted::ListOrNone(SmallCall::NAMES)).or("tokens,overflow,norm,status,loss"),
+    + /// What the framework decided.
+    framework_choices: Option<FrameworkChoices>,
+    + /// Choices of tensor and sequence parallelism.
+    tensor: TensorChoices,
+    + /// Choices of embedding, output projection and loss.
+    vocabulary: VocabularyChoices,
+    + /// Choices of data parallelism.
+    data: DataChoices,
+    + /// Choices of pipeline parallelism.
+    pipeline: PipelineChoices,
+    + /// Choices of context parallelism.
+    context: ContextChoices,
+    + /// Choices of expert parallelism.
+    expert: ExpertChoices,
+    + /// Where the keys were written.
+    places: Places,
+}
+
+keys! {
     /// Choices of tensor and sequence parallelism.
-    pub tensor: TensorChoices,
+    TensorChoices in TENSOR;
+    /// Megatron-LM's sequence parallelism. all_reduce becomes reduce_scatter and all_gather
+    sequence_parallel: bool = key("sequence_parallel").or("false"),
+    /// What the backward pass computes again
+    recompute: Recompute = key("recompute").or("none").always(),
+    /// How linear layers are divided. pair: column, then row
+    linears: Linears = key("linears").or("pair").only(&[
+        with("sequence_parallel", &["false"]),
+    ]),
+    /// One all_reduce for both sums of the loss
+    fused_cross_entropy: bool = key("fused_cross_entropy").or("false"),
+    /// Calls of the backward pass overlap the gradient products of their layer
+    overlap_calls: bool = key("overlap_tensor").or("true")
+        .denied("Calls of the backward pass wait for the gradient products of their layer"),
+    /// Who divides the linears. megatron joins q, k and v; dtensor divides each alone, and stores inputs whole with sequence parallelism
+    style: TensorStyle = key("tensor_style").or("megatron"),
+    /// Form in which inputs and output gradients of linears are gathered (Transformer Engine)
+    gather_recipe: GatherRecipe = key("gather_recipe").or("plain").only(&[
+        with("sequence_parallel", &["true"]), with("tensor_style", &["megatron"]),
+    ]),
+    /// What hides the calls that products wait for, or that wait for products
+    product_overlap: ProductOverlap = key("product_overlap").or("none").only(&[with("sequence_parallel", &["true"])]),
+    /// What Muon orthogonalises of a divided matrix. blockwise: each rank its part
+    muon_tp_mode: MuonTensorMode = key("muon_tp_mode").or("blockwise").only(&[with("data_style", &["ddp", "zero1"])]),
+    /// What of each micro-batch the first rank of tp broadcasts to the others
+    batch_broadcast: BatchBroadcast = key("batch_broadcast").or("none"),
+}
+
+keys! {
     /// Choices of embedding, output projection and loss.
-    pub vocabulary: VocabularyChoices,
+    VocabularyChoices in TENSOR;
+    /// How embedding and output projection are divided. gathered: the logits are gathered
+    style: VocabularyStyle = key("vocabulary_style").or("parallel"),
+    /// What the vocabulary is padded to. megatron: a multiple of 128 x tp; vllm: of 64; even: of tp
+    padding: VocabularyPadding = key("vocabulary_padding").or("megatron").always(),
+}
+
+keys! {
     /// Choices of data parallelism.
-    pub data: DataChoices,
+    DataChoices in DATA;
+    /// What is sharded. ddp: nothing; zero1: the optimizer; zero2: gradients too; zero3, fsdp and hsdp: parameters too
+    style: DataStyle = key("data_style").or("ddp"),
+    /// Type of gradients on the wire
+    gradient_element_type: ElementType = key("gradient_element_type").or("float32").flag("--grad-type"),
+    /// Type of gathered parameters
+    parameter_element_type: ElementType = key("parameter_element_type").takes(MOVED).or("bfloat16").flag("--param-type"),
+    /// How gradients are cut into buckets. megatron: max(40e6, 1e6 dp) parameters; pytorch: 25 MiB; deepspeed: 500e6 parameters;
+    /// layer_wise: as megatron, with each matrix whole on one rank
+    bucket_rule: BucketRule = key("bucket_rule").or("megatron").only(&[
+        with("data_style", &["zero1"]).of("layer_wise"),
+        with("gradient_reduction", &["reduce_scatter"]).of("layer_wise"),
+        with("parameter_return", &["all_gather", "each_optimizer"]).of("layer_wise"),
+        with("replicas_of_shards", &["1"]).of("layer_wise"),
+    ]),
+    /// Parameters in a bucket
+    bucket_parameters: Option<u64> = key("bucket_parameters").within(1, MOST_PARAMETERS).or_else("as bucket_rule has it"),
+    /// Gradients are reduced during the last backward pass
+    overlap_gradients: bool = key("overlap_gradients").or("true")
+        .denied("Reduce gradients in one go after the last backward pass"),
+    /// How gradients of micro-batches add up. sharded: reduced in each; unsharded: one reduction at the end; whole_stages: the latter
+    /// where there are stages
+    gradient_accumulation: GradientAccumulation = key("gradient_accumulation").or("sharded").only(&[
+        with("data_style", FSDP_OR_HSDP),
+    ]),
+    /// How sharded gradients are reduced
+    gradient_reduction: GradientReduction = key("gradient_reduction").or("reduce_scatter").only(&[
+        with("data_style", &["zero1", "zero2"]),
+    ]),
+    /// How often groups of shards add up their gradients
+    replica_reduction: ReplicaReduction = key("replica_reduction").or("step").only(&[with("data_style", &["hsdp"])]),
+    /// What groups that hold the same shards shard among each other
+    outer_sharding: OuterSharding = key("outer_sharding").or("no_shard").only(&[
+        with("data_style", &["hsdp"]), with("unit_rule", &["buckets"]),
+    ]),
+    /// How updated parameters reach every rank
+    parameter_return: ParameterReturn = key("parameter_return").or("all_gather").only(&[
+        with("data_style", &["zero1"]),
+        with("gradient_reduction", &["all_reduce"]).of("gather_shares"),
+        with("replicas_of_shards", &["1"]).of("gather_shares"),
+    ]),
+    /// Buffers that the first replica sends to the others before a step
+    broadcast_buffers: BroadcastBuffers = key("broadcast_buffers").or("none").only(&[
+        with("data_style", &["ddp", "zero1"]),
+    ]),
+    + /// What is gathered together, and for how long.
+    units: UnitChoices,
+    + /// The groups of ranks that share what is sharded.
+    shards: ShardGroups,
+}
+
+keys! {
+    /// What is gathered together, and for how long.
+    UnitChoices in DATA;
+    /// What is gathered together
+    rule: UnitRule = key("unit_rule").or("layers").only(&[
+        with("data_style", &["zero3"]).of("modules"),
+        with("data_style", FSDP_OR_HSDP).of("buckets"),
+        with("reshard_after_forward", &["true"]).of("buckets"),
+        with("secondary_shards", &["none"]).of("buckets"),
+        with("prediction_layers", &["0"]).of("buckets"),
+        with("data_style", SHARDED),
+    ]),
+    /// Parameters are released after the forward pass and gathered again for the backward pass
+    reshard_after_forward: bool = key("reshard_after_forward").or("true")
+        .denied("FSDP keeps parameters between forward and backward").only(&[with("data_style", FSDP_OR_HSDP)]),
+    /// What stayed gathered after the forward pass is released after the backward pass of each micro-batch, and gathered for the next
+    reshard_after_backward: bool = key("reshard_after_backward").or("false"),
+    /// Parameters of a unit are gathered while the unit before computes
+    prefetch: bool = key("prefetch_parameters").or("true")
+        .denied("Parameters are gathered when they are needed, not while the unit before computes"),
+    /// How calls get the parts of the ranks. listed: the host copies a tensor for each rank, as in arXiv 2104.04473 table 2
+    shard_buffers: ShardBuffers = key("shard_buffers").or("flat").only(MODULES),
+    + /// What DeepSpeed's ZeRO-3 gathers when.
+    modules: ModuleChoices,
+}
+
+keys! {
+    /// What DeepSpeed's ZeRO-3 gathers when, in parameters; the defaults are those of runtime/zero/config.py.
+    #[derive(Copy)]
+    ModuleChoices in DATA;
+    /// Tensors of fewer parameters stay on every rank (`stage3_param_persistence_threshold`)
+    persistent_parameters: u64 = key("persistent_parameters").within(0, MOST_PARAMETERS).or("100000").only(MODULES),
+    /// Parameters gathered ahead at each module (`stage3_prefetch_bucket_size`)
+    prefetch_bucket: u64 = key("prefetch_bucket").within(0, MOST_PARAMETERS).or("50000000").only(MODULES),
+    /// No parameters are gathered ahead where this many are there (`stage3_max_live_parameters`)
+    live_parameters: u64 = key("live_parameters").within(0, MOST_PARAMETERS).or("1000000000").only(MODULES),
+    /// Parameters used again within this many are not released (`stage3_max_reuse_distance`)
+    reuse_distance: u64 = key("reuse_distance").within(0, MOST_PARAMETERS).or("1000000000").only(MODULES),
+    /// Parameters are gathered in 8 bits, with a scale of 32 for each block (ZeRO++'s qwZ, arXiv 2306.10209 section 3.1)
+    quantised: bool = key("quantised_parameters").or("false").only(MODULES),
+}
+
+keys! {
+    /// The groups of ranks that share what is sharded.
+    ShardGroups in DATA;
+    /// Groups that hold the same shards (HSDP, or distributed-optimizer instances)
+    replicas: u32 = key("replicas_of_shards").or("1").only(&[with("data_style", &["zero1", "hsdp"])]),
+    /// Ranks that share the parameters between forward and backward pass, such as those of a node (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2)
+    secondary: Option<u32> = key("secondary_shards").only(&[
+        with("data_style", &["zero3", "fsdp"]), with("reshard_after_forward", &["true"]),
+    ]),
+    /// Ranks of a node, among which gradients go in 4 bits before they go between nodes (ZeRO++'s qgZ, arXiv 2306.10209 section 3.3)
+    quantised_gradients: Option<u32> = key("quantised_gradients").only(MODULES),
+}
+
+keys! {
     /// Choices of pipeline parallelism.
-    pub pipeline: PipelineChoices,
+    PipelineChoices in PIPELINE;
+    /// Order of the passes of the stages
+    schedule: ScheduleKind = key("schedule").or("1f1b"),
+    /// Model chunks on each rank. More than 1 makes the schedule interleaved
+    virtual_stages: u32 = key("virtual_stages").within(1, 1024).or("1"),
+    /// Layers of each stage or chunk
+    stage_layers: Option<Vec<u32>> = key("stage_layers").takes(Accepted::Text("a list of numbers")).or_else("divided evenly"),
+    /// Each rank of tp sends its part only, and the receivers gather (arXiv 2104.04473 section 4.1)
+    scatter_gather: bool = key("scatter_gather").or("false"),
+}
+
+keys! {
     /// Choices of context parallelism.
-    pub context: ContextChoices,
+    ContextChoices in CONTEXT;
+    /// How keys and values travel
+    style: ContextStyle = key("context_style").or("ring"),
+    /// Ranks of the inner all_to_all
+    inner: u32 = key("context_inner").or("1").only(&[with("context_style", &["hybrid"])]),
+    /// Type of the gradients of keys and values. With context_style = pytorch the default is float32
+    gradient_element_type: ElementType = key("context_gradient_element_type")
+        .or_that_of("activation_element_type").flag("--context-grad-type"),
+}
+
+keys! {
     /// Choices of expert parallelism.
-    pub expert: ExpertChoices,
-    /// Layers behind the last one that predict a further token each (DeepSeek-V3's multi-token prediction, arXiv 2412.19437
-    /// section 2.2).
-    pub prediction_layers: u32,
-    /// Small calls around the optimizer.
-    pub small_calls: Vec<SmallCall>,
-}
-
-/// How many samples a step has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Batch {
-    /// Over all replicas, with its place.
-    Global(u64, Place),
-    /// Micro-batches of one replica, for any number of ranks.
-    MicroBatches(u64),
-}
-
-/// Choices of tensor and sequence parallelism.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorChoices {
-    /// Megatron-LM's sequence parallelism: all_reduce becomes reduce_scatter and all_gather.
-    pub sequence_parallel: bool,
-    /// What is recomputed in the backward pass.
-    pub recompute: Recompute,
-    /// How linear layers are divided.
-    pub linears: Linears,
-    /// One all_reduce for both sums of the loss.
-    pub fused_cross_entropy: bool,
-    /// Calls of the backward pass overlap with the gradient products of their layer.
-    pub overlap_calls: bool,
-    /// Who divides the linears.
-    pub style: TensorStyle,
-    /// In which form the inputs and output gradients of linears are gathered.
-    pub gather_recipe: GatherRecipe,
-    /// What hides the calls that a product waits for, or that wait for one.
-    pub product_overlap: ProductOverlap,
-    /// What Muon orthogonalises where tensor parallelism divides a matrix.
-    pub muon_tp_mode: MuonTensorMode,
-    /// What of each micro-batch the ranks get from the first of them.
-    pub batch_broadcast: BatchBroadcast,
-}
-
-/// Choices of embedding, output projection and loss.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VocabularyChoices {
-    /// What is divided by vocabulary.
-    pub style: VocabularyStyle,
-    /// What the vocabulary is padded to.
-    pub padding: VocabularyPadding,
-}
-
-/// Choices of pipeline parallelism.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PipelineChoices {
-    /// The schedule.
-    pub schedule: ScheduleKind,
-    /// Model chunks on each rank; 1 where the schedule has none or decides itself.
-    pub virtual_stages: u32,
-    /// Place of the schedule or its chunks.
-    pub place: Place,
-    /// Layers of each stage, if they are not divided evenly.
-    pub stage_layers: Option<Vec<u32>>,
-    /// Each rank of a tensor-parallel group sends its part only and the receivers gather (arXiv 2104.04473 section 4.1).
-    pub scatter_gather: bool,
-}
-
-/// Choices of context parallelism.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContextChoices {
-    /// How keys and values are exchanged.
-    pub style: ContextStyle,
-    /// Ranks of the inner all_to_all of the hybrid form.
-    pub inner: u32,
-    /// Type of the gradients of keys and values on the ring.
-    pub gradient_element_type: ElementType,
-    /// Place of the style.
-    pub place: Place,
-}
-
-/// Choices of expert parallelism.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExpertChoices {
-    /// How tokens reach their experts.
-    pub dispatcher: Dispatcher,
-    /// How tokens choose.
-    pub routing: Routing,
-    /// Seed of random choices.
-    pub routing_seed: u64,
-    /// Maximum of the tokens of an expert, as a multiple of the mean; further ones are dropped.
-    pub capacity_factor: Option<f64>,
-    /// Type of tokens on their way to the experts.
-    pub dispatch_element_type: ElementType,
-    /// Type of the probabilities of choices, and of sums over the parts of an expert.
-    pub router_element_type: ElementType,
-    /// Over which tokens the counts of a loss that balances experts are added up.
-    pub balance_loss: BalanceLoss,
-    /// A bias that balances experts is updated after each step.
-    pub bias_update: bool,
-    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
-    pub inner: Option<u32>,
-    /// Place of the choices.
-    pub place: Place,
+    ExpertChoices in EXPERT;
+    /// How tokens reach their experts
+    dispatcher: Dispatcher = key("dispatcher").or("all_to_all"),
+    /// How tokens choose experts
+    routing: Routing = key("routing").or("uniform").only(&[with("dispatcher", &["all_to_all"])]),
+    /// Seed of random choices
+    routing_seed: u64 = key("routing_seed").within(0, LARGEST).or("1"),
+    /// Most tokens that an expert takes, as a multiple of the mean
+    capacity_factor: Option<f64> = key("capacity_factor").only(&[with("dispatcher", &["all_to_all"])]),
+    /// Type of tokens on their way to the experts
+    dispatch_element_type: ElementType = key("dispatch_element_type").takes(MOVED)
+        .or_that_of("activation_element_type").flag("--dispatch-type")
+        .only(&[with("dispatcher", &["all_to_all", "deepep", "hybrid_ep"])]),
+    /// Ranks of ep on a node, or in a domain of NVLink
+    inner: Option<u32> = key("expert_inner").or_else("8, or ep where that is less").only(&[
+        with("dispatcher", &["deepep", "hybrid_ep"]),
+    ]),
+    /// Type of the probabilities of choices, and of sums over the parts of an expert
+    router_element_type: ElementType = key("router_element_type").takes(SUMMED_OR_SAME).or("float32").flag("--router-type"),
+    /// Tokens over which the counts of a loss that balances experts add up. micro_batch: over tp and cp
+    balance_loss: BalanceLoss = key("balance_loss").or("none"),
+    /// A bias that balances experts is updated after each step
+    bias_update: bool = key("expert_bias_update").or("false"),
 }
 
 /// Ranks of a node among `ep` ranks: as given, or those of a usual host (8 GPUs, which DeepEP's kernels between nodes are built for).
@@ -164,229 +283,63 @@ pub fn ranks_of_ep_on_a_node(given: Option<u32>, ep: u32) -> u32 {
 }
 
 impl Training {
-    /// The framework whose defaults it has, if one is named.
-    pub fn named_framework(&self) -> Option<Framework> {
-        self.framework.as_ref().map(|choices| choices.framework)
-    }
-
     /// Reads the `[training]` table, or the equivalent flags.
-    pub fn read(mut table: Table) -> Result<Training> {
-        let place = table.place.clone();
-        let framework = framework::apply(&mut table, Work::Training)?;
-        let sequence = table.require("sequence", "tokens of one sample, such as 4096")?;
-        let micro_batch = table.take("micro_batch").map(|item| item.whole(1..=LARGEST)).transpose()?.unwrap_or(1);
-        let batch = read_batch(&mut table)?;
-        let activation_element_type =
-            parsed_or(&mut table, "activation_element_type", ElementType::Bfloat16, parse_reducible_float)?;
-        let placements = match table.take("placements") {
-            Some(item) => item.items()?.iter().map(|item| item.parsed(parse_placement)).collect::<Result<_>>()?,
-            None => vec![Placement::InPlace],
-        };
-        let small_calls = match table.take("small_calls") {
-            Some(item) if item.is_text("none") => Vec::new(),
-            Some(item) => item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?,
-            None => SmallCall::DEFAULT.to_vec(),
-        };
-        let training = Training {
-            framework,
-            small_calls,
-            sequence: sequence.whole(1..=LARGEST)?,
-            sequence_place: sequence.place,
-            micro_batch,
-            batch,
-            activation_element_type,
-            placements,
-            tensor: read_tensor(&mut table)?,
-            vocabulary: VocabularyChoices {
-                style: parsed_or(&mut table, "vocabulary_style", VocabularyStyle::Parallel, str::parse)?,
-                padding: parsed_or(&mut table, "vocabulary_padding", VocabularyPadding::Megatron, str::parse)?,
-            },
-            data: read_data(&mut table)?,
-            pipeline: read_pipeline(&mut table)?,
-            context: read_context(&mut table, activation_element_type)?,
-            expert: read_expert(&mut table, activation_element_type)?,
-            prediction_layers: table
-                .take("prediction_layers")
-                .map(|item| item.whole(0..=MOST_PREDICTION_LAYERS))
-                .transpose()?
-                .unwrap_or(0) as u32,
-            place,
-        };
-        table.finish()?;
-        Ok(training)
-    }
-}
-
-fn read_batch(table: &mut Table) -> Result<Batch> {
-    match (table.take("global_batch"), table.take("micro_batches")) {
-        (Some(item), None) => Ok(Batch::Global(item.whole(1..=LARGEST)?, item.place.clone())),
-        (None, Some(item)) => Ok(Batch::MicroBatches(item.whole(1..=LARGEST)?)),
-        (Some(_), Some(item)) => Err(item.wrong("cannot be combined with `global_batch`; give one of the two")),
-        (None, None) => {
-            let accepted = "accepted: `global_batch`, samples over all replicas, or `micro_batches` of a replica";
-            Err(table.place.wrong(format!("the size of a step is missing; {accepted}")))
+    pub fn read(table: Table) -> Result<Training> {
+        let mut keys = Keys::of::<Training>(table, Work::Training)?;
+        // Chunks make a schedule interleaved; saying so twice is not needed.
+        keys.default_where("schedule", "interleaved", |table| {
+            table.peek("virtual_stages").is_some_and(|item| item.is_whole() && item.whole(2..=u64::MAX).is_ok())
+        });
+        // torch/distributed/tensor/experimental/_context_parallel/_attention.py adds up gradients in float32.
+        keys.default_where("context_gradient_element_type", "float32", |table| {
+            table.peek("context_style").is_some_and(|item| item.is_text("pytorch"))
+        });
+        let training = Training::take(&mut keys)?;
+        match (training.global_batch, training.micro_batches) {
+            (Some(_), None) | (None, Some(_)) => Ok(training),
+            (Some(_), Some(_)) => {
+                Err(training.at("micro_batches").wrong("cannot be combined with `global_batch`; give one of the two"))
+            }
+            (None, None) => {
+                let accepted = "accepted: `global_batch`, samples over all replicas, or `micro_batches` of a replica";
+                Err(training.places.table().wrong(format!("the size of a step is missing; {accepted}")))
+            }
         }
     }
-}
 
-fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
-    Ok(TensorChoices {
-        sequence_parallel: truth_or(table, "sequence_parallel", false)?,
-        recompute: parsed_or(table, "recompute", Recompute::None, str::parse)?,
-        linears: parsed_or(table, "linears", Linears::Pair, str::parse)?,
-        fused_cross_entropy: truth_or(table, "fused_cross_entropy", false)?,
-        overlap_calls: truth_or(table, "overlap_tensor", true)?,
-        style: parsed_or(table, "tensor_style", TensorStyle::Megatron, str::parse)?,
-        gather_recipe: parsed_or(table, "gather_recipe", GatherRecipe::Plain, str::parse)?,
-        product_overlap: parsed_or(table, "product_overlap", ProductOverlap::None, str::parse)?,
-        muon_tp_mode: parsed_or(table, "muon_tp_mode", MuonTensorMode::Blockwise, str::parse)?,
-        batch_broadcast: parsed_or(table, "batch_broadcast", BatchBroadcast::None, str::parse)?,
-    })
-}
+    /// Where a key was written; the table where it was left out.
+    pub fn at(&self, key: &str) -> &Place {
+        self.places.at(key)
+    }
 
-fn read_pipeline(table: &mut Table) -> Result<PipelineChoices> {
-    let (schedule, chunks) = (table.take("schedule"), table.take("virtual_stages"));
-    let stage_layers = match table.take("stage_layers") {
-        Some(item) => Some(item.items()?.iter().map(Item::count).collect::<Result<_>>()?),
-        None => None,
-    };
-    let virtual_stages = chunks.as_ref().map(|item| item.count_within(1..=1024)).transpose()?.unwrap_or(1);
-    // Chunks make a schedule interleaved; saying so twice is not needed.
-    let default = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
-    let place = chunks.as_ref().or(schedule.as_ref()).map_or_else(|| table.place.clone(), |item| item.place.clone());
-    Ok(PipelineChoices {
-        schedule: schedule.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(default),
-        virtual_stages,
-        place,
-        stage_layers,
-        scatter_gather: truth_or(table, "scatter_gather", false)?,
-    })
-}
+    /// Where the schedule or its chunks were written.
+    pub fn schedule_place(&self) -> &Place {
+        self.at(if self.pipeline.virtual_stages > 1 { "virtual_stages" } else { "schedule" })
+    }
 
-fn read_context(table: &mut Table, activations: ElementType) -> Result<ContextChoices> {
-    let written = table.take("context_style");
-    let place = written.as_ref().map_or_else(|| table.place.clone(), |item| item.place.clone());
-    let style = written.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(ContextStyle::Ring);
-    // torch/distributed/tensor/experimental/_context_parallel/_attention.py adds up gradients in float32.
-    let gradients = if style == ContextStyle::PyTorch { ElementType::Float32 } else { activations };
-    Ok(ContextChoices {
-        place,
-        style,
-        inner: table.take("context_inner").map(|item| item.count()).transpose()?.unwrap_or(1),
-        gradient_element_type: parsed_or(table, "context_gradient_element_type", gradients, parse_reducible_float)?,
-    })
-}
-
-fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoices> {
-    let routing = table.take("routing");
-    Ok(ExpertChoices {
-        place: routing.as_ref().map_or_else(|| table.place.clone(), |item| item.place.clone()),
-        dispatcher: parsed_or(table, "dispatcher", Dispatcher::AllToAll, str::parse)?,
-        routing: routing.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(Routing::Uniform),
-        routing_seed: table.take("routing_seed").map(|item| item.whole(0..=LARGEST)).transpose()?.unwrap_or(1),
-        capacity_factor: table.take("capacity_factor").map(|item| item.fraction(0.0, 1e6)).transpose()?,
-        dispatch_element_type: parsed_or(table, "dispatch_element_type", activations, parse_float)?,
-        router_element_type: match table.take("router_element_type") {
-            Some(item) if item.is_text("activations") => activations,
-            Some(item) => item.parsed(parse_reducible_float)?,
-            None => ElementType::Float32,
-        },
-        balance_loss: parsed_or(table, "balance_loss", BalanceLoss::None, str::parse)?,
-        bias_update: truth_or(table, "expert_bias_update", false)?,
-        inner: table.take("expert_inner").map(|item| item.count()).transpose()?,
-    })
-}
-
-// Reads the choices of data parallelism of a training step.
-
-/// Parameters of a bucket of gradients of DeepSpeed (runtime/zero/config.py `reduce_bucket_size`).
-pub const DEEPSPEED_BUCKET_PARAMETERS: u64 = 500_000_000;
-
-/// Most parameters that a number of them may name.
-const MOST_PARAMETERS: u64 = 1 << 40;
-
-/// Choices of data parallelism.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataChoices {
-    /// What is sharded.
-    pub style: DataStyle,
-    /// Type of gradients on the wire.
-    pub gradient_element_type: ElementType,
-    /// Type of parameters on the wire.
-    pub parameter_element_type: ElementType,
-    /// How gradients are cut.
-    pub bucket_rule: BucketRule,
-    /// Parameters in one bucket, where the rule is not to decide.
-    pub bucket_parameters: Option<u64>,
-    /// Gradients are reduced during the last backward pass.
-    pub overlap_gradients: bool,
-    /// What is gathered together and for how long (ZeRO-3, FSDP, HSDP).
-    pub units: UnitChoices,
-    /// How gradients of micro-batches are added up (FSDP, HSDP).
-    pub gradient_accumulation: GradientAccumulation,
-    /// How gradients are reduced (ZeRO-1, ZeRO-2).
-    pub gradient_reduction: GradientReduction,
-    /// How often groups of shards add up their gradients (HSDP).
-    pub replica_reduction: ReplicaReduction,
-    /// What these groups shard further (HSDP, unit rule `buckets`).
-    pub outer_sharding: OuterSharding,
-    /// How updated parameters reach every rank (ZeRO-1).
-    pub parameter_return: ParameterReturn,
-    /// Buffers that the first replica gives to the others.
-    pub broadcast_buffers: BroadcastBuffers,
-    /// The groups of ranks over which data is sharded.
-    pub shards: ShardGroups,
-}
-
-/// What is gathered together, and for how long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitChoices {
-    /// What is gathered together.
-    pub rule: UnitRule,
-    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
-    pub reshard_after_forward: bool,
-    /// Parameters that stayed gathered after the forward pass are released after the backward pass of each micro-batch (FSDP).
-    pub reshard_after_backward: bool,
-    /// Parameters of a unit are gathered while the unit before computes.
-    pub prefetch: bool,
-    /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
-    pub modules: ModuleChoices,
-    /// How its calls get the parts of the ranks.
-    pub shard_buffers: ShardBuffers,
-}
-
-/// The groups of ranks over which data is sharded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardGroups {
-    /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
-    /// replication.
-    pub replicas: u32,
-    /// Ranks that shard the parameters between the forward and the backward pass, if fewer than otherwise, such as the ranks of a node
-    /// (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2; FSDP2's `reshard_after_forward` with a number).
-    pub secondary: Option<u32>,
-    /// Ranks of a node, among which parameters are gathered in a second step, behind the first between nodes; absent where one call
-    /// gathers them (MiCS, arXiv 2205.00119 section 3.3).
-    pub gather_inner: Option<u32>,
-    /// Ranks of a node, among which gradients go in 4 bits before they go from node to node; absent where they are reduced as they are
-    /// (ZeRO++'s qgZ, arXiv 2306.10209 section 3.3).
-    pub quantised_gradients: Option<u32>,
-    /// Place of the replicas, of the secondary shards, or of the ranks of a node.
-    pub place: Place,
+    /// Refuses values that need others than are there, but keys about what the layout or the model does not have.
+    ///
+    /// # Errors
+    /// The first, with what it needs.
+    pub fn check_conditions(&self, has: impl Fn(Needs) -> bool) -> Result<()> {
+        check_conditions(self, &self.places, self.framework_choices.as_ref(), has)
+    }
 }
 
 impl ShardGroups {
-    /// The groups of dp_shard among this many ranks of dp x cp each: those with equal shards, those that shard what the forward pass leaves
-    /// to the backward one, or the nodes of quantised gradients.
+    /// The groups of dp_shard in each of this many ranks of dp x cp: those with equal shards, those that shard what the forward pass
+    /// leaves to the backward one, or the nodes of quantised gradients.
     ///
     /// # Errors
-    /// Secondary shards or ranks of a node that do not divide these ranks, with valid values, and both if they differ.
-    pub fn groups(&self, ranks: u32) -> std::result::Result<u32, String> {
+    /// Secondary shards or ranks of a node that do not divide these ranks, with what would, and both where they differ.
+    pub fn groups(&self, ranks: u32) -> std::result::Result<u32, (&'static str, String)> {
         let (key, of_group) = match (self.secondary, self.quantised_gradients) {
             (None, None) => return Ok(self.replicas),
             (Some(shards), Some(node)) if shards != node => {
-                return Err(format!(
+                let problem = format!(
                     "secondary_shards = {shards} and quantised_gradients = {node}: both are the ranks of a node; accepted: the same number"
-                ));
+                );
+                return Err(("secondary_shards", problem));
             }
             (Some(shards), _) => ("secondary_shards", shards),
             (None, Some(node)) => ("quantised_gradients", node),
@@ -395,7 +348,7 @@ impl ShardGroups {
             return Ok(ranks / of_group);
         }
         let accepted = divisors_among(2..ranks, ranks);
-        Err(format!("{key} = {of_group} does not divide the {ranks} ranks of dp x cp; accepted: {accepted}"))
+        Err((key, format!("{key} = {of_group} does not divide the {ranks} ranks of dp x cp; accepted: {accepted}")))
     }
 }
 
@@ -404,96 +357,6 @@ pub fn divisors_among(candidates: impl Iterator<Item = u32>, number: u32) -> Str
     let divisors: Vec<String> =
         candidates.filter(|candidate| number.is_multiple_of(*candidate)).map(|divisor| divisor.to_string()).collect();
     if divisors.is_empty() { "none".to_owned() } else { divisors.join(", ") }
-}
-
-/// What DeepSpeed's ZeRO-3 gathers when, in parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModuleChoices {
-    /// Tensors of fewer stay on every rank (`stage3_param_persistence_threshold`).
-    pub persistent_parameters: u64,
-    /// Prefetched parameters per module (`stage3_prefetch_bucket_size`).
-    pub prefetch_bucket: u64,
-    /// No prefetch while this many are gathered (`stage3_max_live_parameters`).
-    pub live_parameters: u64,
-    /// Parameters used again within this many are not released (`stage3_max_reuse_distance`).
-    pub reuse_distance: u64,
-    /// Parameters are gathered in 8 bits, with a scale of 32 for each block (`zero_quantized_weights`: ZeRO++'s qwZ, arXiv 2306.10209
-    /// section 3.1).
-    pub quantised: bool,
-}
-
-pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
-    Ok(DataChoices {
-        style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
-        gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
-        parameter_element_type: parsed_or(table, "parameter_element_type", ElementType::Bfloat16, parse_float)?,
-        bucket_rule: parsed_or(table, "bucket_rule", BucketRule::Megatron, str::parse)?,
-        bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=MOST_PARAMETERS)).transpose()?,
-        overlap_gradients: truth_or(table, "overlap_gradients", true)?,
-        units: read_units(table)?,
-        gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
-        gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
-        replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
-        outer_sharding: parsed_or(table, "outer_sharding", OuterSharding::NoShard, str::parse)?,
-        parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
-        broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
-        shards: read_shards(table)?,
-    })
-}
-
-fn read_units(table: &mut Table) -> Result<UnitChoices> {
-    Ok(UnitChoices {
-        rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
-        reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
-        reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
-        prefetch: truth_or(table, "prefetch_parameters", true)?,
-        modules: read_modules(table)?,
-        shard_buffers: parsed_or(table, "shard_buffers", ShardBuffers::Flat, str::parse)?,
-    })
-}
-
-fn read_shards(table: &mut Table) -> Result<ShardGroups> {
-    let (replicas, secondary) = (table.take("replicas_of_shards"), table.take("secondary_shards"));
-    let (gather_inner, quantised_gradients) = (table.take("gather_inner"), table.take("quantised_gradients"));
-    Ok(ShardGroups {
-        replicas: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
-        secondary: secondary.as_ref().map(Item::count).transpose()?,
-        gather_inner: gather_inner.as_ref().map(Item::count).transpose()?,
-        quantised_gradients: quantised_gradients.as_ref().map(Item::count).transpose()?,
-        place: replicas
-            .or(secondary)
-            .or(gather_inner)
-            .or(quantised_gradients)
-            .map_or_else(|| table.place.clone(), |item| item.place),
-    })
-}
-
-impl Default for ModuleChoices {
-    /// Those of DeepSpeed's runtime/zero/config.py.
-    fn default() -> ModuleChoices {
-        ModuleChoices {
-            persistent_parameters: 100_000,
-            prefetch_bucket: 50_000_000,
-            live_parameters: 1_000_000_000,
-            reuse_distance: 1_000_000_000,
-            quantised: false,
-        }
-    }
-}
-
-fn read_modules(table: &mut Table) -> Result<ModuleChoices> {
-    let default = ModuleChoices::default();
-    let quantised = truth_or(table, "quantised_parameters", default.quantised)?;
-    let mut parameters = |key, default| -> Result<u64> {
-        Ok(table.take(key).map(|item| item.whole(0..=MOST_PARAMETERS)).transpose()?.unwrap_or(default))
-    };
-    Ok(ModuleChoices {
-        persistent_parameters: parameters("persistent_parameters", default.persistent_parameters)?,
-        prefetch_bucket: parameters("prefetch_bucket", default.prefetch_bucket)?,
-        live_parameters: parameters("live_parameters", default.live_parameters)?,
-        reuse_distance: parameters("reuse_distance", default.reuse_distance)?,
-        quantised,
-    })
 }
 
 // Reads a suite's `[[layout]]` tables: the degrees by which a model is divided, as written.

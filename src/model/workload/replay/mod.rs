@@ -415,13 +415,6 @@ mod replay_tests {
             ),
             (
                 SMALL,
-                "micro_batches = 2\ndata_style = 'fsdp'\ngather_inner = 2\nrecompute = 'full'",
-                "dp = 4\npp = 2",
-                8,
-            ),
-            (SMALL, "micro_batches = 2\ndata_style = 'hsdp'\nreplicas_of_shards = 2\ngather_inner = 2", "dp = 8", 8),
-            (
-                SMALL,
                 "micro_batches = 2\ndata_style = 'hsdp'\nunit_rule = 'buckets'\nreplicas_of_shards = 2\nouter_sharding = 'optim'",
                 "dp = 4",
                 4,

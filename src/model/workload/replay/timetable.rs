@@ -59,7 +59,7 @@ impl Timetable {
             _ => (choices.schedule, choices.virtual_stages),
         };
         let schedule = Schedule::new(kind, stages, virtual_stages, micro_batches);
-        Timetable::of_schedule(&schedule.map_err(|problem| choices.place.wrong(problem))?)
+        Timetable::of_schedule(&schedule.map_err(|problem| step.training.schedule_place().wrong(problem))?)
     }
 
     fn of_schedule(schedule: &Schedule) -> Result<Timetable> {

@@ -7,7 +7,7 @@ use super::stages::Stages;
 use super::training::TrainingStep;
 use super::{ServingStep, serving, training};
 use crate::config::step::{
-    Batch, Drafter, PipelineChoices, SampledTokens, ScheduleKind, Serving, ServingDispatcher, TokenExchange, Training,
+    Drafter, PipelineChoices, SampledTokens, ScheduleKind, Serving, ServingDispatcher, TokenExchange, Training,
     ranks_of_ep_on_a_node,
 };
 use crate::config::{Model, Place};
@@ -19,7 +19,7 @@ pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     division_of_serving(step).map_err(|problem| place.wrong(problem))?;
     widest(step.model, u128::from(step.serving.batch) * u128::from(step.serving.prompt_tokens))
-        .map_err(|problem| step.serving.place.wrong(problem))
+        .map_err(|problem| step.serving.places.table().wrong(problem))
 }
 
 /// Checks of the division of a model that serves.
@@ -67,7 +67,7 @@ fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
             "cp = {cp} with a decode, which keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1, or phases = prefill; decode_context shards the context of a decode"
         ));
     }
-    if step.joins_replicas() || serving.kv.transfer.is_some() || serving.drafts.drafter.is_some() {
+    if step.joins_replicas() || serving.kv.transfer || serving.drafts.drafter.is_some() {
         return Err(format!(
             "cp = {cp} with feed_forward_ranks = stage, kv_transfer or a drafter is not modelled; accepted: cp = 1, \
              or without them"
@@ -89,7 +89,7 @@ fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
 fn shared_contexts(step: &ServingStep) -> std::result::Result<(), String> {
     let (model, serving, tp) = (step.model, step.serving, u64::from(step.layout.degrees.tp));
     let ranks = u64::from(serving.decode_context.ranks);
-    if step.joins_replicas() || serving.kv.transfer.is_some() || model.attention.indexer.is_some() {
+    if step.joins_replicas() || serving.kv.transfer || model.attention.indexer.is_some() {
         return Err(format!(
             "decode_context = {ranks} with feed_forward_ranks = stage, kv_transfer or an indexer is not modelled; \
              accepted: decode_context = 1, or without them"
@@ -130,10 +130,12 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
 /// Checks of replicas of which one half prefills for the other: everything else that replicas do together stays within a half.
 fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
     let (serving, d) = (step.serving, &step.layout.degrees);
-    let Some(transfer) = serving.kv.transfer else { return Ok(()) };
+    if !serving.kv.transfer {
+        return Ok(());
+    }
     if !d.dp.is_multiple_of(2) {
         return Err(format!(
-            "kv_transfer = {transfer} with dp = {}: one half of the replicas prefills for the other; accepted: an even dp",
+            "kv_transfer with dp = {}: one half of the replicas prefills for the other; accepted: an even dp",
             d.dp
         ));
     }
@@ -241,23 +243,12 @@ fn whole_tokens(step: &ServingStep) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Checks of the choices that only DeepEP uses.
+/// Checks of the nodes of DeepEP.
 fn deep_ep(step: &ServingStep) -> std::result::Result<(), String> {
-    let serving = step.serving;
-    let dispatcher = serving.expert.dispatcher;
-    if serving.expert.inner.is_some() && dispatcher != ServingDispatcher::DeepEp {
-        return Err(format!(
-            "expert_inner has no effect with dispatcher {dispatcher}; remove it, or choose dispatcher deepep"
-        ));
-    }
-    if serving.expert.dispatch_element_type != serving.activation_element_type && !dispatcher.is_deep_ep() {
-        return Err(format!(
-            "dispatch_element_type = {} with dispatcher {dispatcher}; accepted: with dispatcher deepep or deepep_low_latency",
-            serving.expert.dispatch_element_type
-        ));
-    }
     match &step.model.mixture {
-        Some(mixture) if dispatcher == ServingDispatcher::DeepEp => training::nodes_of_experts(&step.layout, mixture),
+        Some(mixture) if step.serving.expert.dispatcher == ServingDispatcher::DeepEp => {
+            training::nodes_of_experts(&step.layout, mixture)
+        }
         _ => Ok(()),
     }
 }
@@ -272,7 +263,7 @@ impl<'a> TrainingStep<'a> {
     pub fn new(model: &'a Model, training: &'a Training, layout: Layout, place: &Place) -> Result<TrainingStep<'a>> {
         let mut step = TrainingStep::without_messages(model, training, layout, place)?;
         step.messages = Messages::of_stages(&training.pipeline, &step.stages, step.micro_batches)
-            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+            .map_err(|problem| training.schedule_place().wrong(problem))?;
         Ok(step)
     }
 
@@ -288,20 +279,24 @@ impl<'a> TrainingStep<'a> {
         place: &Place,
     ) -> Result<TrainingStep<'a>> {
         let data = &training.data;
-        let layout = data
+        let groups = data
             .shards
             .groups(layout.group_size(Axis::DpCp))
-            .and_then(|groups| layout.divided(Division::ReplicasOfShards, groups))
-            .and_then(|layout| layout.divided(Division::InnerShards, data.shards.gather_inner.unwrap_or(1)))
-            .map_err(|problem| data.shards.place.wrong(problem))?;
+            .map_err(|(key, problem)| training.at(key).wrong(problem))?;
+        let layout = layout
+            .divided(Division::ReplicasOfShards, groups)
+            .map_err(|problem| training.at("replicas_of_shards").wrong(problem))?;
         let context = &training.context;
-        let layout =
-            layout.divided(Division::InnerContext, context.inner).map_err(|problem| context.place.wrong(problem))?;
+        let layout = layout
+            .divided(Division::InnerContext, context.inner)
+            .map_err(|problem| training.at("context_inner").wrong(problem))?;
         let expert = &training.expert;
         let layout = match expert.dispatcher.goes_by_node() {
             true => {
                 let inner = ranks_of_ep_on_a_node(expert.inner, layout.degrees.ep);
-                layout.divided(Division::InnerExperts, inner).map_err(|problem| expert.place.wrong(problem))?
+                layout
+                    .divided(Division::InnerExperts, inner)
+                    .map_err(|problem| training.at("expert_inner").wrong(problem))?
             }
             false => layout,
         };
@@ -310,7 +305,7 @@ impl<'a> TrainingStep<'a> {
             .with_prediction_layers(training.prediction_layers);
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
         Messages::check(&training.pipeline, &stages, micro_batches)
-            .map_err(|problem| training.pipeline.place.wrong(problem))?;
+            .map_err(|problem| training.schedule_place().wrong(problem))?;
         let messages = Messages::of_each_micro_batch(&stages, micro_batches);
         let step = TrainingStep { model, training, layout, stages, micro_batches, messages };
         serving::check_training(&step, place)?;
@@ -333,20 +328,21 @@ impl<'a> ServingStep<'a> {
         let choices = PipelineChoices {
             schedule: ScheduleKind::GPipe,
             virtual_stages: 1,
-            place: place.clone(),
             stage_layers: None,
             scatter_gather: false,
         };
         let layout = match serving.expert.dispatcher {
             ServingDispatcher::DeepEp => {
                 let inner = ranks_of_ep_on_a_node(serving.expert.inner, layout.degrees.ep);
-                layout.divided(Division::InnerExperts, inner).map_err(|problem| serving.place.wrong(problem))?
+                layout
+                    .divided(Division::InnerExperts, inner)
+                    .map_err(|problem| serving.places.table().wrong(problem))?
             }
             _ => layout,
         };
         let layout = layout
             .divided(Division::DecodeContext, serving.decode_context.ranks)
-            .map_err(|problem| serving.place.wrong(problem))?;
+            .map_err(|problem| serving.places.table().wrong(problem))?;
         let stages = Stages::divide(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let tokens = PassTokens::of_phase(serving, phase, layout.degrees.cp);
@@ -358,20 +354,16 @@ impl<'a> ServingStep<'a> {
 
 /// m = global batch / (micro-batch x replicas).
 fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
-    match &training.batch {
-        Batch::MicroBatches(count) => Ok(*count),
-        Batch::Global(global, place) => {
-            let (b, d) = (training.micro_batch, u64::from(replicas));
-            let together = b * d;
-            if global.is_multiple_of(together) {
-                return Ok(global / together);
-            }
-            let up = global.next_multiple_of(together);
-            let down = up.saturating_sub(together);
-            let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
-            Err(place.wrong(format!(
-                "{global} samples are not a multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
-            )))
-        }
+    let Some(global) = training.global_batch else { return Ok(training.micro_batches.unwrap_or(1)) };
+    let (b, d) = (training.micro_batch, u64::from(replicas));
+    let together = b * d;
+    if global.is_multiple_of(together) {
+        return Ok(global / together);
     }
+    let up = global.next_multiple_of(together);
+    let down = up.saturating_sub(together);
+    let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
+    Err(training.at("global_batch").wrong(format!(
+        "{global} samples are not a multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
+    )))
 }

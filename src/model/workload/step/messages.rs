@@ -111,11 +111,9 @@ fn filling_and_draining(schedule: &Schedule, stage: u32) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Place;
 
     fn messages(schedule: ScheduleKind, virtual_stages: u32, p: u32, m: u64) -> Result<Vec<Messages>, String> {
-        let place = Place::flag("--schedule");
-        let choices = PipelineChoices { schedule, virtual_stages, place, stage_layers: None, scatter_gather: false };
+        let choices = PipelineChoices { schedule, virtual_stages, stage_layers: None, scatter_gather: false };
         let stages = Stages::divide(p * virtual_stages * 2, p, &choices)?;
         Messages::of_stages(&choices, &stages, m)
     }

@@ -79,8 +79,8 @@ impl<'a> Step<'a> {
     /// The framework whose defaults apply, and its decisions.
     pub fn framework(&self) -> Option<&'a FrameworkChoices> {
         match self {
-            Step::Training(step) => step.training.framework.as_ref(),
-            Step::Serving(step) => step.serving.framework.as_ref(),
+            Step::Training(step) => step.training.framework_choices.as_ref(),
+            Step::Serving(step) => step.serving.framework_choices.as_ref(),
         }
     }
 

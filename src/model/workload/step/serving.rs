@@ -6,15 +6,16 @@ use super::divisibility::must_divide;
 use super::stages::Stages;
 use super::{TrainingStep, training};
 use crate::config::step::{
-    ContextStyle, DataStyle, ExpertTokens, FeedForwardRanks, Framework, GatherRecipe, Linears, ProductOverlap, Serving,
-    ServingDispatcher, TensorStyle, VocabularyStyle,
+    ContextStyle, DataStyle, ExpertTokens, FeedForwardRanks, Framework, GatherRecipe, Linears, Needs, ProductOverlap,
+    Serving, ServingDispatcher, TensorStyle, VocabularyStyle,
 };
 use crate::config::{Blocks, Model, Place, QueryKeyNorm};
 use crate::layout::{Axis, Degrees, Layout};
 use commgauge_base::error::Result;
 
 /// The phase of serving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Phase {
     /// All tokens of the prompts.
     Prefill,
@@ -24,10 +25,7 @@ pub enum Phase {
 
 impl Phase {
     pub fn name(self) -> &'static str {
-        match self {
-            Phase::Prefill => "prefill",
-            Phase::Decode => "decode",
-        }
+        self.into()
     }
 }
 
@@ -91,7 +89,7 @@ impl ServingStep<'_> {
 
     /// Whether each rank of tp gives all of its tokens to the experts, and the results are summed over tp.
     pub fn experts_take_whole_tokens(&self) -> bool {
-        let by_vllm = self.serving.framework.as_ref().is_some_and(|choices| choices.framework == Framework::Vllm);
+        let by_vllm = self.serving.framework == Some(Framework::Vllm);
         let tokens = self.serving.expert.tokens.unwrap_or(match by_vllm && !self.model.family.parts_tokens_in_vllm() {
             true => ExpertTokens::Whole,
             false => ExpertTokens::Parts,
@@ -110,7 +108,7 @@ impl ServingStep<'_> {
     /// Replicas that work at the same time: half of them if one half prefills for the other.
     pub fn replicas_together(&self) -> u32 {
         let dp = self.layout.degrees.dp;
-        if self.serving.kv.transfer.is_some() { dp / self.layout.group_size(Axis::PrefillDecode) } else { dp }
+        if self.serving.kv.transfer { dp / self.layout.group_size(Axis::PrefillDecode) } else { dp }
     }
 
     /// Tokens of one micro-batch that a rank processes.
@@ -132,13 +130,14 @@ const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 pub(super) fn check_training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     let training = step.training;
+    training.check_conditions(|needs| has(step, needs))?;
     training::choices(step)?;
     widest(step.model, u128::from(training.micro_batch) * u128::from(training.sequence))
-        .map_err(|problem| training.sequence_place.wrong(problem))?;
+        .map_err(|problem| training.at("sequence").wrong(problem))?;
     let tokens = u128::from(training.micro_batch) * u128::from(training.sequence) * u128::from(step.micro_batches);
     if u64::try_from(tokens).is_err() {
         return Err(training
-            .sequence_place
+            .at("sequence")
             .wrong(format!("{tokens} tokens of a replica in a step do not fit 64 bits; use a smaller batch")));
     }
     check_context(step)?;
@@ -152,17 +151,29 @@ pub(super) fn check_training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
 
+/// Whether the layout and the model have what keys are about.
+fn has(step: &TrainingStep, needs: Needs) -> bool {
+    let degrees = &step.layout.degrees;
+    match needs {
+        Needs::Nothing => true,
+        Needs::TensorParallelism => degrees.tp > 1,
+        Needs::PipelineParallelism => degrees.pp > 1,
+        Needs::ContextParallelism => degrees.cp > 1,
+        Needs::Experts => step.model.mixture.is_some(),
+    }
+}
+
 /// A problem, and the place of its cause.
 type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
 
 /// Checks that a framework supports the axes of the layout.
 fn framework<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (training, degrees) = (step.training, &step.layout.degrees);
-    let Some(framework) = training.named_framework() else { return Ok(()) };
+    let Some(framework) = training.framework else { return Ok(()) };
     match undivided_axis(framework, degrees) {
         None => Ok(()),
         Some(axis) => Err((
-            &training.place,
+            training.at("framework"),
             format!(
                 "framework = {framework} divides a model only by {}, found {axis}; accepted: 1, or another framework, such as megatron",
                 framework.axes().join(", ")
@@ -187,17 +198,9 @@ fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
         return Ok(());
     }
     let linears = tensor.linears;
-    if tensor.sequence_parallel {
-        return Err((
-            &training.place,
-            format!(
-                "linears = {linears} cannot be combined with sequence_parallel: separate linears have whole sequences as input and output; accepted: linears = pair, or no sequence_parallel"
-            ),
-        ));
-    }
     if !model.hidden.is_multiple_of(t) {
         let problem = must_divide("tp", t, model.hidden, "hidden width", "hidden_size", &model.name);
-        return Err((&training.place, format!("linears = {linears}: {problem}")));
+        return Err((training.at("linears"), format!("linears = {linears}: {problem}")));
     }
     Ok(())
 }
@@ -207,23 +210,6 @@ fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let training = step.training;
     let tensor = &training.tensor;
     let (recipe, overlap) = (tensor.gather_recipe, tensor.product_overlap);
-    let plain = recipe == GatherRecipe::Plain;
-    if plain && overlap == ProductOverlap::None {
-        return Ok(());
-    }
-    let key = if plain { format!("product_overlap = {overlap}") } else { format!("gather_recipe = {recipe}") };
-    if !tensor.sequence_parallel {
-        let problem =
-            format!("{key} applies to the calls of sequence parallelism; accepted: with sequence_parallel = true");
-        return Err((&training.place, problem));
-    }
-    if !plain && tensor.style != TensorStyle::Megatron {
-        let problem = format!(
-            "{key} with tensor_style = {}; accepted: tensor_style = megatron (Transformer Engine)",
-            tensor.style
-        );
-        return Err((&training.place, problem));
-    }
     // A tensor that MXFP8 cannot divide into blocks is gathered unquantized (MXFP8Quantizer.is_quantizable).
     let of_a_rank = step.tokens_per_micro_batch() / u64::from(step.layout.degrees.tp);
     // Its user buffers require scales without padding (fill_userbuffers_buffer_for_all_gather).
@@ -233,7 +219,7 @@ fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     };
     if recipe == GatherRecipe::Mxfp8 && !(of_a_rank.is_multiple_of(tokens) && step.model.hidden.is_multiple_of(32)) {
         return Err((
-            &training.sequence_place,
+            training.at("sequence"),
             format!(
                 "gather_recipe = mxfp8{with} needs {of_a_rank} tokens of a rank and {} elements of a token in multiples {multiples}; accepted: a longer \
                  sequence, or gather_recipe = fp8_current",
@@ -253,7 +239,7 @@ fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
         let (below, above) = (s / even * even, s.next_multiple_of(even));
         let nearest = if below == 0 { above.to_string() } else { format!("{below}, {above}") };
         return Err((
-            &training.sequence_place,
+            training.at("sequence"),
             format!(
                 "sequence parallelism divides {s} / cp {c} = {} tokens by tp = {t}, which leaves a remainder; nearest sequences that do not: {nearest}",
                 s / c
@@ -263,7 +249,7 @@ fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     // Megatron-LM core/transformer/moe/moe_layer.py refuses to train without it.
     if t > 1 && !training.tensor.sequence_parallel && (0..model.layers).any(|layer| model.has_experts_in(layer)) {
         return Err((
-            &training.place,
+            training.at("sequence_parallel"),
             format!(
                 "tp = {t} with the experts of {} needs sequence parallelism, or every rank of tp would send the same tokens; \
                  accepted: sequence_parallel = true, or tp = 1",
@@ -349,7 +335,7 @@ pub(super) fn check_context(step: &TrainingStep) -> Result<()> {
         let (down, up) = (s / chunks * chunks, s.next_multiple_of(chunks));
         let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
         return Err(training
-            .sequence_place
+            .at("sequence")
             .wrong(format!("a sequence of {s} is not a multiple of {why}; nearest: {nearest}")));
     }
     let exchanging = match style {
@@ -368,14 +354,11 @@ fn check_inner(step: &TrainingStep) -> Result<()> {
             let accepted: Vec<_> =
                 (2..c).filter(|inner| c.is_multiple_of(*inner)).map(|inner| inner.to_string()).collect();
             let accepted = if accepted.is_empty() { "none".to_owned() } else { accepted.join(", ") };
-            Err(context.place.wrong(format!(
-                "hybrid with context_inner = {inner} of cp = {c}; accepted: {accepted} (or ring, which equals 1, or all_to_all, which equals cp)"
+            Err(step.training.at("context_inner").wrong(format!(
+                "hybrid with context_inner = {inner} of cp = {c}; accepted: {accepted} (or ring, which equals 1, or all_to_all, \
+                 which equals cp)"
             )))
         }
-        ContextStyle::Hybrid => Ok(()),
-        style if inner > 1 => Err(context
-            .place
-            .wrong(format!("context_inner = {inner} with context_style {style}; accepted: with hybrid"))),
         _ => Ok(()),
     }
 }
@@ -383,7 +366,7 @@ fn check_inner(step: &TrainingStep) -> Result<()> {
 /// Each rank needs whole query heads, and whole key and value heads or copies of one.
 fn check_heads(step: &TrainingStep, exchanging: u64) -> Result<()> {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
-    let place = &step.training.context.place;
+    let place = step.training.at("context_style");
     let heads = model.attention.heads / t;
     let axis = if step.training.context.style == ContextStyle::Hybrid { "context_inner" } else { "cp" };
     if !heads.is_multiple_of(exchanging) {
@@ -443,7 +426,7 @@ pub(super) fn check_hybrid_training<'a>(step: &TrainingStep<'a>) -> std::result:
         linear.rule.name(),
         step.model.name
     );
-    Err((&training.place, problem))
+    Err((training.at("tensor_style"), problem))
 }
 
 /// Checks of data-parallel attention, whose replicas join between the two blocks of a layer.
@@ -486,5 +469,7 @@ pub(super) fn check_prediction(step: &TrainingStep) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(training.place.wrong(format!("prediction_layers = {layers} with {problem}, or prediction_layers = 0")))
+    Err(training
+        .at("prediction_layers")
+        .wrong(format!("prediction_layers = {layers} with {problem}, or prediction_layers = 0")))
 }

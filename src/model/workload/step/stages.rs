@@ -192,17 +192,10 @@ fn given_counts(given: &[u32], layers: u32, model_chunks: u32) -> Result<Vec<u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Place;
     use crate::config::step::ScheduleKind;
 
     fn choices(schedule: ScheduleKind, virtual_stages: u32, stage_layers: Option<Vec<u32>>) -> PipelineChoices {
-        PipelineChoices {
-            schedule,
-            virtual_stages,
-            place: Place::flag("--schedule"),
-            stage_layers,
-            scatter_gather: false,
-        }
+        PipelineChoices { schedule, virtual_stages, stage_layers, scatter_gather: false }
     }
 
     #[test]

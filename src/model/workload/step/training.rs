@@ -3,7 +3,7 @@
 use super::divisibility::must_divide;
 use super::messages::Messages;
 use super::stages::Stages;
-use crate::config::step::{Dispatcher, GradientAccumulation, Routing, Training};
+use crate::config::step::{GradientAccumulation, Training};
 use crate::config::{Mixture, Model};
 use crate::layout::{Axis, Degrees, Layout};
 use crate::workload::op::{LayerKind, Pass, When};
@@ -262,52 +262,17 @@ pub(super) fn shape(model: &Model, degrees: &Degrees) -> std::result::Result<(),
 pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     let Some(mixture) = &step.model.mixture else { return Ok(()) };
     let choices = &step.training.expert;
-    let place = &choices.place;
-    if let Some(inner) = choices.inner.filter(|_| !choices.dispatcher.goes_by_node()) {
-        let dispatcher = choices.dispatcher;
-        return Err(place.wrong(format!(
-            "expert_inner = {inner} has no effect with dispatcher {dispatcher}; remove it, or choose dispatcher deepep or hybrid_ep"
-        )));
-    }
-    if choices.dispatcher == Dispatcher::AllGather {
-        let useless = if choices.capacity_factor.is_some() {
-            Some("capacity_factor")
-        } else if choices.routing != Routing::Uniform {
-            Some("routing")
-        } else if choices.dispatch_element_type != step.activation() {
-            Some("dispatch_element_type")
-        } else {
-            None
-        };
-        return match useless {
-            Some(key) => Err(place.wrong(format!(
-                "{key} has no effect with dispatcher all_gather, in which every rank gathers all tokens unchanged; remove it, or choose dispatcher all_to_all"
-            ))),
-            None => Ok(()),
-        };
-    }
     if choices.dispatcher.goes_by_node() {
-        return by_node(step, mixture).map_err(|problem| place.wrong(problem));
+        return by_node(step, mixture).map_err(|problem| step.training.at("dispatcher").wrong(problem));
     }
     let routed = routed(step.training, mixture, 1);
-    routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))
+    routed.check(step.layout.degrees.ep).map_err(|problem| step.training.at("routing").wrong(problem))
 }
 
 /// Checks of exchanges that send each token once to a node: their bytes are only known for uniform choices.
 fn by_node(step: &TrainingStep, mixture: &Mixture) -> std::result::Result<(), String> {
     let choices = &step.training.expert;
     let dispatcher = choices.dispatcher;
-    if choices.routing != Routing::Uniform {
-        return Err(format!(
-            "routing {} with dispatcher {dispatcher}, whose bytes depend on which experts share a node; accepted: uniform",
-            choices.routing
-        ));
-    }
-    if choices.capacity_factor.is_some() {
-        return Err(format!(
-            "capacity_factor has no effect with dispatcher {dispatcher} and routing uniform; remove it"
-        ));
-    }
     if step.layout.degrees.etp > 1 {
         return Err(format!(
             "etp = {} with dispatcher {dispatcher}: each rank has whole experts here; accepted: etp = 1",

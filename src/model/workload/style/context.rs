@@ -407,7 +407,7 @@ mod tests {
             (
                 "cp=4",
                 "sequence = 8192\ncontext_inner = 2",
-                "context_inner = 2 with context_style ring; accepted: with hybrid",
+                "context_inner = 2 needs context_style = hybrid; found context_style = ring",
             ),
             ("cp=4", "sequence = 8192\ncontext_style = 'star'", "accepted: ring, all_gather, all_to_all, hybrid"),
         ] {

@@ -623,14 +623,17 @@ mod tests {
     #[test]
     fn recipes_and_pieces_are_refused_where_nothing_is_gathered_so() {
         for (written, expected) in [
-            ("sequence = 8192\nmicro_batches = 1\ngather_recipe = 'mxfp8'", "accepted: with sequence_parallel = true"),
+            (
+                "sequence = 8192\nmicro_batches = 1\ngather_recipe = 'mxfp8'",
+                "gather_recipe = mxfp8 needs sequence_parallel = true; found",
+            ),
             (
                 "sequence = 8192\nmicro_batches = 1\nproduct_overlap = 'pieces'",
-                "product_overlap = pieces applies to the calls of sequence",
+                "product_overlap = pieces needs sequence_parallel = true; found",
             ),
             (
                 "sequence = 8192\nmicro_batches = 1\nsequence_parallel = true\ntensor_style = 'dtensor'\ngather_recipe = 'fp8_current'",
-                "tensor_style = dtensor; accepted: tensor_style = megatron",
+                "gather_recipe = fp8_current needs tensor_style = megatron; found",
             ),
             (
                 "sequence = 64\nmicro_batches = 1\nsequence_parallel = true\ngather_recipe = 'mxfp8'",

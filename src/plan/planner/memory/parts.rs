@@ -113,7 +113,7 @@ const TOKEN_BYTES: u128 = 8;
 /// (torch/distributed/tensor/parallel/loss.py).
 pub(super) fn logit_bytes(step: &TrainingStep) -> u128 {
     let element = u128::from(step.activation().size());
-    match step.training.named_framework() {
+    match step.training.framework {
         None | Some(Framework::Megatron) => FULL_PRECISION_BYTES,
         Some(Framework::Torchtitan) => {
             let in_full = if step.layout.degrees.tp > 1 { 4 } else { 3 };
@@ -127,7 +127,7 @@ pub(super) fn logit_bytes(step: &TrainingStep) -> u128 {
 /// Bytes of a logit held to the end of the step, for all micro-batches: PyTorch's pipelines collect the outputs of the last stage to return
 /// them in one piece (torch/distributed/pipelining/stage.py `output_chunks`).
 pub(super) fn held_logit_bytes(step: &TrainingStep) -> u128 {
-    let collects = step.training.named_framework() == Some(Framework::Torchtitan) && step.stages.count() > 1;
+    let collects = step.training.framework == Some(Framework::Torchtitan) && step.stages.count() > 1;
     if collects { u128::from(step.activation().size()) } else { 0 }
 }
 
@@ -159,7 +159,7 @@ impl<'a> Shape<'a> {
         let t = u128::from(step.layout.degrees.tp);
         let model = step.model;
         let by_sequence = if step.training.tensor.sequence_parallel { t } else { 1 };
-        let joins_linears = matches!(step.training.named_framework(), None | Some(Framework::Megatron));
+        let joins_linears = matches!(step.training.framework, None | Some(Framework::Megatron));
         let (element, casts) = (u128::from(step.activation().size()), casts_for_products(step));
         Shape {
             model,
@@ -188,7 +188,7 @@ impl<'a> Shape<'a> {
         let (linear, matrices) = (self.linear(step, layer), self.attention_matrices(layer));
         match recompute {
             Recompute::None => [linear + matrices, 0],
-            Recompute::Selective if step.training.named_framework() == Some(Framework::Torchtitan) => {
+            Recompute::Selective if step.training.framework == Some(Framework::Torchtitan) => {
                 [self.every_second_product(step, layer), linear + matrices]
             }
             Recompute::Selective => [linear, matrices],
@@ -225,7 +225,7 @@ impl<'a> Shape<'a> {
         }
         let m = self.model;
         let (heads, head) = (u128::from(m.attention.heads) / self.t, u128::from(m.attention.head_dimension));
-        let copied = m.attention.latent.is_some() || step.training.named_framework() == Some(Framework::Torchtitan);
+        let copied = m.attention.latent.is_some() || step.training.framework == Some(Framework::Torchtitan);
         let kv_heads = if copied { heads } else { (u128::from(m.attention.kv_heads) / self.t).max(1) };
         let values = m.attention.latent.as_ref().map_or(head, |latent| u128::from(latent.value_dimension));
         let keys_and_values = kv_heads * (head + values);
@@ -516,7 +516,7 @@ fn routes_in_full(family: Family) -> bool {
 
 /// Only PyTorch's DDP: parameters have the type of the reduced gradients, whatever the type of computing.
 pub(super) fn is_ddp_of_pytorch(step: &TrainingStep) -> bool {
-    let of_pytorch = matches!(step.training.named_framework(), Some(Framework::Ddp | Framework::HuggingFace));
+    let of_pytorch = matches!(step.training.framework, Some(Framework::Ddp | Framework::HuggingFace));
     of_pytorch && matches!(step.training.data.style, DataStyle::Ddp | DataStyle::Zero1)
 }
 

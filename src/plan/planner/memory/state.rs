@@ -61,7 +61,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
 pub(super) fn reduction_buffer(step: &TrainingStep) -> u128 {
     let data = &step.training.data;
     let is_zero = matches!(data.style, DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3);
-    if step.training.named_framework() != Some(Framework::DeepSpeed) || !is_zero {
+    if step.training.framework != Some(Framework::DeepSpeed) || !is_zero {
         return 0;
     }
     let parameters = data.bucket_parameters.unwrap_or(DEEPSPEED_BUCKET_PARAMETERS);
@@ -83,7 +83,7 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
 /// shards in either type.
 fn shares_full_precision(step: &TrainingStep) -> bool {
     matches!(step.training.data.style, DataStyle::Fsdp | DataStyle::Hsdp)
-        && step.training.named_framework() != Some(Framework::Megatron)
+        && step.training.framework != Some(Framework::Megatron)
 }
 
 /// Whether gradients are held a second time, in the buckets in which they are reduced: PyTorch's DDP does so unless gradients are views of
@@ -323,7 +323,7 @@ impl SampleBytes {
             recomputation = recomputation.max(repeats);
             backward = backward.max(gradients);
         }
-        let messages = match (step.stages.count(), step.training.named_framework()) {
+        let messages = match (step.stages.count(), step.training.framework) {
             (1, _) => MessageBuffers::Nothing,
             (_, Some(Framework::Torchtitan)) => MessageBuffers::OfMicroBatches,
             _ => MessageBuffers::OfNeighbours,

@@ -25,6 +25,8 @@ pub struct Order {
     pub probability: Option<f64>,
     /// Status of TP > DP > PP among the parallelisms in use.
     pub rule: Rule,
+    /// Those of them that the rule is about, the largest first.
+    pub of_rule: Vec<OrderPlace>,
     /// Share of resamples in which the rule is true.
     pub rule_probability: Option<f64>,
     /// Ops without a time, and why; `places` is then incomplete.
@@ -97,31 +99,56 @@ impl Order {
         let (rule, rule_probability) = rule(&members, &incomplete);
         let all: Option<Vec<&Vec<f64>>> = members.iter().map(|member| member.drawn.as_ref()).collect();
         let probability = all.filter(|_| incomplete.is_empty()).map(|drawn| descending(&drawn));
-        let above_next =
-            |index: usize| Some(descending(&[members[index].drawn.as_ref()?, members.get(index + 1)?.drawn.as_ref()?]));
-        let places = (0..members.len()).map(|index| OrderPlace {
-            family: members[index].family,
-            value: members[index].value,
-            probability_above_next: above_next(index),
-        });
-        Order { measure, places: places.collect(), probability, rule, rule_probability, incomplete }
+        let of_rule = members.iter().filter(|member| Family::RULE.contains(&member.family));
+        let of_rule = places(&of_rule.collect::<Vec<_>>());
+        let places = places(&members.iter().collect::<Vec<_>>());
+        Order { measure, places, probability, rule, of_rule, rule_probability, incomplete }
     }
 
     /// `TP > DP = PP`, with `=` for a tie and `?` for an order of unknown probability.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (index, place) in self.places.iter().enumerate() {
-            text += place.family.name();
-            if index + 1 < self.places.len() {
-                text += match place.probability_above_next {
-                    Some(probability) if probability >= TIE => " > ",
-                    Some(_) => " = ",
-                    None => " ? ",
-                };
-            }
-        }
-        text
+        text_of(&self.places)
     }
+
+    /// What becomes of the rule: `does not hold: DP > TP > PP`.
+    pub fn rule_text(&self) -> String {
+        match self.rule {
+            Rule::Holds | Rule::DoesNotHold if self.rule_probability.is_none() => {
+                "not known: too few samples for an interval".to_owned()
+            }
+            Rule::Holds => "holds".to_owned(),
+            Rule::DoesNotHold | Rule::Tie => format!("{}: {}", self.rule.name(), text_of(&self.of_rule)),
+            Rule::NotKnown => format!("not known, {}", self.incomplete.join("; ")),
+            Rule::NothingToCompare => "nothing to compare: fewer than two of its axes communicate".to_owned(),
+        }
+    }
+}
+
+/// The parallelisms in the order of places, with `=` for a tie and `?` for an order of unknown probability.
+pub fn text_of(places: &[OrderPlace]) -> String {
+    let mut text = String::new();
+    for (index, place) in places.iter().enumerate() {
+        text += place.family.name();
+        if index + 1 < places.len() {
+            text += match place.probability_above_next {
+                Some(probability) if probability >= TIE => " > ",
+                Some(_) => " = ",
+                None => " ? ",
+            };
+        }
+    }
+    text
+}
+
+fn places(members: &[&Member]) -> Vec<OrderPlace> {
+    let above_next =
+        |index: usize| Some(descending(&[members[index].drawn.as_ref()?, members.get(index + 1)?.drawn.as_ref()?]));
+    let place = |(index, member): (usize, &&Member)| OrderPlace {
+        family: member.family,
+        value: member.value,
+        probability_above_next: above_next(index),
+    };
+    members.iter().enumerate().map(place).collect()
 }
 
 /// The resamples of a parallelism: drawn for times, all the same for bytes.
@@ -244,12 +271,15 @@ impl Default for RankOptions {
     }
 }
 
-/// An op with its price, and the values that the ranking needs.
+/// An op with its price, predicted or measured, and the values that the ranking needs.
 #[derive(Clone, Debug)]
-pub(super) struct Priced<'o> {
-    pub(super) op: &'o Op,
-    pub(super) cost: OpCost,
-    pub(super) locality: Locality,
+pub struct Priced<'o> {
+    /// The op.
+    pub op: &'o Op,
+    /// What it costs in a step.
+    pub cost: OpCost,
+    /// Placement of its groups.
+    pub locality: Locality,
 }
 
 impl Priced<'_> {

@@ -283,8 +283,7 @@ impl<'a> Context<'a> {
         let replica = self.question.global_batch / u64::from(self.shape.degrees.dp);
         (step.training, step.micro_batches) = (training, replica / choices.micro_batch);
         let data = &training.data;
-        let has_groups =
-            data.shards.replicas > 1 || data.shards.secondary.is_some() || data.shards.gather_inner.is_some();
+        let has_groups = data.shards.replicas > 1 || data.shards.secondary.is_some();
         if has_groups {
             step.layout = with_replicas(&self.shape.orders[0].layout, training)?;
         }
@@ -319,8 +318,7 @@ fn first_of_each_kind(question: &Question, cut: PipelineCut, stages: &Stages) ->
 /// The layout with its groups of shards, if they divide the replicas.
 fn with_replicas(layout: &Layout, training: &Training) -> Option<Layout> {
     let groups = training.data.shards.groups(layout.group_size(Axis::DpCp)).ok()?;
-    let layout = layout.clone().divided(Division::ReplicasOfShards, groups).ok()?;
-    layout.divided(Division::InnerShards, training.data.shards.gather_inner.unwrap_or(1)).ok()
+    layout.clone().divided(Division::ReplicasOfShards, groups).ok()
 }
 
 impl<'q> Question<'q> {

@@ -52,7 +52,7 @@ impl Question<'_> {
         let order = parse_order(&planned.order).map_err(Error::usage)?;
         let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
         let layout = Layout::new(planned.degrees, &order)?;
-        with(&TrainingStep::without_messages(self.model, &training, layout, &training.place)?)
+        with(&TrainingStep::without_messages(self.model, &training, layout, training.places.table())?)
     }
 
     /// The matrix products of a layout: those of a forward pass of a micro-batch through every layer and the end of the model.
@@ -182,7 +182,6 @@ impl Bases {
             if style != sharded {
                 training.data.shards.replicas = 1;
                 training.data.shards.secondary = None;
-                training.data.shards.gather_inner = None;
                 training.data.shards.quantised_gradients = None;
             }
             Some(training)

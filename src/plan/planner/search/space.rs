@@ -125,7 +125,7 @@ impl Space {
             *self.illegal.entry(rule).or_default() += 1;
             None
         };
-        let framework = question.bases.first.named_framework();
+        let framework = question.bases.first.framework;
         if framework.is_some_and(|framework| undivided_axis(framework, &degrees).is_some()) {
             return refuse("the framework does not divide by tp, cp, ep or pp");
         }
@@ -195,10 +195,10 @@ impl Question<'_> {
             sequence_parallel: self.sequence_parallel(degrees),
         };
         let mut training = self.training(choices);
-        training.batch = commgauge_model::config::step::Batch::MicroBatches(ONE_MICRO_BATCH);
+        (training.global_batch, training.micro_batches) = (None, Some(ONE_MICRO_BATCH));
         Layout::new(alone, &DEFAULT_ORDER)
             .and_then(|layout| {
-                TrainingStep::without_messages(self.model, &training, layout, &training.place).map(|_| ())
+                TrainingStep::without_messages(self.model, &training, layout, training.places.table()).map(|_| ())
             })
             .is_ok()
     }

@@ -169,7 +169,7 @@ impl World {
                             training.pipeline = question.pipeline(PipelineCut { pp, schedule, virtual_stages });
                             for order in permutations_of(&degrees) {
                                 let Ok(layout) = Layout::new(degrees, &order) else { continue };
-                                let step = TrainingStep::new(&self.model, &training, layout, &training.place);
+                                let step = TrainingStep::new(&self.model, &training, layout, training.places.table());
                                 let Ok(step) = step else { continue };
                                 legal += 1;
                                 if most_loaded(&step).1.total() > question.gpu_memory {

@@ -213,7 +213,7 @@ fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
     }
     let given = columns_of_training().filter_map(|key| Some((key, key, row.text(key)?.to_owned())));
     let mut training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;
-    let commgauge_model::config::Batch::Global(global_batch, _) = training.batch else {
+    let Some(global_batch) = training.global_batch else {
         return Err(row.wrong("global_batch", "is missing"));
     };
     let degree = |key: &str| -> Result<u32> { row.count(key).map(|degree| degree.unwrap_or(1)) };
@@ -222,7 +222,7 @@ fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
     if let Some(gpus) = row.count("gpus")?.filter(|gpus| u64::from(*gpus) != degrees.world()) {
         return Err(row.wrong("gpus", &format!("found {gpus}; {} make {}", degrees.name(), degrees.world())));
     }
-    let usual = Kernels::usual_of(training.named_framework());
+    let usual = Kernels::usual_of(training.framework);
     let kernels = Kernels {
         fused_attention: row.truth("fused_attention")?.unwrap_or(usual.fused_attention),
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
@@ -336,7 +336,7 @@ impl Row {
 // The published runs, from embedded files. suites/published/README.md describes the files and their sources.
 
 /// One published set of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub(super) enum SetName {
     MegatronTable1,
     MegatronTable2,
@@ -351,16 +351,7 @@ pub(super) enum SetName {
 const FIGURE_1: &str = "megatron-sp-2205.05198-figure1.csv";
 
 impl SetName {
-    pub(super) const ALL: [SetName; 8] = [
-        SetName::MegatronTable1,
-        SetName::MegatronTable2,
-        SetName::MegatronSpTable5,
-        SetName::Vtrain,
-        SetName::Bloom,
-        SetName::Internevo,
-        SetName::LlmFoundry,
-        SetName::MegatronBridge,
-    ];
+    pub(super) const ALL: [SetName; 8] = *<SetName as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     pub(super) fn name(self) -> &'static str {
         match self {

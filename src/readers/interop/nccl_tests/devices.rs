@@ -1,7 +1,7 @@
 //! The ranks of an nccl-tests run, from the lines under `# Using devices`: their number, groups and hosts.
 
 use super::collective::{Named, Shape};
-use crate::interop::imported::{DataCheck, ForeignRank, Imported, Known, Row, RunFault, RunFaultKind};
+use crate::interop::imported::{DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
 use crate::interop::log_text;
 use crate::interop::log_text::{LogLine, Unread, microseconds, whole};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
@@ -9,6 +9,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_model::layout::{Axis, Groups, Locality};
+use commgauge_model::record::line::RankFacts;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A rank as described by its line.
@@ -52,8 +53,9 @@ impl Device {
     }
 
     /// The rank as records name it.
-    pub(super) fn as_rank(&self) -> ForeignRank {
-        ForeignRank { rank: self.rank, host: self.host.clone(), device: self.model.clone() }
+    pub(super) fn as_rank(&self) -> RankFacts {
+        let device = Some(self.model.clone()).filter(|model| !model.is_empty());
+        RankFacts { device, ..RankFacts::on_host(self.rank, &self.host) }
     }
 }
 

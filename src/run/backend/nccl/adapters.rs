@@ -1,8 +1,9 @@
 //! Which network adapter is nearest to a GPU, by the PCI tree in sysfs: NCCL uses these for a GPU's messages to other hosts unless its own
 //! topology or `NCCL_IB_HCA` says otherwise. NCCL is not queried.
 
-use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
+use crate::backend::{DeviceReader, DeviceState};
 use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
+use commgauge_model::record::header::DeviceFacts;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
@@ -182,13 +183,13 @@ impl DeviceReader for NvmlReader {
         Ok(format!("NVML {}", nvml.sys_nvml_version().unwrap_or_else(|_| "of unknown version".to_owned())))
     }
 
-    fn identity(&self) -> Option<DeviceIdentity> {
+    fn identity(&self) -> Option<DeviceFacts> {
         let nvml = self.nvml.as_ref().ok()?;
         let device = self.device()?;
         let cuda = nvml.sys_cuda_driver_version().ok();
         let numa = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", self.pci));
         let links = (0..MAX_NVLINKS).filter(|link| device.link_wrapper_for(*link).is_active().is_ok()).count() as u32;
-        Some(DeviceIdentity {
+        Some(DeviceFacts {
             name: device.name().unwrap_or_default(),
             uuid: self.uuid.clone(),
             pci: self.pci.clone(),
@@ -198,6 +199,7 @@ impl DeviceReader for NvmlReader {
             cuda: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
             power_limit_watts: device.enforced_power_limit().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
             nvlinks: Some(links),
+            ..DeviceFacts::default()
         })
     }
 

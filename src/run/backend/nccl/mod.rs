@@ -273,7 +273,7 @@ impl Backend for NcclBackend {
     }
 
     fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
-        shapes.iter().try_for_each(|shape| cublas::arithmetic(shape.element).map(drop))?;
+        shapes.iter().try_for_each(|shape| cublas::arithmetic(shape.element_type).map(drop))?;
         self.cublas().map(drop)
     }
 

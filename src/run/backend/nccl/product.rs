@@ -59,21 +59,22 @@ impl DeviceProduct {
     /// # Errors
     /// If cuBLAS does not support the type or size, or the memory cannot be allocated.
     pub fn new(shape: &ProductShape, library: &'static Cublas, context: &OwnWork) -> Result<DeviceProduct> {
-        let arithmetic = cublas::arithmetic(shape.element)?;
+        let arithmetic = cublas::arithmetic(shape.element_type)?;
         let (m, n, k) = (length(shape.m)?, length(shape.n)?, length(shape.k)?);
         let mut memory: [Arena; 4] = Default::default();
         let elements = [(shape.m, shape.k), (shape.n, shape.k), (shape.m, shape.n)].map(|(a, b)| a.saturating_mul(b));
         for (arena, elements) in memory.iter_mut().zip(elements) {
-            arena.reserve(elements.saturating_mul(shape.element.size()))?;
+            arena.reserve(elements.saturating_mul(shape.element_type.size()))?;
         }
         memory[3].reserve((2 * NUMBERS * 8) as u64)?;
         let numbers = SEEDS.map(numbers);
-        let bits = numbers.iter().flatten().map(|number| encode::bits(shape.element, f64::from(*number)));
+        let bits = numbers.iter().flatten().map(|number| encode::bits(shape.element_type, f64::from(*number)));
         let bits: Vec<u8> = bits.flat_map(u64::to_le_bytes).collect();
         // SAFETY: room was reserved for all of them.
         unsafe { driver::copy_to_device(memory[3].address(), &bits, context.stream)? };
         for (index, elements) in elements.into_iter().enumerate() {
-            let stretch = Stretch { address: memory[index].address(), elements, element_bytes: shape.element.size() };
+            let stretch =
+                Stretch { address: memory[index].address(), elements, element_bytes: shape.element_type.size() };
             // An element that no product overwrites must be detected: the result is initialised with a large number.
             let (which, written) = (index % 2, if index == 2 { Bits::TurnedOver } else { Bits::AsTheyAre });
             let address = memory[3].address() + (which * NUMBERS * 8) as u64;
@@ -151,7 +152,7 @@ impl DeviceProduct {
 
     /// Compares one element; if it differs, the expected and the actual value.
     fn check_element(&self, element: u64) -> Result<Option<(String, String)>> {
-        let ProductShape { n, k, element: of, .. } = self.shape;
+        let ProductShape { n, k, element_type: of, .. } = self.shape;
         let (row, column) = (element / n, element % n);
         let number =
             |which: usize, at: u64| i64::from(self.numbers[which][pattern::entry_at(SEEDS[which], at, NUMBERS)]);
@@ -171,7 +172,7 @@ impl DeviceProduct {
 
     #[cold]
     fn with_place(&self, error: &Error) -> Error {
-        let ProductShape { m, n, k, element, .. } = &self.shape;
+        let ProductShape { m, n, k, element_type: element, .. } = &self.shape;
         let text = format!("{}: product of {m} x {k} by {k} x {n} {element}: {error}", self.place);
         Error::from_exit_code(error.exit_code(), text)
     }

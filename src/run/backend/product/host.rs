@@ -29,7 +29,7 @@ pub(crate) fn on_host(shape: &ProductShape, rank: u32, available: Bytes) -> Resu
             shape.uses.join("; ")
         )));
     }
-    match shape.element {
+    match shape.element_type {
         ElementType::Float32 => Ok(Box::new(HostProduct::<f32>::new(shape, rank)?)),
         ElementType::Float64 => Ok(Box::new(HostProduct::<f64>::new(shape, rank)?)),
         other => Err(not_multiplied(other)),
@@ -44,7 +44,7 @@ fn not_multiplied(element: ElementType) -> Error {
 pub(crate) fn check_types(shapes: &[ProductShape]) -> Result<()> {
     let other = shapes
         .iter()
-        .map(|shape| shape.element)
+        .map(|shape| shape.element_type)
         .find(|element| !matches!(element, ElementType::Float32 | ElementType::Float64));
     other.map_or(Ok(()), |element| Err(not_multiplied(element)))
 }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn shape(m: u64, n: u64, k: u64, element: ElementType) -> ProductShape {
-        ProductShape { m, n, k, element, uses: vec!["test".to_owned()] }
+        ProductShape { m, n, k, element_type: element, uses: vec!["test".to_owned()] }
     }
 
     #[test]

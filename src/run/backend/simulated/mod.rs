@@ -193,7 +193,7 @@ fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
         bytes: op.bytes_total,
     };
     let machine = &machine.expecting([call], None);
-    let is_candidate = |expected: &&Expectation| expected.variant.is_empty() && covers(expected);
+    let is_candidate = |expected: &&Expectation| expected.table.variant.is_empty() && covers(expected);
     let candidates: Vec<&Expectation> = machine.expectations.iter().filter(is_candidate).collect();
     let Some(group) = nearest(&candidates, &call, machine.hosts_per_node > 1) else { return 1.0 };
     let locality = match group == call.group {
@@ -232,7 +232,7 @@ fn expected_seconds(expected: &Expectation, moved: f64, by_links: f64) -> f64 {
         Limit::BusBandwidthFloor(_) => moved / expected.figure(),
         Limit::LatencyCeiling(_) => expected.figure(),
     };
-    match expected.tolerance {
+    match expected.table.tolerance {
         Some(_) => seconds,
         None => by_links.min(seconds / WITHIN_LIMIT),
     }

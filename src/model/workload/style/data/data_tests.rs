@@ -331,7 +331,7 @@ fn choices_that_do_not_go_together_are_refused_with_what_does() {
             "llama-3-8b",
             "dp=8",
             "replicas_of_shards = 2",
-            "2 replicas of shards with data_style ddp; accepted: 1, or data_style zero1",
+            "replicas_of_shards = 2 needs data_style = zero1 or hsdp; found data_style = ddp",
         ),
         (
             "llama-3-8b",
@@ -339,9 +339,19 @@ fn choices_that_do_not_go_together_are_refused_with_what_does() {
             "data_style = 'hsdp'\nreplicas_of_shards = 3",
             "3 replicas of shards do not divide the 8 ranks",
         ),
-        ("llama-3-8b", "dp=8", "data_style = 'fsdp'\nreplicas_of_shards = 2", "with data_style fsdp; accepted: 1"),
-        ("llama-3-8b", "dp=8", "reshard_after_forward = false", "reshard_after_forward = false with data_style ddp"),
-        ("mixtral-8x7b", "ep=2", "data_style = 'hsdp'\nreplicas_of_shards = 2", "2 replicas of shards with ep = 2"),
+        (
+            "llama-3-8b",
+            "dp=8",
+            "data_style = 'fsdp'\nreplicas_of_shards = 2",
+            "needs data_style = zero1 or hsdp; found data_style = fsdp",
+        ),
+        (
+            "llama-3-8b",
+            "dp=8",
+            "reshard_after_forward = false",
+            "reshard_after_forward = false needs data_style = fsdp or hsdp",
+        ),
+        ("mixtral-8x7b", "ep=2", "data_style = 'hsdp'\nreplicas_of_shards = 2", "replicas_of_shards = 2 with ep = 2"),
         (
             "llama-3-8b",
             "pp=2",

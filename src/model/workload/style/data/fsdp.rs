@@ -13,7 +13,6 @@ use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
-use commgauge_base::units::Bytes;
 
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
@@ -21,7 +20,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     for part in parts(step) {
         for unit in units(step, stage, &part) {
             let sharded = Sharded { step, stage, part, unit };
-            ops.extend(sharded.gathers().into_iter().flat_map(|op| sharded.in_steps(op)));
+            ops.extend(sharded.gathers());
             ops.push(sharded.scatter_gradients());
             ops.extend(sharded.reduce_replicas());
             ops.extend(sharded.gather_replicas());
@@ -120,30 +119,6 @@ impl Sharded<'_> {
         let why = self.why("Ep", element.size(), bytes, &format!("gathered {what}"));
         let op = Op::new(Style::Data, self.part.axis, Collective::AllGather, element, bytes);
         Op { when, overlap, why, ..op }
-    }
-
-    /// A gather as sent: in one step, or first between nodes and then within each (DeepSpeed 0.16.9 runtime/zero/mics.py
-    /// _hierarchical_all_gather_params).
-    fn in_steps(&self, op: Op) -> Vec<Op> {
-        let Some(inner) = self.step.training.data.shards.gather_inner else { return vec![op] };
-        let (whole, between) = (op.bytes_total.0, op.bytes_total.0 / u64::from(inner));
-        let source = "arXiv 2205.00119 section 3.3";
-        vec![
-            Op {
-                axis: Axis::DpShardOuter,
-                bytes_total: Bytes(between),
-                why: format!(
-                    "1/{inner} of {whole} B = {between} B: the first step, between nodes of {inner} ranks ({source}); {}",
-                    op.why
-                ),
-                ..op.clone()
-            },
-            Op {
-                axis: Axis::DpShardInner,
-                why: format!("the second step, within a node ({source}); {}", op.why),
-                ..op
-            },
-        ]
     }
 
     /// Gradients to the rank that has the shard.

@@ -116,7 +116,7 @@ impl Calls<'_> {
             let ranks = u64::from(self.step.layout.group_size(op.axis));
             fsdp::gathers(&op, carried.elements, ranks)
                 .map(Vec::from)
-                .map_err(|problem| self.step.training.place.wrong(problem))
+                .map_err(|problem| self.step.training.places.table().wrong(problem))
         };
         let ops = equal.into_iter().map(op).collect::<Result<Vec<_>>>()?;
         Ok(ops.into_iter().flatten().collect())
@@ -138,7 +138,7 @@ impl Calls<'_> {
         let mut equal: Vec<(Reduction, u64)> = Vec::new();
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
             let calls = fsdp::reductions(&self.model.tensors[tensor], among)
-                .map_err(|problem| self.step.training.place.wrong(problem))?;
+                .map_err(|problem| self.step.training.places.table().wrong(problem))?;
             for call in calls {
                 match equal.iter_mut().find(|(known, _)| *known == call) {
                     Some((_, times)) => *times += 1,

@@ -456,7 +456,7 @@ impl<'a> ExpertLayer<'a> {
         });
         let together = product.and_then(|bytes| bytes.checked_mul(u128::from(self.ep) * u128::from(self.etp)));
         let Some(bytes) = product.filter(|_| together.is_some_and(|together| together < MOST_BYTES)) else {
-            return Err(self.step.training.sequence_place.wrong(format!(
+            return Err(self.step.training.at("sequence").wrong(format!(
                 "micro_batch x sequence x experts for each token ({}) x hidden ({}) is more than any buffer can hold",
                 self.mixture.experts_per_token, self.hidden
             )));

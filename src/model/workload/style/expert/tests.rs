@@ -280,23 +280,27 @@ fn layouts_that_do_not_fit_the_experts_are_refused_with_the_rule() {
         (
             "dispatcher = 'all_gather'\ncapacity_factor = 1.0",
             "ep = 2\ndp = 2",
-            "capacity_factor has no effect with dispatcher all_gather",
+            "capacity_factor = 1 needs dispatcher = all_to_all; found dispatcher = all_gather",
         ),
         (
             "dispatcher = 'all_gather'\nrouting = 'random'",
             "ep = 2\ndp = 2",
-            "routing has no effect with dispatcher all_gather",
+            "needs dispatcher = all_to_all; found dispatcher = all_gather",
         ),
         (
             "dispatcher = 'all_gather'\ndispatch_element_type = 'fp8_e4m3'",
             "ep = 2\ndp = 2",
-            "dispatch_element_type has no effect",
+            "needs dispatcher = all_to_all, deepep or hybrid_ep",
         ),
-        ("dispatcher = 'deepep'\nrouting = 'random'", "ep = 2\ndp = 2", "routing random with dispatcher deepep"),
+        (
+            "dispatcher = 'deepep'\nrouting = 'random'",
+            "ep = 2\ndp = 2",
+            "routing = random needs dispatcher = all_to_all; found dispatcher = deepep",
+        ),
         (
             "dispatcher = 'hybrid_ep'\ncapacity_factor = 1.0",
             "ep = 2\ndp = 2",
-            "capacity_factor has no effect with dispatcher hybrid_ep",
+            "needs dispatcher = all_to_all; found dispatcher = hybrid_ep",
         ),
         (
             "dispatcher = 'deepep'\nsequence_parallel = true",
@@ -308,7 +312,11 @@ fn layouts_that_do_not_fit_the_experts_are_refused_with_the_rule() {
             "ep = 2\ndp = 2",
             "nodes of 3 ranks do not divide ep = 2 (expert_inner)",
         ),
-        ("expert_inner = 2", "ep = 2\ndp = 2", "expert_inner = 2 has no effect with dispatcher all_to_all"),
+        (
+            "expert_inner = 2",
+            "ep = 2\ndp = 2",
+            "expert_inner = 2 needs dispatcher = deepep or hybrid_ep; found dispatcher = all_to_all",
+        ),
     ] {
         let ranks = if layout.contains('3') {
             3

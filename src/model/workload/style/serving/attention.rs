@@ -6,7 +6,7 @@
 //! (sglang/srt/layers/dcp/comm.py). In a prefill (vLLM-Ascend attention/context_parallel) each rank of cp gathers the keys and values of
 //! all tokens for its own queries, and the last stage gathers the hidden states.
 
-use crate::config::step::{DecodeContextExchange, Drafter, KvTransfer, TokenExchange};
+use crate::config::step::{DecodeContextExchange, Drafter, TokenExchange};
 use crate::config::{Mixer, Model};
 use crate::layout::Axis;
 use crate::workload::op::{End, LayerKind, Overlap, Pass, When};
@@ -45,7 +45,6 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
     let exchange = step.serving.decode_context.exchange;
     let source = match exchange {
         DecodeContextExchange::ReduceScatter => "vLLM v1/attention/ops/dcp.py cp_lse_ag_out_rs",
-        DecodeContextExchange::AllToAll => "arXiv 2507.07120; vLLM before 0.33 dcp_alltoall.py dcp_a2a_lse_reduce",
         DecodeContextExchange::Packed => "vLLM v1/attention/ops/dcp.py dcp_a2a_lse_reduce; SGLang layers/dcp/comm.py",
         DecodeContextExchange::HeadSums => "SGLang layers/dcp/comm.py cp_lse_ag_out_rs_mla, cp_lse_ag_out_rs_mha",
     };
@@ -60,12 +59,12 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
         None => ("E*N*(a/t*dcp)*hd", "E*N*(a/t*dcp)*hd"),
     };
     let queries = call(Collective::AllGather, activation, query, queries, "queries of the ranks that shard a context")?;
-    let sums =
-        |collective, width, formula: &str, what: &str| call(collective, ElementType::Float32, width, formula, what);
-    let gathered = || sums(Collective::AllGather, dcp, "4*N*(a/t*dcp)*dcp", "sums of exponentials of all of them");
+    let gathered = || {
+        let (formula, what) = ("4*N*(a/t*dcp)*dcp", "sums of exponentials of all of them");
+        call(Collective::AllGather, ElementType::Float32, dcp, formula, what)
+    };
     let whole =
         |collective, element| call(collective, element, output, outputs, "outputs of attention, weighted and summed");
-    let apart = "outputs of attention over a part of the context, to the ranks of their heads";
     Ok(match (exchange, &model.attention.latent) {
         (DecodeContextExchange::ReduceScatter, _) => {
             vec![queries, gathered()?, whole(Collective::ReduceScatter, activation)?]
@@ -76,11 +75,6 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
         (DecodeContextExchange::HeadSums, None) => {
             vec![queries, gathered()?, whole(Collective::AllReduce, activation)?]
         }
-        (DecodeContextExchange::AllToAll, _) => vec![
-            queries,
-            call(Collective::AllToAll, activation, output, outputs, apart)?,
-            sums(Collective::AllToAll, 1, "4*N*(a/t*dcp)", "their sums of exponentials, to the same ranks")?,
-        ],
         (DecodeContextExchange::Packed, _) => {
             // A sum of 4 bytes replaces as many numbers as fit into it.
             let with_sum = output + ElementType::Float32.size().div_ceil(activation.size());
@@ -187,10 +181,9 @@ fn logits(step: &ServingStep, d: u64) -> Result<[Op; 2]> {
 // Keys and values sent from the replicas that prefill to those that decode.
 //
 // Each rank sends what it stores of a prompt to the rank with the same place in a replica that decodes: its heads of keys and values, or
-// the latent ones of low-rank attention, which are whole on every rank (vLLM
-// distributed/kv_transfer/kv_connector/v1/p2p/p2p_nccl_connector.py `save_kv_layer` (before 0.33), one tensor of all tokens for each
-// request and layer; nixl/base_worker.py reads the blocks of a request from all layers after its pass; model_executor/models/deepseek_v2.py
-// `DeepseekV32IndexerCache`).
+// the latent ones of low-rank attention, which are whole on every rank (vLLM distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py
+// reads the blocks of a request from all layers after its pass, as SGLang srt/disaggregation/prefill.py `send_kv_chunk` and TensorRT-LLM
+// batch_manager/cacheTransceiver.cpp do; vLLM model_executor/models/deepseek_v2.py `DeepseekV32IndexerCache`).
 
 /// The data of one request and layer that a rank sends to a decoding rank, in one tensor.
 struct Stored {
@@ -199,40 +192,11 @@ struct Stored {
     formula: String,
 }
 
-/// The calls of one rank of a stage: only in a prefill whose requests are decoded elsewhere.
+/// The calls of one rank of a stage, in a prefill whose requests are decoded elsewhere: one message per request, after the pass.
 pub(super) fn kv_transfer_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    match (step.serving.kv.transfer, step.phase) {
-        (Some(KvTransfer::Layer), Phase::Prefill) => by_layer(step, stage),
-        (Some(KvTransfer::Request), Phase::Prefill) => by_request(step, stage),
-        (None, _) | (_, Phase::Decode) => Ok(Vec::new()),
+    if !step.serving.kv.transfer || step.phase == Phase::Decode {
+        return Ok(Vec::new());
     }
-}
-
-/// One message per request and tensor after each layer.
-fn by_layer(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    let (messages, mut ops) = (messages(step)?, Vec::new());
-    for (kind, mixer) in mixers_of(step, stage) {
-        for stored in stored(step, mixer)? {
-            let why = format!(
-                "{}: of each request and layer, sent to {} ({KV_TRANSFER_SOURCE})",
-                stored.formula,
-                receivers(step)
-            );
-            let when = in_layers(step, stage, kind, messages);
-            ops.push(Op { overlap: Overlap::NextLayers, ..message(step, stored.element, stored.bytes, when, why) });
-        }
-    }
-    if drafts(step, stage) {
-        for stored in stored(step, Mixer::Attention)? {
-            let why = format!("{}: of each request and the layer that drafts ({KV_TRANSFER_SOURCE})", stored.formula);
-            ops.push(message(step, stored.element, stored.bytes, times_at_end(messages, End::Output), why));
-        }
-    }
-    Ok(ops)
-}
-
-/// One message per request, after the pass.
-fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut of_layers: Vec<(u64, Mixer)> =
         mixers_of(step, stage).into_iter().map(|(kind, mixer)| (layers_of(step, stage, kind), mixer)).collect();
     if drafts(step, stage) {
