@@ -179,7 +179,10 @@ fn items_that_other_crates_name_have_a_doc_comment() {
     let mut sources = Sources::new();
     read_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
     let name = Regex::new(r"\w+").expect("an expression");
-    let item = Regex::new(r"^pub (?:struct|enum|trait|(?:const |unsafe )*fn) (\w+)").expect("an expression");
+    let item = Regex::new(
+        r"(?m)^(///.*\n)?(?:#\[(?:[^\[\]]|\[[^\]]*\])*\]\n)*pub (?:struct|enum|trait|(?:const |unsafe )*fn) (\w+)",
+    )
+    .expect("an expression");
     let mut undocumented = Vec::new();
     for room in ["base", "model", "run", "cost", "judge", "plan", "readers"] {
         let (inside, outside): (Vec<_>, Vec<_>) =
@@ -188,14 +191,9 @@ fn items_that_other_crates_name_have_a_doc_comment() {
         let named: HashSet<&str> =
             users.flat_map(|(_, source)| name.find_iter(source)).map(|word| word.as_str()).collect();
         for (path, source) in inside {
-            let mut before = "";
-            for line in source.lines().take_while(|line| !line.starts_with("#[cfg(test)]")) {
-                let found = item.captures(line).filter(|found| named.contains(&found[1]) && !before.starts_with("///"));
-                undocumented.extend(found.map(|found| format!("{path}: {}", &found[1])));
-                if !line.starts_with("#[") {
-                    before = line;
-                }
-            }
+            let own = source.split("\n#[cfg(test)]").next().unwrap_or_default();
+            let found = item.captures_iter(own).filter(|found| found.get(1).is_none() && named.contains(&found[2]));
+            undocumented.extend(found.map(|found| format!("{path}: {}", &found[2])));
         }
     }
     assert!(undocumented.is_empty(), "{}", undocumented.join("\n"));

@@ -387,7 +387,7 @@ mod entry_tests {
     }
 
     #[test]
-    fn a_wrong_copy_has_no_numbers_in_any_format_and_one_that_nobody_checked_is_no_success() {
+    fn a_wrong_copy_has_no_numbers_in_any_format_and_an_unverified_one_is_no_success() {
         let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let corrupt = record(|outcome| *outcome = wrong.clone());
         assert_eq!(View::new(&corrupt).exit_code(), 4);

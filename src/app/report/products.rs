@@ -250,7 +250,7 @@ mod tests {
     use commgauge_model::record::times::MergedTimes;
     use commgauge_model::record::work_lines::CopyShape;
 
-    fn copy(trouble: Option<Outcome>) -> CopyTime {
+    fn copy(problem: Option<Outcome>) -> CopyTime {
         let copy = CopyShape {
             kind: CopyKind::ToPeer,
             host_memory: None,

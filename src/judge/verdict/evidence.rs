@@ -142,7 +142,7 @@ struct SameWork<'a> {
     call: Option<SameCall<'a>>,
 }
 
-/// The same of a call: what is called, in which groups, and how.
+/// What makes two calls the same: what is called, in which groups, and how.
 type SameCall<'a> = ((Collective, ElementType, Bytes), (u32, &'a Locality), (Placement, Cadence));
 
 impl<'a> SameWork<'a> {

@@ -10,7 +10,7 @@ use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, Gathered, evidence};
 use super::learned_file::{self, LearnRule, Learned};
 use super::learned_file::{Kind, Values};
-use super::{Allowed, Trouble};
+use super::{Allowed, Problem};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;

@@ -70,7 +70,7 @@ fn most_severe<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Outco
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyTime {
     pub copy: CopyShape,
-    /// What came of it, and the times of the slowest rank.
+    /// Its outcome, and the times of the slowest rank.
     pub times: MergedTimes,
     /// For each rank, the median over the replicates of its own medians.
     pub seconds_of_rank: Vec<Seconds>,

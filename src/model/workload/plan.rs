@@ -100,7 +100,7 @@ impl WorkPlan {
 
 /// Estimated upper bound of the time of a case in one replicate.
 pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
-    let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDE_SAMPLING);
+    let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDES_SAMPLING);
     match settings.at(case.op.bytes_total).iterations {
         Some(iterations) => Estimate::Guess(with_rest(f64::from(iterations) * cautious_seconds(case))),
         None => Estimate::Budget(with_rest(settings.case_budget.0)),
