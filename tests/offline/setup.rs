@@ -172,7 +172,7 @@ fn compiler_header_and_launcher_belong_to_one_mpi_or_setup_says_so_and_installs_
                     machine.remove("/archive/libopenmpi-dev/usr/lib/libmpi.so");
                 },
                 6,
-                &["still not there (Open MPI's library", "apt-get install --reinstall libopenmpi-dev"],
+                &["still missing (Open MPI's library", "apt-get install --reinstall libopenmpi-dev"],
                 "libopenmpi-dev",
             ),
             (

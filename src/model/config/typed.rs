@@ -27,7 +27,7 @@ impl Item {
             read = read_part(self, Some(&stand_in), PhantomData);
         }
         read.map_err(|refused| match refused {
-            Refused::Told(error) => error,
+            Refused::Explained(error) => error,
             other => self.wrong(other),
         })
     }
@@ -42,16 +42,16 @@ enum Refused {
     Wrong(String),
     Lacks(&'static str),
     LacksAt(Place, &'static str),
-    Told(Error),
+    Explained(Error),
 }
 
 impl Refused {
     fn at(self, item: &Item) -> Refused {
         match self {
             Refused::Accepted(accepted) => {
-                Refused::Told(item.wrong(format!("{}; accepted: {accepted}", found(&item.value))))
+                Refused::Explained(item.wrong(format!("{}; accepted: {accepted}", found(&item.value))))
             }
-            Refused::Wrong(problem) => Refused::Told(item.wrong(problem)),
+            Refused::Wrong(problem) => Refused::Explained(item.wrong(problem)),
             Refused::Lacks(key) => Refused::LacksAt(item.place.clone(), key),
             placed => placed,
         }
@@ -60,7 +60,7 @@ impl Refused {
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Refused {
-        Refused::Told(error)
+        Refused::Explained(error)
     }
 }
 
