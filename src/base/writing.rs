@@ -208,7 +208,7 @@ mod tests {
             (&[3][..], "rank 3"),
             (&[0, 1], "ranks 0, 1"),
             (&[0, 1, 2, 7, 9, 10], "ranks 0-2, 7, 9, 10"),
-            (&even, "ranks 0, 2, 4, 6, 8, 10, ... (8192 in total)"),
+            (&even, "ranks 0, 2, 4, 6, 8, 10, ... (8192 in all)"),
         ] {
             assert_eq!(named(ranks), text);
         }

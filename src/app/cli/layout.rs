@@ -152,7 +152,7 @@ mod tests {
             ("--ranks 16 --etp 3", "nearest that divide: etp 2 or 4"),
             ("--ranks 16 --order tp-dp-zz", "--order: found `zz` in `tp-dp-zz`; accepted: the axes from the fastest"),
             ("--ranks 16 --order tp-dp-tp", "--order: `tp-dp-tp` names tp twice"),
-            ("--ranks 16 --tp 2 --order tp-pp", "axis order tp-pp: dp is left out, but dp is 8"),
+            ("--ranks 16 --tp 2 --order tp-pp", "axis order tp-pp: dp is missing, but dp is 8"),
             ("--ranks 16 --ranks-per-node 0", "--ranks-per-node: found 0; accepted: a whole number from 1"),
             (
                 "--ranks 16 --axis tp,xx",

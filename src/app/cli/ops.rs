@@ -184,7 +184,7 @@ mod tests {
             ("--model llama-9 --sequence 8 --micro-batches 1", "there is no model `llama-9`"),
             (
                 "--model llama-3-8b --pp 4 --virtual-stages 2 --sequence 8192 --micro-batches 6",
-                "--virtual-stages: interleaved: 6 micro-batches, must be a multiple of the 4 pipeline stages: 4 or 8",
+                "--virtual-stages: interleaved: 6 micro-batches, must be a multiple of the 4 pipeline stages; nearest: 4 or 8",
             ),
             (
                 "--model llama-3-8b --pp 64 --sequence 8192 --micro-batches 6",

@@ -464,9 +464,9 @@ mod tests {
     fn output_status_and_environment_come_through() {
         let (ending, mut lines, _) = run("echo $GREETING; echo problem >&2; exit 7", "through", &[]);
         lines.sort();
-        assert_eq!(lines, ["hello", "trouble"]);
+        assert_eq!(lines, ["hello", "problem"]);
         assert_eq!((ending.code, ending.signal, ending.interrupted_by), (Some(7), None, None));
-        assert!(ending.output.contains("trouble\n"));
+        assert!(ending.output.contains("problem\n"));
     }
 
     #[test]

@@ -371,7 +371,7 @@ mod tests {
         let one = ["bin/commgauge", "lib/commgauge/open-mpi/commgauge-suite"];
         for (files, name, family, words) in [
             (&BOTH[..], "commgauge-suite", Family::Slurm, ["srun starts", "put the one"]),
-            (&BOTH[..], "commgauge-step", Family::Mpich, ["mpich/commgauge-step", "anew"]),
+            (&BOTH[..], "commgauge-step", Family::Mpich, ["mpich/commgauge-step", "reinstall"]),
             (&one[..], "commgauge-suite", Family::Mpich, ["mpich/commgauge-suite", "--launcher"]),
             (&["bin/commgauge"][..], "commgauge-suite", Family::Mpich, ["bin/commgauge-suite", "cargo build"]),
         ] {

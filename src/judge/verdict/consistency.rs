@@ -451,7 +451,7 @@ mod tests {
     fn a_record_that_breaks_no_rule_is_reported_as_consistent() {
         let verdict = verdict_of(curve(&[100.0, 150.0, 300.0, 602.0], 7));
         assert_eq!((verdict.exit_code, found(&verdict)), (0, vec![]), "{:?}", verdict.problems);
-        assert!(verdict.rule[0].contains("at 8 places"), "3 steps twice and 2 dips: {}", verdict.rule[0]);
+        assert!(verdict.rule[0].contains("in 8 places"), "3 steps twice and 2 dips: {}", verdict.rule[0]);
     }
 
     #[test]

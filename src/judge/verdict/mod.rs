@@ -135,7 +135,7 @@ mod damage_tests {
         for (text, words, code) in [
             (whole.replacen("[100000,", "[100001,", 1), "the digest of line 4 does not fit".to_owned(), 7),
             (without_digest(&whole), format!("the digest of line {last} does not fit"), 7),
-            (whole.lines().map(without_digest).collect(), "the record carries no digest".to_owned(), 3),
+            (whole.lines().map(without_digest).collect(), "the record has no digest".to_owned(), 3),
         ] {
             assert_ne!(text, whole);
             std::fs::write(&path, text).unwrap();
@@ -635,7 +635,7 @@ mod verdict_tests {
         silent.expectations.clear();
         for (machine, words) in [
             (None, "no machine file"),
-            (Some(&silent), "it has no [[expect]]"),
+            (Some(&silent), "m.toml has no [[expect]]"),
             (Some(&other), "has no expectation for any row of the record (1 expectation for other rows)"),
         ] {
             let verdict = gate(&[loaded("r.jsonl", lines("a", &good()))], machine, &RULE).unwrap();

@@ -482,7 +482,13 @@ mod tests {
             ("an unknown call", unknown, None, 2, "3 calls have an unknown kind, such as nccl:fancy"),
             ("no type", untyped, None, 2, "lacks the type of all_reduce of 64 B on rank 1"),
             ("no group", nameless, None, 2, "lacks the ranks of a group that 2 ranks call on"),
-            ("a group of others", smaller, Some(layout(2, 2)), 4, "in a group of 4 ranks that 2 ranks call on"),
+            (
+                "a group of others",
+                smaller,
+                Some(layout(2, 2)),
+                4,
+                "lacks the ranks of a group of 4 ranks that 2 ranks call on",
+            ),
             (
                 "no axis",
                 four(&[("1", &[0, 3]), ("2", &[1, 2])]),

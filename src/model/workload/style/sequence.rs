@@ -375,7 +375,7 @@ mod tests {
         let written = "sequence = 4100\nmicro_batches = 1\nsequence_parallel = true";
         let message = refusal(&training("llama-3-8b", written, "tp = 8\ncp = 2"), 16);
         assert!(message.contains("4100 / cp 2 = 2050 tokens by tp = 8"), "{message}");
-        assert!(message.contains("nearest sequences that do: 4096, 4112"), "{message}");
+        assert!(message.contains("nearest sequences that do not: 4096, 4112"), "{message}");
     }
 
     #[test]
