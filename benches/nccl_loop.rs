@@ -118,7 +118,7 @@ fn criterion_of(call: &mut dyn Call, bare: &Bare) {
 /// What a block calls.
 #[derive(Clone, Copy)]
 enum Which {
-    /// The streaming cadence, so many calls in a sample.
+    /// The streaming cadence, with this many calls per sample.
     Ours(u32),
     Bare,
 }

@@ -1,5 +1,5 @@
-//! What a rank takes outside its buffers: the largest resident memory of the ranks of a sweep with buffers of a few KiB,
-//! beside that of ranks that do nothing but start MPI. Ends with exit code 1 where it is more than it may be.
+//! Memory of a rank outside its buffers: the largest resident memory of the ranks of a sweep with buffers of a few KiB, compared with ranks
+//! that only start MPI. Ends with exit code 1 if it exceeds the limit.
 
 use commgauge::error::{Error, Result};
 use commgauge::launch::{LauncherContext, Request, build, find, probe};

@@ -23,7 +23,7 @@ fn groups(ranks: u32, stride: u32) -> Groups {
 
 fn isolated(call: &mut dyn Call, start: u64, marks: &mut Marks) -> u64 {
     call.reserve_marks(2);
-    assert!(call.hold_until(start), "a start that lies ahead is in time");
+    assert!(call.hold_until(start), "a start in the future is in time");
     call.mark();
     call.enqueue().expect("it is simulated");
     call.mark();

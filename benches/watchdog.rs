@@ -25,7 +25,7 @@ use std::time::Duration;
 const RANKS: u32 = 4;
 const BYTES: u64 = 8;
 const AS_RANK: &str = "--as-rank";
-/// A block has so many samples of so many calls: some milliseconds.
+/// A block has this many samples of this many calls: some milliseconds.
 const SAMPLES: u32 = 20;
 const CALLS: u32 = 100;
 const DEFAULT_SECONDS: u64 = 30;
@@ -154,9 +154,9 @@ fn measure(world: &dyn World, watch: &Watch, call: &mut MpiCall, seconds: u64) -
     let begun = now_nanoseconds();
     let mut rows = Vec::new();
     loop {
-        let mut go_on = [u64::from(now_nanoseconds() - begun < seconds * 1_000_000_000)];
-        world.broadcast_u64(&mut go_on)?;
-        if go_on[0] == 0 {
+        let mut continues = [u64::from(now_nanoseconds() - begun < seconds * 1_000_000_000)];
+        world.broadcast_u64(&mut continues)?;
+        if continues[0] == 0 {
             return Ok(rows);
         }
         let mut times = [Located { value: 0.0, rank: world.process() as i32 }; 3];

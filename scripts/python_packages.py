@@ -28,10 +28,10 @@ def take(script, package, names, folder):
         for name in names:
             [inside] = [one for one in packed.namelist() if one.endswith(f"/{name}")]
             # Under its own name only when it is whole.
-            beside = folder / f"{name}.new"
-            beside.write_bytes(packed.read(inside))
-            beside.chmod(0o755)
-            beside.rename(folder / name)
+            staged = folder / f"{name}.new"
+            staged.write_bytes(packed.read(inside))
+            staged.chmod(0o755)
+            staged.rename(folder / name)
     return True
 
 
@@ -42,13 +42,13 @@ def take_all(script, package, folder):
     with fetched(script, package) as packed:
         if packed is None:
             return False
-        beside = folder.with_name(f"{folder.name}.new")
-        shutil.rmtree(beside, ignore_errors=True)
+        staged = folder.with_name(f"{folder.name}.new")
+        shutil.rmtree(staged, ignore_errors=True)
         for one in packed.infolist():
-            path = Path(packed.extract(one, beside))
+            path = Path(packed.extract(one, staged))
             if path.is_file():
                 path.chmod((one.external_attr >> 16) & 0o777 or 0o644)
-        beside.rename(folder)
+        staged.rename(folder)
     return True
 
 

@@ -31,7 +31,7 @@ const EXPERTS: &str = r#"{"model_type": "mixtral", "hidden_size": 64, "num_atten
     "num_hidden_layers": 4, "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512,
     "num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": false, "sliding_window": null}"#;
 
-/// Model, keys of the training, layout, axes that must be seen at work.
+/// Model, keys of the training, layout, axes that must be active.
 const CASES: &[(&str, &str, &str, &[&str])] = &[
     (DENSE, "micro_batches = 4", "tp = 2\npp = 2", &["tp", "pp"]),
     (DENSE, "micro_batches = 2\nbucket_parameters = 20000", "tp = 2\ndp = 2", &["tp", "dp"]),

@@ -58,11 +58,11 @@ pub fn measure(
     let start = now_nanoseconds();
     loop {
         let elapsed = Seconds::from_nanoseconds(now_nanoseconds() - start).0;
-        let mut go_on = [u64::from(elapsed < bounds.budget.0 || pairs.len() < bounds.pairs as usize)];
+        let mut continues = [u64::from(elapsed < bounds.budget.0 || pairs.len() < bounds.pairs as usize)];
         let mut counts = [u64::from(elapsed >= bounds.budget.0 * WARM_UP_SHARE)];
-        context.world.broadcast_u64(&mut go_on)?;
+        context.world.broadcast_u64(&mut continues)?;
         context.world.broadcast_u64(&mut counts)?;
-        if go_on[0] == 0 {
+        if continues[0] == 0 {
             return Ok(pairs);
         }
         order.shuffle(&mut random);
@@ -101,7 +101,7 @@ fn block(context: &MeasureContext, call: &mut MpiCall, raw: &RawLoop, length: Le
     Ok((now_nanoseconds() - begin) as f64)
 }
 
-/// Samples as commgauge would take them, so many that the block is long enough.
+/// Samples as commgauge would take them, enough to make the block long enough.
 fn choose_length(context: &MeasureContext, call: &mut MpiCall) -> Result<Length> {
     let mut batch = Batch::default();
     let calls_per_sample = choose_calls_per_sample(context, call, None, &mut batch)?.calls;

@@ -27,8 +27,8 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Whether an interval lies within limits, outside, or on both sides of one. It counts as outside only where it is
-    /// further out than what the plain loop against itself strays from `same`.
+    /// Whether an interval is within limits, outside, or on both sides of one. It counts as outside only if it is further out than the
+    /// plain loop deviates from `same` against itself.
     fn of(interval: Interval, twin: Interval, same: f64, low: f64, high: f64) -> Verdict {
         let noise = (twin.low - same).abs().max((twin.high - same).abs());
         match interval {

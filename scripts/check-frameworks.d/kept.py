@@ -1,4 +1,4 @@
-"""What a layer keeps for its backward pass: the tensors that transformers' own layers save for it, beside what `commgauge plan` counts."""
+"""What a layer keeps for its backward pass: the tensors that transformers' own layers save for it, compared with what `commgauge plan` counts."""
 
 import json
 import pathlib
@@ -53,7 +53,7 @@ def dropout_of_a_gpu(values, p=0.5, training=True, inplace=False):
 
 
 def kept_by(kind, fields, layers, computed, attention):
-    """Bytes that a model with so many layers saves, each storage once, without parameters and buffers. `autocast` is a model in fp32 whose
+    """Bytes that a model with `layers` layers saves, each storage once, without parameters and buffers. `autocast` is a model in fp32 whose
     products are computed in bfloat16; copies of its weights do not count."""
     dtype = torch.float32 if computed == "autocast" else getattr(torch, computed)
     if kind == "gpt2" and attention == "sdpa":

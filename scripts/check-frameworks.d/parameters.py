@@ -1,4 +1,4 @@
-"""Parameters of every config.json as transformers' own classes count them, beside what `commgauge show model` says."""
+"""Parameters of every config.json as transformers' own classes count them, compared with what `commgauge show model` says."""
 
 import json
 import pathlib
@@ -42,7 +42,7 @@ def counted(config):
     with torch.device("meta"):
         if type(config) in AutoModelForCausalLM._model_mapping:
             model = AutoModelForCausalLM.from_config(config)
-        else:  # the text part of a multimodal model, which has its output projection beside it
+        else:  # the text part of a multimodal model, which has its output projection next to it
             model = AutoModel.from_config(config)
             projection = 0 if getattr(config, "tie_word_embeddings", False) else config.vocab_size * config.hidden_size
     model.tie_weights()

@@ -30,7 +30,7 @@ def keep_config(model, folder):
 
 
 def tokens_and_positions(of_request):
-    """So many tokens of every request, the last ones of it."""
+    """The last tokens of every request."""
     return torch.arange(REQUESTS * of_request).remainder(320), torch.arange(SEQUENCE - of_request, SEQUENCE).repeat(REQUESTS)
 
 

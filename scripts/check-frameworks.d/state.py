@@ -1,5 +1,5 @@
 """What a rank holds of parameters, gradients and the optimizer between the backward pass and the update: the tensors that are alive in two
-ranks of PyTorch and DeepSpeed on gloo, beside the same parts of `commgauge plan`."""
+ranks of PyTorch and DeepSpeed on gloo, compared with the same parts of `commgauge plan`."""
 
 import gc
 import os

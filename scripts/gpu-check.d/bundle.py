@@ -12,15 +12,15 @@ def environment(folder, outer):
     """The outer environment with what the bundle's file `environment` sets, unless that was sourced already."""
     if not (folder / "bundle.json").exists() or outer.get("COMMGAUGE_BUNDLE"):
         return dict(outer)
-    beside = {name: f"{path}:{outer[name]}" if outer.get(name) else str(path) for name, path in
+    bundled = {name: f"{path}:{outer[name]}" if outer.get(name) else str(path) for name, path in
               [("PATH", folder / "bin"), ("LD_LIBRARY_PATH", folder / "lib")]}
     prefixes = dict.fromkeys(["COMMGAUGE_BUNDLE", "OPAL_PREFIX", "PRTE_PREFIX", "PMIX_PREFIX"], str(folder))
     nccl = outer.get("COMMGAUGE_NCCL_LIBRARY") or str(folder / "lib/libnccl.so.2")
-    return {**outer, **beside, **prefixes, "COMMGAUGE_NCCL_LIBRARY": nccl}
+    return {**outer, **bundled, **prefixes, "COMMGAUGE_NCCL_LIBRARY": nccl}
 
 
 def other_nccls():
-    """NCCLs of this host: of its packages, and of Python's beside torch."""
+    """NCCLs of this host: from its packages, and those installed with torch."""
     folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64"]
     try:
         spec = importlib.util.find_spec("nvidia.nccl")
@@ -46,7 +46,7 @@ def misfits(folder, environment, gpus):
     other = "or name the host's NCCL by COMMGAUGE_NCCL_LIBRARY"
     findings = []
     if gpus["cuda"] < FIRST_CUDA.get(facts["cuda"], 0):
-        findings.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, and the driver serves CUDA {gpus['cuda'] // 1000}."
+        findings.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, but the driver supports CUDA {gpus['cuda'] // 1000}."
                     f"{gpus['cuda'] % 1000 // 10}: pack one with --cuda 12, {other}")
     for number, gpu in enumerate(gpus["devices"]):
         if not runs_on(facts["arch"], gpu["capability"]):

@@ -1,4 +1,4 @@
-"""The physical limit: a device-to-device copy by the driver, timed by events, beside an all_reduce of one rank, which is such a copy."""
+"""The physical limit: a device-to-device copy by the driver, timed by events, compared with an all_reduce of one rank, which is such a copy."""
 
 import device
 import judge

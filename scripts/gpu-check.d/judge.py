@@ -3,7 +3,7 @@
 # What may be skipped: NCCL has no such form, the device is too old for it, or one rank has no other.
 MAY_BE_SKIPPED = ("NCCL has no all_to_all in place", "needs NCCL 2.24", "from compute capability 9.0 on", "needs a group of at least 2 ranks, this one has 1",
                   "in a group of one rank, which avg and mulsum need")
-# What may be skipped beside it where ranks share a GPU, which is no way to reach one another.
+# What else may be skipped where ranks share a GPU, which gives them no link to each other.
 MAY_BE_SKIPPED_ON_SHARED = ("NCCL makes no symmetric windows",)
 SHARED = "ranks share a GPU"
 FEWEST_TYPES, FEWEST_OPERATIONS = 12, 5
@@ -73,7 +73,7 @@ def times(record):
         if status == "measured":
             verified += bool(outcome["verified"])
             if not outcome["verified"] and case["collective"] != "barrier":
-                findings.append((7, f"{line['name']}: data were not checked"))
+                findings.append((7, f"{line['name']}: data was not checked"))
         elif status == "skipped":
             reason = outcome["reason"]
             skipped[reason] = skipped.get(reason, 0) + 1

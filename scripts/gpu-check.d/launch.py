@@ -1,4 +1,4 @@
-"""Carries the parts of the check out within the time there is, and keeps what came of each. Judges nothing."""
+"""Runs the parts of the check within the available time, and keeps each result. Judges nothing."""
 
 import json
 import os
@@ -145,7 +145,7 @@ class Check:
         return part, given
 
     def launch(self, name, suite, ranks, flags=(), kind=None):
-        """Runs a suite on so many ranks. Its record, as lines, or None where nothing came of it."""
+        """Runs a suite on `ranks` ranks. Its record, as lines, or None without one."""
         def work(part):
             path = self.folder / f"{len(self.parts):02}-{suite}-{ranks}.jsonl"
             seconds = self.seconds_for(kind or suite)

@@ -1,4 +1,4 @@
-"""Other tools beside commgauge, in turn with it: nccl-tests and torch.distributed, where they are there. Median ratio for each size."""
+"""Other tools, run alternately with commgauge: nccl-tests and torch.distributed, where installed. Median ratio for each size."""
 
 import csv
 import importlib.util
@@ -14,7 +14,7 @@ from launch import Missing
 from plan import ROUNDS
 
 MOST_ASTRAY = 0.02
-# Shorter calls than so many of the shortest are as long as it takes the host to start one, which on an H100 and an H200 differs by a third
+# Calls shorter than this multiple of the shortest are as long as it takes the host to start one, which on an H100 and an H200 differs by a third
 # from process to process, of either tool. Longer ones hide it.
 STARTS_OF_A_SURE_CALL = 1.5
 # All of them are on one side by chance once in 128 times.
@@ -149,8 +149,8 @@ def compare(check, peer):
 def add_round(check, peer, number, pairs):
     """The seconds of ours and theirs in one more round, by size."""
     ranks = max(check.devices, 1)
-    name = f"all_reduce beside {peer.name}, {ranks} ranks, round {number + 1}"
-    part, record = check.launch(name, peer.suite, ranks, kind=f"ours beside {peer.name}")
+    name = f"all_reduce against {peer.name}, {ranks} ranks, round {number + 1}"
+    part, record = check.launch(name, peer.suite, ranks, kind=f"ours against {peer.name}")
     check.judged((part, record), judge.times)
     theirs = peer.times(check, ranks)
     if record is None:

@@ -9,9 +9,9 @@ RESERVE_SECONDS = 5
 LEAST_SECONDS = 2
 # With less than this a part that wants more shows little.
 USEFUL_SECONDS = 8
-# What each part would have, at the most: a launch of so many seconds, by suite, and what is beside it.
+# The most time of each part, in seconds: a launch, by suite, and everything else.
 WANTED_SECONDS = {"host": 5, "doctor": 15, "data": 60, "times": 60, "copy": 45, "variants": 45, "choices": 25,
-                  "ours beside nccl-tests": 20, "ours beside torch.distributed": 20, "nccl-tests": 30, "torch": 45, "transfers": 25}
+                  "ours against nccl-tests": 20, "ours against torch.distributed": 20, "nccl-tests": 30, "torch": 45, "transfers": 25}
 ROUNDS = 3
 
 
@@ -35,7 +35,7 @@ def parts(ranks, devices, peers):
         listed.append(("choices", f"what NCCL chooses, {several} ranks"))
     for peer in peers:
         for number in range(1, ROUNDS + 1):
-            listed.append((f"ours beside {peer}", f"all_reduce beside {peer}, {max(devices, 1)} ranks, round {number}"))
+            listed.append((f"ours against {peer}", f"all_reduce against {peer}, {max(devices, 1)} ranks, round {number}"))
             listed.append(("nccl-tests" if peer == "nccl-tests" else "torch", f"{peer}, round {number}"))
     return [Planned(kind, name, WANTED_SECONDS[kind]) for kind, name in listed]
 
@@ -62,7 +62,7 @@ class Clock:
         self.end = self.begun + budget - RESERVE_SECONDS
 
     def left_for(self, kind, passed):
-        """Seconds for a part of a kind, of which so many came before it. One more than are planned has what the last of them left, one of a
+        """Seconds for a part of a kind, after `passed` others of it. One more than are planned has what the last of them left, one of a
         kind that is not planned what is left of all."""
         upto, ends = 0.0, []
         for part in self.planned:

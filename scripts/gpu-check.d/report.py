@@ -1,4 +1,4 @@
-"""The one report: the answer, what it was made on, each part with what came of it, tables, warnings. Nothing is measured here."""
+"""The one report: the answer, what it was made on, each part with its result, tables, warnings. Nothing is measured here."""
 
 import platform
 import time
@@ -31,7 +31,7 @@ def write(check, ranks):
         lines += [f"* {part.name}: {text}" for code, text in part.findings if code == part.code != 0][:MOST_SHOWN]
     lines += ["", f"Host {platform.node()}, {platform.platform()}; {time.strftime('%Y-%m-%d %H:%M:%S %z')}; {seconds:.0f} of {check.budget:.0f} s; "
               f"{check.devices} GPUs; ranks {', '.join(map(str, ranks))}.", ""]
-    lines += ["## Parts", "", "| part | answer | seconds | what came of it | record |", "|---|---|--:|---|---|"]
+    lines += ["## Parts", "", "| part | answer | seconds | result | record |", "|---|---|--:|---|---|"]
     for part in check.parts:
         answer = "ok" if part.code == 0 else f"**{IN_WORDS.get(part.code, 'failed')}**"
         lines.append(f"| {part.name} | {answer} | {part.seconds:.1f} | {shortened(part.findings)} | {part.record} |")
@@ -45,7 +45,7 @@ def write(check, ranks):
 
 
 def shortened(findings):
-    """In one cell: the first few, trouble first, and how many more there are."""
+    """In one cell: the first few, problems first, and how many more there are."""
     texts = [text for _, text in sorted(findings, key=lambda answer: answer[0] == 0)]
     shown = [text.replace("|", "\\|").replace("\n", " ") for text in texts[:MOST_SHOWN]]
     more = [f"and {len(texts) - MOST_SHOWN} more"] if len(texts) > MOST_SHOWN else []

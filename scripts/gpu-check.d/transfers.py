@@ -77,7 +77,7 @@ class Gpu:
         call(self.cuda, "cuCtxSetCurrent", self.context)
 
     def seconds(self, *copies):
-        """The longest of copies that go on at once, one on each stream; the median of some rounds, of which the first warms up."""
+        """The longest of concurrent copies, one on each stream; the median of some rounds, of which the first warms up."""
         self.use()
         rounds, milliseconds = [], ctypes.c_float()
         for _ in range(ROUNDS + 1):

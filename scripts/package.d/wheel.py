@@ -1,4 +1,4 @@
-"""Packs a tree of bin/, lib/ and share/ into a Python wheel: `pip install FILE` puts bin/ on PATH, and the rest where it lies beside it."""
+"""Packs a tree of bin/, lib/ and share/ into a Python wheel: `pip install FILE` puts bin/ on PATH, and the rest next to it."""
 
 import base64
 import hashlib
@@ -39,7 +39,7 @@ def main():
     for path in sorted(tree.rglob("*")):
         if path.is_file():
             inside = path.relative_to(tree)
-            # What is in bin/ goes where the scripts of that Python are; the rest keeps its place beside it.
+            # What is in bin/ goes where the scripts of that Python are; the rest keeps its place next to it.
             place = Path("scripts", *inside.parts[1:]) if inside.parts[0] == "bin" else Path("data", inside)
             entries.append((f"{name}.data/{place}", path.read_bytes(), os.access(path, os.X_OK)))
     info = f"{name}.dist-info"

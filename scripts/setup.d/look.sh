@@ -1,4 +1,4 @@
-# Where programs and files are looked for: on PATH and from /, or in a folder that stands for / (--root), as in tests.
+# Where to search programs and files: on PATH and from /, or in a folder that serves as / (--root), as in tests.
 # shellcheck shell=bash
 
 root=

@@ -97,9 +97,9 @@ find_mpi() {
     if other=$(program mpirun) && [ "$(family_of_launcher "$other")" = no-home ]; then
         stop 2 "$other finds no home directory, and starts nothing without one; set HOME"
     fi
-    local beside=${compiler%/*}
-    if [ -x "$beside/mpiexec" ] && [ "$(family_of_launcher "$beside/mpiexec")" = "$family" ]; then
-        stop 2 "$compiler is of $(name_of "$family"), whose launcher is $beside/mpiexec and not on PATH; put it there: export PATH=$beside:\$PATH"
+    local folder=${compiler%/*}
+    if [ -x "$folder/mpiexec" ] && [ "$(family_of_launcher "$folder/mpiexec")" = "$family" ]; then
+        stop 2 "$compiler belongs to $(name_of "$family"), whose launcher is $folder/mpiexec and not on PATH; put it there: export PATH=$folder:\$PATH"
     fi
     need "$bin" "$fedora_bin" "starts ranks of $(name_of "$family"), to which $wanted belongs$(of_another "$family")"
 }

@@ -20,7 +20,7 @@ check_rust() {
     fi
 }
 
-# What cargo downloads lies in its own folder; where all of it is there already, neither a network nor write permission is needed.
+# Cargo downloads into its own folder; if everything is there already, neither a network nor write permission is needed.
 check_crates() {
     local cargo folder text
     cargo=$(program cargo)

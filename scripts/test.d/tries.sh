@@ -71,7 +71,7 @@ try_again() {
     rm -f "$output"
 }
 
-# What each failed test printed, so that it stands at the end of a long output.
+# Output of each failed test, at the end of a long output.
 print_failures() {
     awk 'FNR == 1 { printing = 0 }
          /^---- .* stdout ----$/ { printing = 40 }

@@ -51,12 +51,12 @@ choose_hosts() { # LIST
     done
 }
 
-# A program that only login sees would end in a message of the launcher's that helps nobody.
+# A program that only login sees would end in an unhelpful message of the launcher.
 check_program() { # PROGRAM
     "${entrance[@]}" "$parts/into" host0 / sh -c 'cd "$0"' "$PWD" 2>/dev/null </dev/null || usage_error \
         "the hosts do not see the folder $PWD, as each has a /tmp of its own; \`up --share $PWD\` would share it"
     "${entrance[@]}" "$parts/into" host0 "$PWD" sh -c 'command -v "$0"' "$1" >/dev/null </dev/null || usage_error \
-        "there is no program $1 on the hosts; if it lies in /tmp, \`up --share FOLDER\` shares its folder"
+        "there is no program $1 on the hosts; if it is in /tmp, \`up --share FOLDER\` shares its folder"
 }
 
 # Sets `launcher`. Blocks of ranks: the hosts in `chosen` are filled one after the other.
@@ -178,7 +178,7 @@ in_front() { # COMMAND...
 
 pass_on() { # SIGNAL CODE
     local target=$child
-    # Behind the entrance stands the one that is meant; the entrance itself would only die.
+    # The signal is for the program that the entrance starts; the entrance itself would only die.
     inside || target=$(child_of "$child") || return 0
     signalled=$2
     kill "-$1" "$target" 2>/dev/null || true
@@ -199,7 +199,7 @@ child_of() { # PID
     local stat words
     for stat in /proc/[0-9]*/stat; do
         read -r words <"$stat" || continue
-        # What stands in brackets may hold anything; behind it come the state and the parent.
+        # The name in brackets may hold anything; the state and the parent follow it.
         words=${words##*) }
         words=${words#? }
         if [ "${words%% *}" = "$1" ]; then stat=${stat%/stat}; echo "${stat#/proc/}"; return; fi

@@ -1,7 +1,7 @@
 # How a cluster comes up and goes down.
 # Sourced by ../virtual-cluster.
 
-# Reads the flags of `up`; what stands behind `--` is left in `command`.
+# Reads the flags of `up`; what follows `--` is left in `command`.
 read_up_flags() {
     local flag asked=
     hosts= rate=1gbit host_rates=() links=() shares=() machines=no command=()
@@ -87,7 +87,7 @@ make_cluster() {
     start_keeper "$@"
     local answer=0
     find_entrance
-    # To enter a namespace is to leave a chroot: what lies here would lie elsewhere there.
+    # Entering a namespace leaves a chroot: paths differ there.
     "${entrance[@]}" test -e "$parts/build" </dev/null 2>/dev/null ||
         skip "$parts is not to be found from inside a namespace, as in a chroot"
     "${entrance[@]}" bash "$parts/build" "$state" </dev/null || answer=$?

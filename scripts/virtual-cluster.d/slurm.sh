@@ -35,7 +35,7 @@ slurm_up() { # CPUS GPUS
     [ ! -e "$state/slurm/slurm.conf" ] || usage_error \
         "Slurm runs on $name already; \`virtual-cluster slurm down --name $name\` ends it"
     local answer=0 gpus=
-    [ "$2" -eq 0 ] || gpus=" and $2 GPUs that are none"
+    [ "$2" -eq 0 ] || gpus=" and $2 fake GPUs"
     "${entrance[@]}" bash "$parts/slurm-daemons" up "$state" "$1" "$2" </dev/null || answer=$?
     if [ "$answer" -ne 0 ]; then
         tail -q -n 1 "$state"/slurm/*.log >&2 || true

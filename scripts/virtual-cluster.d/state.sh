@@ -1,4 +1,4 @@
-# Where a cluster's state lies, whether it lives, and how one gets into it.
+# Where a cluster's state is, whether it runs, and how to enter it.
 # Sourced by ../virtual-cluster.
 #
 # All of a cluster hangs below one process of this machine, the keeper of `login`: it holds a process namespace in which
@@ -62,7 +62,7 @@ others() {
     [ "${#found[@]}" -eq 0 ] || echo " (there is ${found[*]})"
 }
 
-# Sets `entrance` to the words that lead from where we are onto `login`; in `$parts` stands what they may be followed by.
+# Sets `entrance` to the words that lead from here onto `login`; `$parts` holds what may follow them.
 find_entrance() {
     entrance=(bash "$parts/at-login" "$state" "$name")
     inside && return

@@ -245,7 +245,7 @@ impl Segments {
     /// Removes the segments that no process maps, and those of other ranks of the same launch, which may have created theirs since.
     pub fn remove_left(&self) {
         let there = fs::read_dir(FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
-        let left: Vec<PathBuf> = there.filter(|path| self.is_of_a_noted_launch(path)).collect();
+        let left: Vec<PathBuf> = there.filter(|path| self.belongs_to_noted_launch(path)).collect();
         if left.is_empty() {
             return;
         }
@@ -258,7 +258,7 @@ impl Segments {
         }
     }
 
-    fn is_of_a_noted_launch(&self, path: &Path) -> bool {
+    fn belongs_to_noted_launch(&self, path: &Path) -> bool {
         let is_noted = |launch| self.0.iter().any(|noted| launch_of(noted) == Some(launch));
         self.0.contains(path) || launch_of(path).is_some_and(is_noted)
     }
@@ -323,6 +323,7 @@ pub fn noted(record: &Path) -> Option<i32> {
     std::fs::read_to_string(path).ok()?.parse().ok()
 }
 
+/// Removes the note about a launch; a missing note is no error.
 pub fn remove_note(record: &Path) {
     let _ = std::fs::remove_file(note_path(record));
 }
@@ -530,7 +531,7 @@ mod tests {
             ("nccl-Ab.1", true),
             ("nccl-Ab.2", false),
         ] {
-            assert_eq!(noted.is_of_a_noted_launch(&Path::new(FOLDER).join(name)), counts, "{name}");
+            assert_eq!(noted.belongs_to_noted_launch(&Path::new(FOLDER).join(name)), counts, "{name}");
         }
     }
 

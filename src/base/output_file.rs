@@ -94,6 +94,7 @@ pub fn sync_folder_of(path: &Path) -> Result<()> {
     }
 }
 
+/// The folder of a path; `.` for a bare file name.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

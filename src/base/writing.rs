@@ -64,10 +64,12 @@ impl<T> Column<T> {
     }
 }
 
+/// The heading of a CSV file.
 pub fn names<T>(columns: &[Column<T>]) -> impl Iterator<Item = &'static str> {
     columns.iter().map(|column| column.name)
 }
 
+/// One line of a CSV file, in the order of the heading.
 pub fn cells<T>(columns: &[Column<T>], row: &T) -> impl Iterator<Item = String> {
     columns.iter().map(move |column| (column.cell)(row))
 }
@@ -149,7 +151,7 @@ fn text(run: &[u32], between: &str) -> String {
 /// Prints a line on standard error with one write, so that lines of several ranks do not mix. Called by [`eprintln!`].
 pub fn print_line(text: Arguments<'_>) {
     let line = format!("{}\n", visible_lines(&text.to_string()));
-    // Nobody can be informed.
+    // The message is lost.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
@@ -206,7 +208,7 @@ mod tests {
             (&[3][..], "rank 3"),
             (&[0, 1], "ranks 0, 1"),
             (&[0, 1, 2, 7, 9, 10], "ranks 0-2, 7, 9, 10"),
-            (&even, "ranks 0, 2, 4, 6, 8, 10, ... (8192 in total)"),
+            (&even, "ranks 0, 2, 4, 6, 8, 10, ... (8192 in all)"),
         ] {
             assert_eq!(named(ranks), text);
         }

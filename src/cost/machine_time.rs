@@ -141,6 +141,7 @@ pub struct Volume {
     pub least_node_bytes: f64,
 }
 
+/// Time of one message: latency plus transfer.
 pub fn message_seconds(hop: Hop, bytes: f64) -> f64 {
     hop.latency_seconds + bytes / hop.rate
 }
@@ -234,7 +235,7 @@ mod call_tests {
         Machine::parse(text, Path::new("m.toml")).unwrap()
     }
 
-    fn lies(nodes: u32, per_node: u32, groups: u32) -> Locality {
+    fn placed(nodes: u32, per_node: u32, groups: u32) -> Locality {
         Locality { nodes_spanned: nodes, ranks_per_node: per_node, stride: 1, concurrent_groups_per_node: groups }
     }
 
@@ -243,7 +244,7 @@ mod call_tests {
         let seconds =
             |ranks, locality: &Locality| seconds_without_noise(&machine(), AllReduce, ranks, Bytes(1), locality);
         assert_eq!(seconds(4, &Locality::UNKNOWN), None);
-        assert_eq!(seconds(1, &lies(1, 1, 4)), None);
+        assert_eq!(seconds(1, &placed(1, 1, 4)), None);
     }
 
     #[test]
@@ -262,7 +263,7 @@ mod call_tests {
             (SendRecvChain, 4, 2, 2, 2, 5.0 + 8000.0),
             (PingPong, 2, 1, 2, 1, 2.0 * (1.0 + 800.0)),
         ] {
-            let locality = lies(nodes, per_node, groups);
+            let locality = placed(nodes, per_node, groups);
             let found = seconds_without_noise(&machine(), collective, ranks, Bytes(8_000_000), &locality).unwrap();
             assert!((found * 1e6 - expected).abs() < 1e-6, "{collective} {ranks}: {} us, {expected}", found * 1e6);
         }
@@ -270,7 +271,7 @@ mod call_tests {
 
     #[test]
     fn a_group_of_unequal_nodes_is_priced_by_its_fullest_and_its_emptiest_node() {
-        let shape = shape(5, &lies(2, 4, 1));
+        let shape = shape(5, &placed(2, 4, 1));
         assert_eq!((shape.ranks_per_node_most, shape.ranks_per_node_least), (4, 1));
     }
 }

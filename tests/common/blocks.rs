@@ -167,7 +167,7 @@ pub fn mark(words: &str) -> Result<Mark, String> {
         ("launch", "") => How::Launch,
         ("parse", why) if !why.is_empty() => How::Parse(why.to_owned()),
         ("other", why) if !why.is_empty() => How::Other(why.to_owned()),
-        _ => return Err(format!("`{kind}` is none of: run, launch, parse WHY, other WHY")),
+        _ => return Err(format!("`{kind}` is not one of: run, launch, parse WHY, other WHY")),
     };
     let mut mark = Mark { how, exits: Vec::new(), with: Vec::new(), swaps: Vec::new(), plus: String::new() };
     for part in parts {
@@ -184,7 +184,7 @@ pub fn mark(words: &str) -> Result<Mark, String> {
                 let [_, old, _, new, _] = quoted[..] else { return Err(format!("`{part}`: swap \"OLD\" \"NEW\"")) };
                 mark.swaps.push((old.to_owned(), new.to_owned()));
             }
-            _ => return Err(format!("`{part}` is none of: exit, with, swap, plus")),
+            _ => return Err(format!("`{part}` is not one of: exit, with, swap, plus")),
         }
     }
     Ok(mark)

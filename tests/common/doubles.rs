@@ -87,8 +87,8 @@ fn link(to: &Path, at: &Path) {
     if std::fs::read_link(at).is_ok_and(|there| there == to) {
         return;
     }
-    let beside = at.with_extension(format!("new-{}", std::process::id()));
-    let _ = std::fs::remove_file(&beside);
-    std::os::unix::fs::symlink(to, &beside).expect("the target folder is writable");
-    std::fs::rename(&beside, at).expect("the target folder is writable");
+    let staged = at.with_extension(format!("new-{}", std::process::id()));
+    let _ = std::fs::remove_file(&staged);
+    std::os::unix::fs::symlink(to, &staged).expect("the target folder is writable");
+    std::fs::rename(&staged, at).expect("the target folder is writable");
 }

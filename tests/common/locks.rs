@@ -1,4 +1,4 @@
-//! Launches whose times count wait until no other launch of the tests is under way, in whatever test program.
+//! Launches whose times count wait until no other launch of the tests is in progress, in whatever test program.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -29,9 +29,9 @@ pub fn alone() -> Launches {
 }
 
 /// Locks out only tests that must run [`alone`]: for launches whose times do not count.
-pub fn beside() -> Launches {
-    // Whoever waits to be alone has the turn, so that launches which overlap do not keep it waiting for ever. It waits for the lock
-    // that this test has as well, if it has one.
+pub fn concurrent() -> Launches {
+    // A test that waits to be alone has the turn, so that overlapping launches do not block it forever. It also waits for the lock that
+    // this test has, if any.
     if TAKEN.get() == 0 {
         drop(turn());
     }

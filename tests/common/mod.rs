@@ -7,7 +7,7 @@ pub mod hosts;
 pub mod locks;
 pub mod programs;
 
-pub use locks::{alone, beside};
+pub use locks::{alone, concurrent};
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -40,8 +40,8 @@ pub fn launcher(ranks: u32) -> Command {
     command
 }
 
-/// A shell script that carries out another one on each rank. Not an application for each rank: mpirun of Open MPI 5.0.7 (Debian 13)
-/// crashes where a `:` stands between two.
+/// A shell script that carries out another one on each rank. Not an application for each rank: mpirun of Open MPI 5.0.7 (Debian 13) crashes
+/// if a `:` separates two.
 pub fn by_rank(scripts: &[impl AsRef<str>]) -> String {
     let arms = scripts.iter().enumerate().map(|(rank, script)| format!("{rank}) {} ;;\n", script.as_ref()));
     format!("case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in\n{}esac", arms.collect::<String>())
@@ -88,7 +88,7 @@ impl Ran {
     /// Runs a command that takes at most `seconds` on an idle machine to its end. Other tests may run at the same
     /// time.
     pub fn of(command: &mut Command, seconds: u64) -> Ran {
-        let _beside = beside();
+        let _concurrent = concurrent();
         ending(start(command), seconds)
     }
 
@@ -210,8 +210,8 @@ pub fn start(command: &mut Command) -> Started {
     Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")))
 }
 
-/// A program that runs beside the test. If the test fails meanwhile, the program is ended, or its ranks would run
-/// forever and take the processors from the following tests.
+/// A program that runs during the test. If the test fails, the program is ended; otherwise its ranks would run forever and take the
+/// processors from the following tests.
 pub struct Started(Option<Child>);
 
 impl Started {

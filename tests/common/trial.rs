@@ -42,7 +42,7 @@ pub fn sweep(record: &Path, fault: &str) -> Command {
     sweep_of("all_reduce", record, fault)
 }
 
-/// The same of another collective.
+/// The same for another collective.
 pub fn sweep_of(collective: &str, record: &Path, fault: &str) -> Command {
     let mut command = launcher(4);
     let flags = "-b 64 -e 64 -n 10 -w 2 --cadence streaming --warm-buffers --replicates 9 --timeout 2 --inject-fault";

@@ -89,7 +89,7 @@ fn fuzz(name: &str) {
     };
     let slowest = std::thread::scope(|scope| {
         let all: Vec<_> = (0..work.threads).map(|_| scope.spawn(some)).collect();
-        all.into_iter().map(|one| one.join().expect("the reason stands above")).max_by_key(|slowest| slowest.took)
+        all.into_iter().map(|one| one.join().expect("the reason is above")).max_by_key(|slowest| slowest.took)
     });
     let slowest = again(parser, &mutator, slowest.unwrap_or_default());
     let seconds = begun.elapsed().as_secs_f64();
@@ -122,7 +122,7 @@ fn plausible_logs() {
     let counts = std::thread::scope(|scope| {
         let some = || plausible::run(work.seed, commands, &progress);
         let all: Vec<_> = (0..work.threads).map(|_| scope.spawn(some)).collect();
-        let counts = all.into_iter().map(|one| one.join().expect("the reason stands above"));
+        let counts = all.into_iter().map(|one| one.join().expect("the reason is above"));
         counts.reduce(|sum, more| std::array::from_fn(|code| sum[code] + more[code]))
     });
     let counts = counts.unwrap_or_default();

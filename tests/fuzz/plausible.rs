@@ -43,7 +43,7 @@ pub struct Progress {
     commands: AtomicU64,
 }
 
-/// Runs the commands of one scene after another until so many have run, and returns how many ended with each code.
+/// Runs the commands of one scene after another until this many have run, and returns how many ended with each code.
 pub fn run(seed: u64, commands: u64, progress: &Progress) -> [u64; CODES.len()] {
     let mut all = [0; CODES.len()];
     while progress.commands.load(Relaxed) < commands {
@@ -113,7 +113,7 @@ fn scene<'a>(folder: &'a Path, random: &mut Xoshiro256PlusPlus, counts: &mut [u6
         one_of(random, &["all_reduce", "all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter"]);
     let (first, last) = (random.random_range(10..24u32), random.random_range(1..12u32));
     let powers = first..=first + last;
-    // In half of the scenes all logs are of the same sizes and hosts.
+    // In half of the scenes all logs have the same sizes and hosts.
     let kind = LogKind { tool, collective, is_like_the_others: random.random_bool(0.5) };
     let mut scene = Scene { folder, records: Vec::new() };
     for index in 0..random.random_range(2..5) {

@@ -65,7 +65,7 @@ impl Drop for Player {
 }
 
 #[test]
-fn four_thousand_ranks_of_one_host_connect_at_one_time_and_all_are_asked_and_told_to_end() {
+fn four_thousand_ranks_of_one_host_connect_at_one_time_and_all_are_made_to_end() {
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|most| most < u64::from(RANKS) + 100) {
         common::skipped("watchdog of 4,096 ranks on a host", "this system allows too few open files");

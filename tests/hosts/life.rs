@@ -1,5 +1,5 @@
-//! Virtual hosts leave nothing behind: after failures, after signals, beside each other; and their script validates
-//! its arguments. Needs the right to create namespaces; skipped without.
+//! Virtual hosts leave nothing behind: after failures, after signals, next to each other; and their script validates its arguments. Needs
+//! the right to create namespaces; skipped without.
 
 use crate::common;
 
@@ -36,7 +36,7 @@ impl Around {
         command
     }
 
-    /// As it stands in the environment of a process.
+    /// As stored in the environment of a process.
     fn inherited(&self) -> String {
         format!("{INHERITED}={}", self.folder.path().display())
     }
@@ -107,8 +107,8 @@ fn nothing_keeps_running_of_a_cluster_that_was_stopped_or_killed() {
 
 #[test]
 fn two_clusters_coexist_and_end_independently() {
-    let Some(one) = VirtualCluster::up("beside-one", 2, "1gbit", &[]) else { return };
-    let other = VirtualCluster::up("beside-other", 3, "100mbit", &[]).expect("what went once goes twice");
+    let Some(one) = VirtualCluster::up("joint-one", 2, "1gbit", &[]) else { return };
+    let other = VirtualCluster::up("joint-other", 3, "100mbit", &[]).expect("what went once goes twice");
     let name_and_neighbour =
         "hostname; getent hosts host1 | cut -d ' ' -f 1; mktemp -p /tmp only.XXX >/dev/null; ls /tmp/only.* | wc -l";
     for cluster in [&one, &other, &one] {
@@ -118,8 +118,8 @@ fn two_clusters_coexist_and_end_independently() {
     drop(other);
     let ran = Ran::of(one.on("host1", "sh").args(["-c", "hostname; ls /tmp/only.* 2>&1"]), 20);
     assert!(ran.stdout.starts_with("host1\n") && ran.stdout.contains("No such file"), "{}", ran.stdout);
-    let again = Ran::of(&mut script(&["up", "--name", "beside-one", "--hosts", "2"]), 20).ended_with(2);
-    again.printed_error("beside-one is up already");
+    let again = Ran::of(&mut script(&["up", "--name", "joint-one", "--hosts", "2"]), 20).ended_with(2);
+    again.printed_error("joint-one is up already");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn invalid_arguments_end_with_2_and_list_the_valid_ones() {
         (&["up", "--hosts", "2", "--link", "1-1=1gbit"], "two different hosts"),
         (&["up", "--hosts", "2", "--host-rate", "1"], "such as 2=500mbit"),
         (&["up", "--hosts", "2", "--name", "../x"], "expected small letters"),
-        (&["run", "--name", "nobody", "-n", "2", "--", "true"], "no cluster nobody is up"),
+        (&["run", "--name", "nocluster", "-n", "2", "--", "true"], "no cluster nocluster is up"),
         (&["with", "--hosts", "2"], "the command is missing"),
     ];
     for (words, answer) in table {

@@ -35,8 +35,8 @@ fn assert_suspects(cluster: &VirtualCluster, expected: &[Value]) {
     let (document, text, code) = located(&record);
     eprintln!("{text}");
     let suspects = document["suspects"].as_array().expect("suspects");
-    let culprits: Vec<Value> = suspects.iter().map(|suspect| suspect["culprit"].clone()).collect();
-    assert_eq!(culprits, expected, "{text}");
+    let suspected: Vec<Value> = suspects.iter().map(|suspect| suspect["culprit"].clone()).collect();
+    assert_eq!(suspected, expected, "{text}");
     // Without a suspect, a measure that differed alone is enough to prevent the answer "good".
     assert!(if expected.is_empty() { code == 0 || code == 3 } else { code == 1 }, "{code}: {text}");
 }

@@ -51,7 +51,7 @@ fn a_host_that_is_cut_off_in_mid_run_is_named_and_ends_it() {
         match link {
             // The launcher reaches host1 still, and may end its ranks before the watchdog there acts.
             "0-1" if !lone.exists() => {}
-            // Nobody else can end them.
+            // No other process can end them.
             _ => {
                 let text = std::fs::read_to_string(lone).expect("host1 has decided alone");
                 assert!(text.contains("host0 cannot be reached (the host or its link)"), "{text}");
@@ -61,7 +61,7 @@ fn a_host_that_is_cut_off_in_mid_run_is_named_and_ends_it() {
 }
 
 #[test]
-fn a_run_goes_on_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
+fn a_run_continues_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     for hosts in [[1, 0], [0, 1]] {
         let Some(cluster) = VirtualCluster::up_for_ranks("stopped", 2, "1gbit", &[]) else { return };
@@ -75,7 +75,7 @@ fn a_run_goes_on_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
             // Longer than nothing may be heard of a host.
             std::thread::sleep(Duration::from_secs(10));
             let measured = count_so_far(&record, "case");
-            started.wait_until(30, "the run goes on", || count_so_far(&record, "case") > measured);
+            started.wait_until(30, "the run continues", || count_so_far(&record, "case") > measured);
         }
         common::signal(started.id(), "TERM");
         let ran = ending(started, 60);

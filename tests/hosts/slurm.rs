@@ -250,7 +250,7 @@ fn the_state_of_a_job_is_the_verdict() {
 }
 
 #[test]
-fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_by_itself() {
+fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_continues_by_itself() {
     let Some(slurm) = Slurm::up_on("slurm-ends", 6) else { return };
     let long = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
     // Slurm counts limits in minutes, and may warn up to a minute early. All jobs wait at the same time.
@@ -286,12 +286,12 @@ fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_
         assert_eq!(report.code, Some(7), "{launcher}: {}", report.stderr);
         assert_eq!(end_of(&slurm.record(job)).0, "interrupted", "{launcher}: {out}");
     }
-    goes_on_by_itself(&slurm, &in_turns);
+    continues_by_itself(&slurm, &in_turns);
 }
 
 /// A job whose time is too short for its suite ends with all of it measured, in one record.
 #[track_caller]
-fn goes_on_by_itself(slurm: &Slurm, job: &str) {
+fn continues_by_itself(slurm: &Slurm, job: &str) {
     let (facts, out) = slurm.ended(job, 200);
     assert!(slurm.record(job).exists(), "{facts}\n{out}");
     let read = lines(&slurm.record(job));
@@ -397,7 +397,7 @@ fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_
         child.wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
         common::signal(process_of(&record, stopped), "STOP");
         let ran = ending(child, 60).ended_with(5).printed_error(words);
-        assert!(!ran.stderr.contains("out of memory"), "who was ended because of it is not to blame: {}", ran.stderr);
+        assert!(!ran.stderr.contains("out of memory"), "a rank ended because of it is not a suspect: {}", ran.stderr);
         let read = lines(&record);
         assert_eq!(of_kind(&read, "unwatched")[0]["host"], format!("host{host}"), "{}", ran.stderr);
         let hang = of_kind(&read, "hang").pop().unwrap_or_else(|| panic!("no hang line: {}", ran.stderr));
@@ -445,7 +445,7 @@ fn trials_of_a_stopped_leaf_and_of_four_ranks_that_are_killed_at_once_under_srun
     }
     let killed = std::env::var("TRIALS_KILLED").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let named = (0..killed).filter(|index| four_killed_are_named(&slurm, *index)).count();
-    eprintln!("srun: four ranks killed at once: {named} of {killed} named all four and nobody else");
+    eprintln!("srun: four ranks killed at once: {named} of {killed} named all four and no others");
     assert_eq!(named, killed);
 }
 

@@ -103,7 +103,7 @@ fn ranks_that_were_silent_too_long_but_continue_are_not_ended() {
     let says = |ranks: &mut [_], steps: u64, stuck: Duration, deadline: Duration, does: &str| {
         send(ranks, |rank| [state(rank, steps, stuck, deadline), detail(rank, does)]);
     };
-    says(&mut ranks, 200, Duration::ZERO, SHORT, "nobody has asked");
+    says(&mut ranks, 200, Duration::ZERO, SHORT, "no one has asked");
     // Silent for longer than the limit, so that they are queried; then they make progress again.
     read_until(&mut ranks[0].0, &Frame::Query);
     says(&mut ranks, 202, Duration::ZERO, DEADLINE, "it was away");
@@ -114,13 +114,13 @@ fn ranks_that_were_silent_too_long_but_continue_are_not_ended() {
     assert_eq!(said, wanted);
     let report = folder.path().join("run.hang.txt");
     assert!(!report.exists());
-    // The watchdog continues as well, and a reply to the earlier query is none to the next.
+    // The watchdog continues as well, and a reply to the earlier query does not count for the next.
     says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "too early");
     read_until(&mut ranks[0].0, &Frame::Query);
-    says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "it stands still");
+    says(&mut ranks, 202, 2 * DEADLINE, DEADLINE, "it is idle");
     read_until(&mut ranks[0].0, &Frame::Abort(5));
     let text = std::fs::read_to_string(&report).unwrap();
-    assert!(text.contains("it stands still") && !text.contains("it was away"), "{text}");
+    assert!(text.contains("it is idle") && !text.contains("it was away"), "{text}");
     drop(ranks);
     assert!(collector.child.wait().unwrap().success());
 }

@@ -6,7 +6,7 @@ use crate::common;
 
 use commgauge::record::Record;
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, pids, record_in, signal,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, concurrent, count_so_far, ending, launcher, lines, pids, record_in, signal,
     start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
     case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'broadcast']\nbytes = ['64B', '1KiB']\n";
 
-/// The same with buffers that are made anew for each case.
+/// With buffers that are created again for each case.
 const LARGE: &str = "name = 'large'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
     case_budget = '100ms'\nreplicates = 40\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = ['4MiB', '8MiB']\n";
 
@@ -30,7 +30,7 @@ struct Running {
     ranks: Vec<u32>,
     shared: BTreeSet<String>,
     /// Locks out tests that must be alone until the end.
-    _beside: common::locks::Launches,
+    _concurrent: common::locks::Launches,
     _folder: tempfile::TempDir,
 }
 
@@ -43,7 +43,7 @@ fn running_suite(text: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let (suite, record) = (folder.path().join("long.toml"), record_in(&folder));
     std::fs::write(&suite, text).unwrap();
-    let beside = beside();
+    let concurrent = concurrent();
     let mut command = Command::new(COMMGAUGE);
     command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
     let unbound = if FAMILY == "open-mpi" { "--bind-to" } else { "-bind-to" };
@@ -52,7 +52,7 @@ fn running_suite(text: &str) -> Running {
     child.wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
     let ranks = pids(&record);
     let shared = common::shared_memory_of(&ranks);
-    Running { child, record, ranks, shared, _beside: beside, _folder: folder }
+    Running { child, record, ranks, shared, _concurrent: concurrent, _folder: folder }
 }
 
 impl Running {
@@ -103,7 +103,7 @@ fn a_rank_that_crashes_is_named_with_its_signal() {
 }
 
 #[test]
-fn without_rank_0_the_others_end_and_the_record_can_be_gone_on_with() {
+fn without_rank_0_the_others_end_and_the_record_can_be_resumed() {
     let run = running();
     signal(run.ranks[0], "KILL");
     let record = run.record.clone();
@@ -132,7 +132,7 @@ fn ranks_end_where_their_launcher_was_killed() {
     assert!(output_text.iter().any(|words| first.contains(words)), "{}", ran.stderr);
 }
 
-/// What ranks and launcher have in files that nobody but they, or the watchdog after them, removes.
+/// Files of ranks and launcher that only they, or the watchdog after them, remove.
 fn files_of(ranks: &[u32]) -> BTreeSet<String> {
     let environment = |pid: &u32| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let folder = |all: Vec<u8>| {
@@ -195,7 +195,7 @@ impl Drop for NoMemory {
 }
 
 #[test]
-fn a_rank_that_the_system_kills_for_want_of_memory_is_named_with_that_reason() {
+fn a_rank_that_the_system_kills_out_of_memory_is_named_with_that_reason() {
     let Some(group) = NoMemory::new() else { return };
     let run = running_suite(LARGE);
     std::fs::write(group.0.join("cgroup.procs"), run.ranks[1].to_string()).unwrap();

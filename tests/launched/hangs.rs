@@ -5,7 +5,7 @@ use crate::common;
 use crate::trial;
 
 use common::{
-    COMMGAUGE, FAMILY, alone, beside, child_of, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
+    COMMGAUGE, FAMILY, alone, child_of, concurrent, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
     signal, start, still_running, wait_until, words,
 };
 use serde_json::Value;
@@ -60,7 +60,7 @@ fn check(what: &str, rank: u32, state: &str, code: i64, trial: &Trial) {
 #[test]
 fn a_rank_that_holds_the_others_up_is_named_and_the_launch_ends() {
     let folder = tempfile::tempdir().unwrap();
-    let _beside = beside();
+    let _concurrent = concurrent();
     for (kind, state, code) in FAULTS {
         let record = folder.path().join(format!("{kind}.jsonl"));
         let trial = trial(sweep(&record, &format!("2:{kind}:80")), &record, code == 6);
@@ -72,7 +72,7 @@ fn a_rank_that_holds_the_others_up_is_named_and_the_launch_ends() {
 fn rank_0_may_be_the_one_that_is_stopped_and_commgauge_run_passes_the_deadline_on() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut run = Command::new(COMMGAUGE);
     run.env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
     run.args(["run", "suites/smoke.toml", "-n", "4", "--timeout", "2", "--record"]).arg(&record);
@@ -90,7 +90,7 @@ fn rank_0_may_be_the_one_that_is_stopped_and_commgauge_run_passes_the_deadline_o
 fn a_step_that_hangs_in_its_replay_names_the_rank_that_differs() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut command = launcher(4);
     command.arg(common::STEP).arg("--record").arg(&record);
     let step = "--model llama-3-8b --layers 2 --tp 2 --pp 2 --sequence 64 --micro-batches 2 --style pipeline --replay -n 2 \
@@ -110,7 +110,7 @@ fn a_step_that_hangs_in_its_replay_names_the_rank_that_differs() {
 fn a_stopped_rank_that_the_launcher_wakes_on_termination_is_no_normal_end() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut command = launcher(4);
     let flags = "all_reduce -b 64 -e 1K -f 2 -n 50 -w 5 --cadence streaming --warm-buffers --replicates 1000 --timeout 60 --record";
     let mut child = start(command.arg(common::SWEEP).args(words(flags)).arg(&record));
@@ -128,9 +128,9 @@ fn a_stopped_rank_that_the_launcher_wakes_on_termination_is_no_normal_end() {
 }
 
 #[test]
-fn a_rank_that_spins_outside_of_the_call_is_told_from_one_that_spins_inside_by_state_and_stack() {
+fn a_rank_that_spins_outside_the_call_is_distinguished_from_one_inside_by_state_and_stack() {
     let folder = tempfile::tempdir().unwrap();
-    let _beside = beside();
+    let _concurrent = concurrent();
     for (kind, state, suspects) in [("loop", "never_entered", "2"), ("loop-inside", "entered_not_finished", "")] {
         let record = folder.path().join(format!("{kind}.jsonl"));
         let trial = trial(sweep(&record, &format!("2:{kind}:80")), &record, false);
@@ -163,7 +163,7 @@ fn the_stack_of_a_rank_is_in_report_record_and_output_whatever_tool_shows_it() {
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let mut command = sweep(&record, "2:loop:80");
     command.env("PATH", path);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let trial = trial(command, &record, false);
     let expected = format!("poll < of_process_{}", pids(&record)[2]);
     assert_eq!(stack_of(trial.hang(), 2), Some(expected.as_str()), "{}", trial.stderr);
@@ -179,7 +179,7 @@ fn stack_of(hang: &Value, rank: u32) -> Option<&str> {
 #[test]
 fn without_its_watchdog_a_stopped_rank_still_ends_the_run_and_the_record_says_that_it_was_unwatched() {
     let folder = tempfile::tempdir().unwrap();
-    let _beside = beside();
+    let _concurrent = concurrent();
     lose(folder.path(), "KILL", 2, "is gone");
     lose(folder.path(), "STOP", 2, "does not answer");
 }
@@ -187,7 +187,7 @@ fn without_its_watchdog_a_stopped_rank_still_ends_the_run_and_the_record_says_th
 #[test]
 fn a_rank_that_stops_right_after_its_watchdog_ends_the_run_also_where_it_writes_the_record() {
     let folder = tempfile::tempdir().unwrap();
-    let _beside = beside();
+    let _concurrent = concurrent();
     lose_both(folder.path(), 1);
     lose_both(folder.path(), 0);
 }
@@ -243,8 +243,7 @@ fn ended_unwatched(record: &Path, ranks: &[u32], watchdog: u32, stderr: &str) {
     assert!(shown.contains("from then on the run was unwatched"), "{shown}");
 }
 
-/// A rank to which nobody waits to send, and which sends to nobody that waits, holds the others up later than in its call.
-/// `scripts/watchdog-trials` runs it.
+/// A rank that others neither send to nor wait for blocks the others later than in its call. `scripts/watchdog-trials` runs it.
 #[test]
 #[ignore = "takes minutes: 5 launches of each collective"]
 fn trials_of_a_stopped_leaf_of_a_tree() {

@@ -5,8 +5,8 @@ use crate::common;
 
 use commgauge::record::{Record, Seal};
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
-    signal, start, still_running, wait_until, words,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, concurrent, count_so_far, ending, launcher, lines, of_kind, pids,
+    record_in, signal, start, still_running, wait_until, words,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -105,7 +105,7 @@ fn killed_at(moments: u32, seed: u64) -> (u32, u32) {
         let record = record_in(&folder);
         let _ = std::fs::remove_file(&record);
         let mut command = commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display()));
-        let _beside = beside();
+        let _concurrent = concurrent();
         let mut reported = Vec::new();
         loop {
             let child = start(&mut command);
@@ -155,10 +155,10 @@ fn a_job_killed_at_a_hundred_random_moments_resumes_and_loses_no_case() {
 }
 
 #[test]
-fn sigterm_ends_in_order_and_the_named_command_goes_on() {
+fn sigterm_ends_in_order_and_the_named_command_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let beside = beside();
+    let concurrent = concurrent();
     let mut child =
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
     child.wait_until(120, "three cases are measured", || count_so_far(&record, "case") >= 3);
@@ -176,7 +176,7 @@ fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     );
     // What a signal cut short is measured again, so not every line need stay.
     let before = Record::read(&record).unwrap().measured_lines();
-    drop(beside);
+    drop(concurrent);
     let ran = Ran::of(&mut commgauge_run(folder.path(), &format!("--resume {}", record.display())), 180).ended_with(0);
     ran.printed_error(&format!("holds {before} of ")).printed_error("--resume");
     assert_whole(&record);
@@ -227,19 +227,19 @@ fn a_launch_that_is_not_as_the_run_was_is_refused_with_a_table_unless_that_is_al
 }
 
 #[test]
-fn two_launches_cannot_go_on_with_one_record_and_a_time_limit_ends_with_75() {
+fn two_launches_cannot_resume_one_record_and_a_time_limit_ends_with_75() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let beside = beside();
+    let concurrent = concurrent();
     let resume = format!("--resume {}", record.display());
     let mut child =
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
     child.wait_until(120, "a case is measured", || count_so_far(&record, "case") >= 1);
     let second = ending(start(&mut commgauge_run(folder.path(), &resume)), 20).ended_with(2);
-    second.printed_error("the run that writes it is still going on");
+    second.printed_error("the run that writes it is in progress");
     signal(child.id(), "TERM");
     ending(child, 15).ended_with(143);
-    drop(beside);
+    drop(concurrent);
     // 5 ms are over before the launch is.
     let limited = Ran::of(&mut commgauge_run(folder.path(), &format!("{resume} --time-limit 5ms")), 40).ended_with(75);
     limited.printed_error("the time limit of").printed_error("resume with: commgauge run --resume");

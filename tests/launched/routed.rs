@@ -58,5 +58,5 @@ fn experts_that_do_not_come_out_even_are_refused_before_anything_runs() {
     command.arg(SWEEP).args(words(&format!("{HOW} -b 1K -e 1K --splits routed:uniform,experts=8,k=2")));
     Ran::of(&mut command, 60)
         .ended_with(2)
-        .printed_error("8 experts do not come out even on 3 ranks; nearest that do: 6 or 9");
+        .printed_error("8 experts do not divide evenly over 3 ranks; nearest that do: 6 or 9");
 }

@@ -1,5 +1,4 @@
-//! The short form of `scripts/soak`: a run that goes on and on needs no more than at its beginning. Needs the launcher of the MPI
-//! that was built with.
+//! The short form of `scripts/soak`: a long run needs no more than at its beginning. Needs the launcher of the MPI that was built with.
 
 use crate::common;
 
@@ -8,7 +7,7 @@ use std::process::Command;
 
 #[test]
 #[ignore = "needs a quiet machine: where ranks get few cycles, half a minute is all warm-up"]
-fn a_run_that_goes_on_takes_no_more_memory_files_or_bytes_of_a_line() {
+fn a_long_run_takes_no_more_memory_files_or_bytes_of_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let _alone = alone();
     let mut soak = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/soak"));

@@ -5,7 +5,7 @@ use crate::common;
 use crate::trial::session_folders_of;
 
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, child_of, count_so_far, ending, launcher, lines, of_kind, pids,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, child_of, concurrent, count_so_far, ending, launcher, lines, of_kind, pids,
     record_in, shared_memory_of, signal, start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ fn assert_reads_and_nothing_is_left(record: &Path, ranks: &[u32], shared: &BTree
 fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut child = long_run(folder.path(), &record);
     wait_for_cases(&mut child, &record);
     let ranks = pids(&record);
@@ -86,7 +86,7 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
 #[test]
 fn a_hang_up_and_a_quit_end_commgauge_run_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let _beside = beside();
+    let _concurrent = concurrent();
     for (name, code) in [("HUP", 129), ("QUIT", 131)] {
         let record = folder.path().join(format!("{name}.jsonl"));
         let mut child = long_run(folder.path(), &record);
@@ -104,10 +104,10 @@ fn a_hang_up_and_a_quit_end_commgauge_run_in_order() {
 }
 
 #[test]
-fn nobody_reading_standard_error_ends_commgauge_run_in_order() {
+fn a_closed_standard_error_ends_commgauge_run_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut command = long_command(folder.path(), &record, 4);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     common::wait_until(40, "three cases are measured", || count_so_far(&record, "case") >= 3);
@@ -125,7 +125,7 @@ fn nobody_reading_standard_error_ends_commgauge_run_in_order() {
 fn a_segmentation_fault_that_another_process_sends_ends_the_launch() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut child = long_run(folder.path(), &record);
     wait_for_cases(&mut child, &record);
     let ranks = pids(&record);
@@ -137,9 +137,9 @@ fn a_segmentation_fault_that_another_process_sends_ends_the_launch() {
 }
 
 #[test]
-fn ranks_that_are_killed_at_once_are_all_named_in_one_list_and_nobody_else() {
+fn ranks_that_are_killed_at_once_are_all_named_in_one_list_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
-    let _beside = beside();
+    let _concurrent = concurrent();
     kill_at_once(folder.path(), "two", 4, &[1, 3], "1,3");
     kill_at_once(folder.path(), "four", 6, &[1, 2, 3, 4], "1-4");
 }
@@ -156,7 +156,7 @@ fn twenty_trials_of_four_ranks_that_are_killed_at_once() {
         unsure += u32::from(!kill_at_once(folder.path(), &format!("trial-{index}"), 6, &[1, 2, 3, 4], "1-4"));
     }
     eprintln!(
-        "{FAMILY}: four ranks killed at once: {trials} of {trials} named all four, and nobody else but for {unsure}"
+        "{FAMILY}: four ranks killed at once: {trials} of {trials} named all four, and no others except {unsure}"
     );
 }
 
@@ -193,7 +193,7 @@ fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspec
 fn a_launcher_that_is_stopped_before_its_ranks_finalise_is_ended_with_them() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut child = short_run(folder.path(), &record, "-n 4 --timeout 4");
     child.wait_until(40, "the ranks are connected", || count_so_far(&record, "plan") == 1);
     let (ranks, launcher) = (pids(&record), child_of(&[child.id()]).expect("a launcher"));
@@ -209,7 +209,7 @@ fn a_launcher_that_is_stopped_before_its_ranks_finalise_is_ended_with_them() {
 fn nothing_is_left_of_a_launcher_that_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut child = long_run(folder.path(), &record);
     wait_for_cases(&mut child, &record);
     let (ranks, launcher) = (pids(&record), child_of(&[child.id()]).expect("a launcher"));
@@ -224,7 +224,7 @@ fn nothing_is_left_of_a_launcher_that_was_killed() {
 fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut child = short_run(folder.path(), &record, "-n 4");
     child.wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
     std::fs::remove_file(&record).unwrap();
@@ -241,10 +241,10 @@ fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
 }
 
 #[test]
-fn a_record_that_is_emptied_meanwhile_is_no_mistake_of_who_started_the_run() {
+fn a_record_that_is_emptied_meanwhile_is_no_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut child = short_run(folder.path(), &record, "-n 2");
     child.wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
     std::fs::write(&record, "").unwrap();
@@ -255,7 +255,7 @@ fn a_record_that_is_emptied_meanwhile_is_no_mistake_of_who_started_the_run() {
 fn ctrl_c_at_a_launcher_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let flags = "all_reduce -b 64 -e 4K -f 2 --precision 0.0001 --budget 200ms --replicates 40 --quiet";
     let mut command = launcher(3);
     let mut child = start(command.arg(SWEEP).args(words(flags)).arg("--record").arg(&record));
@@ -273,7 +273,7 @@ fn ctrl_c_at_a_launcher_keeps_what_was_measured() {
 fn a_killed_rank_is_named_with_its_host_and_the_others_end() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let mut child = long_run(folder.path(), &record);
     wait_for_cases(&mut child, &record);
     let ranks = pids(&record);

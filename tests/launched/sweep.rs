@@ -125,7 +125,7 @@ fn rows_appear_during_the_sweep() {
         // The second size would take minutes, so the rows of the first appear before the end however busy this machine
         // is.
         let flags = "all_reduce -b 8 -e 32M -f 4194304 -n 20000 -w 0 --replicates 1 --cadence streaming --placement out --format";
-        let _beside = common::beside();
+        let _concurrent = common::concurrent();
         let mut command = launcher(2);
         command.arg(SWEEP).args(words(flags)).arg(format).arg("--record").arg(&record);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

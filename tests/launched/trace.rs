@@ -50,7 +50,7 @@ fn the_dumps_of_a_real_job_are_replayed_call_by_call() {
     assert_eq!(axes(&record), expected);
     assert!(ran.stdout.contains("every rank moved exactly the bytes of the trace"), "{}", ran.stdout);
     let notes = of_kind(&record, "header")[0]["notes"].to_string();
-    assert!(notes.contains("does not say how long the calls of ranks 0-3 took"), "{notes}");
+    assert!(notes.contains("lacks the durations of the calls of ranks 0-3"), "{notes}");
 }
 
 /// An event of a call and its kernel, in microseconds.
@@ -75,7 +75,7 @@ fn profile(rank: u32) -> Value {
     let mut events: Vec<Value> = Vec::new();
     events.extend(call(1, "_allgather_base", 1_000, 500, &tp, elements(512, 1024)));
     events.push(json!({"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1_500, "dur": 2_000, "args": {}}));
-    // Beside 3 ms of a product.
+    // During 3 ms of a product.
     events.extend(call(2, "allreduce", 3_500, 4_000, &dp, elements(4096, 4096)));
     events.push(json!({"ph": "X", "cat": "kernel", "name": "gemm", "ts": 3_600, "dur": 3_000, "args": {}}));
     let ends = json!({"Src Rank": dp[0], "Dst Rank": dp[1]});
@@ -119,7 +119,7 @@ fn a_profile_is_replayed_with_its_overlap_its_messages_and_its_uneven_exchange()
     ];
     assert_eq!(axes(&record), expected);
     let replay = &of_kind(&record, "replay")[0];
-    // 2 ms before the all_reduce, 3 ms beside it, and 1 ms and 400 us between the others.
+    // 2 ms before the all_reduce, 3 ms during it, and 1 ms and 400 us between the others.
     let computing = replay["computing_nanoseconds_median"].as_u64().unwrap();
     assert!((6_400_000..60_000_000).contains(&computing), "{computing}");
     assert_eq!(replay["job_nanoseconds"], 8_200_000);
@@ -170,18 +170,18 @@ fn traces_that_are_not_the_whole_job_are_refused_before_anything_is_measured() {
     let model = ["--tp", "2", "--dp", "2", "--sequence", "16"];
     let gloo: Vec<PathBuf> = (0..4).map(|rank| data(&format!("kineto-rank{rank}.json.gz"))).collect();
     for (files, flags, words) in [
-        (&files[..3], &layout[..], "of 4 ranks 1 are not in the files: 3"),
-        (&renamed[..], &layout, "1 calls are of a kind that is not known, such as ring_of_dreams"),
-        (&cut[..], &layout, "in whose trace it never comes"),
+        (&files[..3], &layout[..], "the files lack 1 of 4 ranks: 3"),
+        (&renamed[..], &layout, "1 calls have an unknown kind, such as ring_of_dreams"),
+        (&cut[..], &layout, "whose trace lacks it"),
         (&files[..], &[], "accepted: the degrees of the job (--tp, --dp"),
         (&files[..], &model, "--trace: a trace says itself what is called, and takes no --sequence"),
-        (&gloo[..], &layout, "does not say which ranks are in a group"),
+        (&gloo[..], &layout, "lacks the ranks of a group"),
     ] {
         let (ran, _) = replay(4, files, flags, 2);
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
     }
     let (ran, _) = replay(2, &files, &["--tp", "2"], 2);
-    assert!(ran.stderr.contains("the job had 4 ranks, and this launch has 2"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the job had 4 ranks, but this launch has 2"), "{}", ran.stderr);
 }
 
 /// The layout of the list of its step has copies of shards, which no degree says.
@@ -211,7 +211,7 @@ fn a_real_job_over_nccl_is_replayed_on_the_groups_of_its_list() {
     for (ranks, flags, said) in [
         (2, &["--ops", &list][..], "is of 4 ranks, and this launch has 2"),
         (4, &["--ops", &list, "--dp", "4"], "accepted: no --tp, --dp and the like with it"),
-        (4, &["--dp", "4"], "which is none of the layout"),
+        (4, &["--dp", "4"], "which is not in the layout"),
     ] {
         let (ran, _) = replay(ranks, &files, flags, 2);
         assert!(ran.stderr.contains(said), "{flags:?}: {}", ran.stderr);

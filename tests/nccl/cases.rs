@@ -15,7 +15,7 @@ use std::process::Command;
 
 const QUICKLY: &str = "-n 2 -w 0 --replicates 1 --cadence streaming --warm-buffers";
 
-/// A launch of a program with `--backend nccl` on hosts with so many devices.
+/// A launch of a program with `--backend nccl` on hosts with this many devices.
 fn nccl(ranks: u32, devices: u32, program: &str, flags: &str, record: &Path) -> Command {
     let mut command = launcher(ranks);
     command.arg(program).args(words(flags)).args(["--backend", "nccl", "--quiet", "--record"]).arg(record);

@@ -19,7 +19,7 @@ fn devices_and_nccl_are_queried_and_stand_ins_are_marked() {
     let library = found(&document, "NCCL", "library");
     assert!(library.starts_with(&format!("fine: NCCL {}", doubles::NCCL_VERSION)), "{library}");
     assert!(found(&document, "CUDA", "device 1").starts_with("fine: "));
-    assert!(found(&document, "CUDA", "libcuda").contains("a stand-in for tests"));
+    assert!(found(&document, "CUDA", "libcuda").contains("a test double"));
     let nccl = backend(&document, "nccl");
     assert!(nccl["reason"].as_str().unwrap().contains("synthetic"), "{nccl}");
 }

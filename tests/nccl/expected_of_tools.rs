@@ -53,7 +53,7 @@ fn like_nccl_tests_times_all_calls_of_a_size_at_once_and_walks_through_the_buffe
 }
 
 #[test]
-fn policies_and_switches_of_nccl_are_variables_and_labels_and_copy_engines_are_told() {
+fn policies_and_switches_of_nccl_are_variables_and_labels_and_copy_engines_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let flags = format!(

@@ -51,7 +51,7 @@ const FAULTS: [Row; 19] = [
         "hang rank=1 op=15",
         "--timeout 2",
         5,
-        &["no progress within 2.00 s", "none stands out", OP, "rank 1 on ", PLACE],
+        &["no progress within 2.00 s", "with no outlier", OP, "rank 1 on ", PLACE],
     ),
     // Which of the two aborts first is chance.
     row(

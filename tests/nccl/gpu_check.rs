@@ -10,7 +10,7 @@ use std::process::Command;
 
 const MEASURE: &str = "[measure]\niterations = 2\nwarm_up_iterations = 0\nreplicates = 1\nwarm_buffers = true\ncadences = ['streaming']\n[[sweep]]\n";
 
-/// What each suite of the check has in this test, beside the lines above.
+/// The lines of each suite of the check in this test, in addition to the ones above.
 const SUITES: [(&str, &str); 6] = [
     (
         "data",
@@ -27,7 +27,7 @@ const SUITES: [(&str, &str); 6] = [
     ("torch", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['in-place']\n"),
 ];
 
-/// The programs beside the check that are played: what they are called, and what they do.
+/// The simulated programs of the check: their names and actions.
 const PLAYED: [(&str, &str); 4] = [
     (
         "bin/all_reduce_perf",
@@ -46,7 +46,7 @@ const PLAYED: [(&str, &str); 4] = [
     ("torch/distributed/run.py", "print('commgauge-peer 65536 0.0001')\n"),
 ];
 
-/// The check on 1 and 2 ranks of a host with devices that are none: how it ended, and its report.
+/// The check on 1 and 2 ranks of a host with fake device files: how it ended, and its report.
 fn checked(devices: u32, set_up: impl Fn(&mut Command, &Path)) -> Option<(Ran, String)> {
     if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
         skipped("gpu_check", "there is no python3");
@@ -185,7 +185,7 @@ fn a_bundle_for_other_gpus_or_a_newer_driver_is_refused_before_anything_runs() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_says(
         &said,
-        &["was built with CUDA 13, and the driver serves CUDA 12.8", "compute capability 9.0", "--arch 90"],
+        &["was built with CUDA 13, but the driver supports CUDA 12.8", "compute capability 9.0", "--arch 90"],
     );
 }
 
@@ -241,8 +241,7 @@ fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
 }
 
 #[test]
-fn a_tool_beside_ours_says_slower_where_every_round_is_of_small_sizes_eight_and_nothing_of_those_where_rounds_differ_by_more()
- {
+fn a_tool_run_alternately_is_slower_only_where_every_round_says_so() {
     let lines = "import peers\npeer = peers.Peer('nccl-tests', '')\n\
                  of = lambda ours, theirs: list(zip(ours, theirs))\n\
                  times = {1 << 16: of([1.03, 0.7, 1.2], [1, 1, 1]), 1 << 17: of([1.05, 1.1, 1.3], [1, 1.07, 1]), \
@@ -255,7 +254,7 @@ fn a_tool_beside_ours_says_slower_where_every_round_is_of_small_sizes_eight_and_
 }
 
 #[test]
-fn rounds_go_on_while_a_size_is_in_question_and_there_is_time() {
+fn rounds_continue_while_a_size_is_in_question_and_there_is_time() {
     // Ours of a small size, round by round, the seconds that are left, the rounds that are wanted, and the answer.
     for (ours, left, rounds, answer) in [
         ("[1.0, 1.1, 0.9]", 100, "3", "0"),

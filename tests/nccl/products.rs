@@ -5,7 +5,7 @@
 use crate::common;
 
 use common::doubles::{with_cublas, with_doubles};
-use common::{COMMGAUGE, Ran, SUITE, Started, beside, ending, launcher, lines, of_kind, record_in, start, words};
+use common::{COMMGAUGE, Ran, SUITE, Started, concurrent, ending, launcher, lines, of_kind, record_in, start, words};
 use std::path::Path;
 use std::process::Command;
 
@@ -38,7 +38,7 @@ fn products_of_a_model_come_out_right_on_gpus_in_every_type_and_serve_a_plan() {
     let types = ["float16", "bfloat16", "float32", "float64"];
     let record = record_in(&folder);
     {
-        let _beside = beside();
+        let _concurrent = concurrent();
         let listed = types.map(|name| format!("'{name}'")).join(", ");
         ending(products(folder.path(), "run", &listed, "", "", true), 60).ended_with(0);
     }
@@ -74,7 +74,7 @@ fn products_of_a_model_come_out_right_on_gpus_in_every_type_and_serve_a_plan() {
 fn the_time_of_a_product_is_without_the_time_that_the_host_takes_to_launch_it() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let _beside = beside();
+    let _concurrent = concurrent();
     let slow = "slow_host call=gemm microseconds=50000";
     ending(products(folder.path(), "run", "'float32'", "", slow, true), 60).ended_with(0);
     let written = lines(&record);
@@ -100,7 +100,7 @@ fn products_that_no_device_can_hold_are_skipped_with_the_reason_and_the_others_a
     command.arg(SUITE).arg(&suite).args(["--backend", "nccl", "--quiet", "--record"]).arg(&record);
     with_doubles(&mut command, 2).env("COMMGAUGE_DOUBLE_MEMORY", "536870912");
     with_cublas(&mut command);
-    let _beside = beside();
+    let _concurrent = concurrent();
     Ran::of(&mut command, 60).ended_with(0);
     let written = lines(&record);
     let of_rows = |wanted: fn(u64) -> bool| {
@@ -120,7 +120,7 @@ fn products_that_no_device_can_hold_are_skipped_with_the_reason_and_the_others_a
 #[test]
 fn what_goes_wrong_in_products_on_gpus_or_is_missing_is_named_and_has_its_code() {
     let folder = tempfile::tempdir().unwrap();
-    let _beside = beside();
+    let _concurrent = concurrent();
     let named = "product of 16 x ";
     let device = "rank 1, host ";
     for wave in [

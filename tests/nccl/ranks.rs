@@ -8,7 +8,7 @@ use common::programs::write_program;
 use common::{COMMGAUGE, Ran};
 use std::process::Command;
 
-/// The launch command of a dry run on a host with eight devices that are none.
+/// The launch command of a dry run on a host with eight fake device files.
 fn shown(flags: &[&str], set: &[(&str, &str)], path: Option<&std::path::Path>) -> Ran {
     let mut command = Command::new(COMMGAUGE);
     command.args(["run", "smoke", "--backend", "nccl", "--dry-run"]).args(flags);

@@ -91,11 +91,11 @@ fn steps_are_replayed_where_the_device_has_room_for_one_collective_and_streams_s
     std::fs::write(&model, TINY).unwrap();
     let how = "--sequence 16 --micro-batches 2 --replay --replay-repetitions 2 --forward-per-layer 100us -n 1 -w 0 --replicates 1 \
                --cadence streaming --warm-buffers --timeout 30";
-    // Gathers and sums over dp are under way beside calls over tp: without a common order of their kernels all of these but the last hang.
+    // Gathers and sums over dp are in flight during calls over tp: without a common order of their kernels all of these but the last hang.
     for layout in ["--tp 2 --dp 2 --data-style zero3", "--tp 2 --dp 2 --bucket-parameters 1000", "--tp 2 --pp 2"] {
         let record = folder.path().join(format!("{}.jsonl", layout.replace(' ', "")));
         let mut command = nccl(4, STEP, &format!("--model {} {layout} {how}", model.display()), &record);
-        // Of collectives one at a time, and messages beside it.
+        // For collectives one at a time, concurrent with messages.
         command.env("COMMGAUGE_DOUBLE_BLOCKS", "12").env("COMMGAUGE_DOUBLE_ORDER", "1");
         Ran::of(&mut command, 120).ended_with(0);
         let lines = lines(&record);

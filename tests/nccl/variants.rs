@@ -14,7 +14,7 @@ use std::process::Command;
 
 const QUICKLY: &str = "-n 2 -w 0 --replicates 1 --warm-buffers";
 
-/// A launch of a program with `--backend nccl` on hosts with so many devices.
+/// A launch of a program with `--backend nccl` on hosts with this many devices.
 fn nccl(ranks: u32, program: &str, flags: &str, record: &Path) -> Command {
     let mut command = launcher(ranks);
     command.arg(program).args(words(flags)).args(["--backend", "nccl", "--quiet", "--record"]).arg(record);
@@ -104,7 +104,7 @@ fn graphs_on_cold_buffers_and_isolated_starts_come_out_verified_and_a_wrong_byte
 }
 
 #[test]
-fn allocated_buffers_are_of_nccl_and_not_registered_so_that_graphs_are_those_of_nccl_tests() {
+fn allocated_buffers_come_from_nccl_unregistered_so_that_graphs_match_nccl_tests() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     for (buffers, registered_for_graphs) in [("plain", false), ("allocated", true)] {
@@ -218,7 +218,7 @@ fn rows_of_different_variants_are_the_same_row_of_a_comparison_only_where_labels
 }
 
 #[test]
-fn the_estimate_of_nccl_is_recorded_beside_the_measurement_where_there_is_one() {
+fn the_estimate_of_nccl_is_recorded_with_the_measurement() {
     for (version, estimate) in [("2.30.7", Some(10.0 + 1024e-4)), ("2.20.5", None)] {
         let folder = tempfile::tempdir().unwrap();
         let record = record_in(&folder);

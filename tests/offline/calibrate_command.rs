@@ -22,10 +22,10 @@ fn two_commands_lead_from_nothing_to_a_plan_in_which_every_layout_has_a_price() 
         assert!(calibrated.stdout.contains(expected), "{expected}:\n{}", calibrated.stdout);
     }
     assert!(!calibrated.stdout.contains("WITHOUT A PRICE"), "{}", calibrated.stdout);
-    // A simulated machine computes nothing; calls beside computing are replayed on it all the same.
+    // A simulated machine does not compute; calls overlapping with computing are still replayed on it.
     assert!(calibrated.stderr.contains("--backend simulated multiplies no bfloat16"), "{}", calibrated.stderr);
     assert!(folder.path().join("cal/overlap.jsonl").exists(), "{}", calibrated.stderr);
-    assert!(calibrated.stdout.contains("as the fit measured it"), "{}", calibrated.stdout);
+    assert!(calibrated.stdout.contains("by the measured factors"), "{}", calibrated.stdout);
     // The second command asks the fit something else.
     let line = "plan --fit cal/fit.json --model llama-3-8b --gpus 8 --ranks-per-node 8 --gpu-memory 80GB --global-batch 32 \
                 --sequence 4096 --format json";
@@ -34,7 +34,7 @@ fn two_commands_lead_from_nothing_to_a_plan_in_which_every_layout_has_a_price() 
     assert_eq!(plan["unpriced"].as_array().map_or(0, Vec::len), 0, "{}", plan["unpriced"]);
     assert_eq!(plan["calibrated"], true);
 
-    // Cut off in the middle, it goes on; the header and the plan are the first two lines.
+    // Truncated in the middle, it continues; the header and the plan are the first two lines.
     let record = folder.path().join("cal/record.jsonl");
     let text = std::fs::read_to_string(&record).unwrap();
     let lines: Vec<&str> = text.lines().collect();

@@ -24,7 +24,7 @@ const FILES: [&str; 4] = [
 const HOST_RUNS: [&str; 3] =
     ["host/open-mpi-4.1.4-run1.csv", "host/open-mpi-4.1.4-run2.csv", "host/open-mpi-4.1.4-run3.csv"];
 
-/// A calibration starts with so many sizes, evenly from the smallest to the largest.
+/// A calibration starts with this many sizes, evenly from the smallest to the largest.
 const START: usize = 4;
 
 /// A curve of the data: bytes and seconds.
@@ -66,7 +66,7 @@ fn chosen(truth: &Truth, until_error: f64) -> Vec<usize> {
     }
 }
 
-/// So many sizes, evenly on a logarithmic scale as far as the data has them.
+/// This many sizes, evenly on a logarithmic scale as far as the data has them.
 fn even(truth: &Truth, sizes: usize) -> Vec<usize> {
     let last = (truth.len() - 1) as f64;
     (0..sizes).map(|step| (step as f64 * last / (sizes - 1) as f64).round() as usize).collect()

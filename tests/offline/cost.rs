@@ -120,7 +120,7 @@ fn an_imported_record_fits_the_published_schema_and_keeps_the_labels() {
 }
 
 #[test]
-fn predictions_stand_beside_the_columns_of_their_queries() {
+fn predictions_follow_the_columns_of_their_queries() {
     let folder = fitted();
     let queries = "collective,ranks,bytes_total,dtype,note\n\
                    all_reduce,8,1048576,half,measured\n\
@@ -181,7 +181,7 @@ fn predicted(folder: &Path, call: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stdout) + &text(&output.stderr))
 }
 
-/// Rows of a call of two ranks, 1 KiB to 16 MiB, each in a locality and by so many times slower.
+/// Rows of a call of two ranks, 1 KiB to 16 MiB, each in a locality and slower by this factor.
 fn rows(of: &[(&str, f64)]) -> String {
     let mut text = "collective,dtype,ranks,bytes_total,latency_us,locality\n".to_owned();
     for (locality, slower) in of {

@@ -1,7 +1,7 @@
 //! How wrong the cost model is, and how often its intervals hold, on machines that had no say in it: those of `tests/data/nccl-aside`.
 //!
-//! Its constants were chosen on `tests/data/nccl` alone. Beside it stand simpler rules, and what a second measurement of the very same call
-//! would have said: no model can be nearer to single measurements than they are to each other. Run with `--nocapture` for the tables. Needs nothing.
+//! Its constants were chosen on `tests/data/nccl` alone. It is compared with simpler rules, and with a second measurement of the very same
+//! call: no model can be nearer to single measurements than they are to each other. Run with `--nocapture` for the tables. Needs nothing.
 
 use super::cost_figures::{Row, errors, is_left_out, log_log, pair, points_of, system_in};
 use commgauge::cost::curve::{Cleaned, Point};

@@ -1,4 +1,4 @@
-//! How wrong the cost model is on public measurements that it did not see, beside simpler models on the same points.
+//! The error of the cost model on public measurements that it did not see, compared with simpler models on the same points.
 //!
 //! Run with `--nocapture` for the tables. Needs nothing.
 

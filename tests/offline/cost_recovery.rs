@@ -93,7 +93,7 @@ fn alpha_bandwidth_and_breakpoint_lie_in_their_intervals_in_93_of_100_runs() {
 }
 
 #[test]
-fn contention_lies_in_its_intervals_in_93_of_100_runs() {
+fn contention_is_within_its_intervals_in_93_of_100_runs() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(2027);
     let (mut latencies, mut bandwidths) = (0, 0);
     for _ in 0..RUNS {

@@ -42,7 +42,7 @@ fn a_library_that_crashes_when_it_is_loaded_does_not_take_the_doctor_along() {
         },
         0,
     );
-    assert_eq!(found(&document, "NCCL", "library"), "broken: asking NCCL ended badly: killed by signal 11 (SIGSEGV)");
+    assert_eq!(found(&document, "NCCL", "library"), "broken: querying NCCL failed: killed by signal 11 (SIGSEGV)");
 
     let text = folder.path().join("text.so");
     std::fs::write(&text, "no library").unwrap();

@@ -28,11 +28,11 @@ fn a_block_of_commands_without_a_mark_is_found() {
 
 #[test]
 fn every_block_of_commands_says_how_it_is_tested() {
-    let wrong: Vec<String> = blocks().iter().filter_map(trouble).collect();
+    let wrong: Vec<String> = blocks().iter().filter_map(problem).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn trouble(block: &Block) -> Option<String> {
+fn problem(block: &Block) -> Option<String> {
     let place = format!("{}:{}", block.page, block.line);
     match &block.mark {
         Err(why) => Some(format!("{place}: `{}` {why}", block.commands[0])),

@@ -52,7 +52,7 @@ fn an_impossible_export_is_reported_and_writes_nothing() {
         (
             "--to galvatron --fit fit.json --ranks-per-node 8 --nodes 2 --unknown-locality 1n -o out",
             7,
-            "allreduce_size_16_consec_1: all_reduce on 16 ranks at 2n/1g/s1 was not measured; --unknown-locality says another place",
+            "allreduce_size_16_consec_1: all_reduce on 16 ranks at 2n/1g/s1 was not measured; --unknown-locality gives a different place",
         ),
     ] {
         let (found, out, message) = run(folder.path(), &format!("export {flags}"));
@@ -85,7 +85,7 @@ fn a_synthetic_fit_is_exported_with_a_mark_on_request() {
     let (code, _, message) = run(folder.path(), flags);
     assert!(code == Some(0) && message.contains("SYNTHETIC"), "{message}");
     let content = fs::read(folder.path().join("nccl_perf.parquet")).expect("written");
-    let mark = b"SYNTHETIC, no machine was measured";
+    let mark = b"SYNTHETIC, not measured";
     assert!(content.starts_with(b"PAR1") && content.windows(mark.len()).any(|part| part == mark));
 }
 

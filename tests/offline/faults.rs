@@ -165,8 +165,8 @@ fn a_slow_while_within_a_run_is_named_with_its_place_and_is_not_taken_for_a_slow
         let verdict: serde_json::Value = serde_json::from_slice(&gate.stdout).unwrap();
         // What is simulated never passes, but it fails.
         assert_eq!(verdict["decision"], decision, "{name}: {verdict:#}");
-        let troubles = verdict["troubles"].to_string();
-        assert_eq!(troubles.contains("slow for a while"), message, "{name}: {troubles}");
+        let problems = verdict["troubles"].to_string();
+        assert_eq!(problems.contains("slow for a while"), message, "{name}: {problems}");
     }
 }
 

@@ -88,14 +88,14 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
     };
     let all = |change: &dyn Fn(&str) -> String| (0..6).map(|seed| change(&log(1.0, seed))).collect::<Vec<_>>();
     for (what, logs, code, words) in [
-        ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 7, "5.txt: the last run was cut off"),
+        ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 7, "5.txt: the last run is truncated"),
         (
             "another command",
             logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
             3,
             "logs of different commands",
         ),
-        ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "logs of different hosts or devices"),
+        ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "logs from different hosts or devices"),
         (
             "unchecked",
             all(&|log| log.replace("      0", "    N/A")),
@@ -117,20 +117,10 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
             7,
             "MIG 1g.10gb; the machine file",
         ),
-        ("one log six times", (0..6).map(|_| log(1.0, 0)).collect(), 3, "a copy is no replicate"),
-        ("a copy among others", logs(&|_| log(1.0, 0)), 3, "a copy is no replicate"),
-        (
-            "calls in groups",
-            all(&|log| log.replace("agg iters: 1 ", "agg iters: 8 ")),
-            3,
-            "its calls were handed over with aggregate 8",
-        ),
-        (
-            "calls in graphs",
-            all(&|log| log.replace("graph: 0", "graph: 20")),
-            3,
-            "its calls were handed over with submit 20",
-        ),
+        ("one log six times", (0..6).map(|_| log(1.0, 0)).collect(), 3, "a copy is not a replicate"),
+        ("a copy among others", logs(&|_| log(1.0, 0)), 3, "a copy is not a replicate"),
+        ("calls in groups", all(&|log| log.replace("agg iters: 1 ", "agg iters: 8 ")), 3, "its calls used aggregate 8"),
+        ("calls in graphs", all(&|log| log.replace("graph: 0", "graph: 20")), 3, "its calls used submit 20"),
         ("faster than the links", (0..6).map(|seed| log(0.3, seed)).collect(), 3, "that the links of m.toml can carry"),
         (
             "two hosts of one name",
@@ -361,11 +351,7 @@ fn rows_that_a_new_nccl_made_slow_are_named_and_a_planted_one_too() {
     ended(
         &output,
         1,
-        &[
-            label,
-            "are too few for a test of each row, so a row is judged by the noise",
-            "(float16, 512 KiB): slower by 23.4 %",
-        ],
+        &[label, "are too few for a test of each row, so the noise", "(float16, 512 KiB): slower by 23.4 %"],
     );
     let shown = text(&output.stdout);
     let fails: Vec<&str> = shown.lines().filter(|line| line.starts_with("fail ")).collect();

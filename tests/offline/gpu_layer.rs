@@ -11,7 +11,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/h100").join(name)
 }
 
-/// Milliseconds that `plan` gives the forward and backward passes of Llama 3 8B with so many layers, on one GPU.
+/// Milliseconds that `plan` gives the forward and backward passes of Llama 3 8B with this many layers, on one GPU.
 fn planned_milliseconds(folder: &Path, layers: u32, sequence: u32, more: &[&str]) -> f64 {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/models/llama-3-8b/config.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(source).unwrap()).unwrap();

@@ -86,7 +86,7 @@ fn what_the_image_copies_from_its_build_is_in_the_checkout_or_built_there() {
     let copied: Vec<&str> = copies.flat_map(str::split_whitespace).filter(|word| *word != "/usr/local/bin/").collect();
     assert!(copied.len() > 1, "{joined}");
     for path in copied {
-        // What stands without the folder of the build is looked for at the top of the image, where nothing is.
+        // Paths outside the folder of the build are searched at the top of the image, where nothing is.
         let inside = path.strip_prefix("/build/").unwrap_or_else(|| panic!("{path} does not begin with /build/"));
         match inside.strip_prefix("target/release/") {
             Some(program) => {

@@ -152,7 +152,7 @@ fn check_imports(path: &str, clean: &str) -> Vec<(usize, String)> {
     };
     let mut complaints = Vec::new();
     for (offset, segments) in imports(path, clean) {
-        // A macro stands at the root of its crate, whatever room it is of.
+        // A macro belongs to the root of its crate, whatever its room.
         let Some(room) = segments.first().filter(|room| *room != own && *room != "eprintln") else { continue };
         match floor_of(room) {
             None => complaints.push((offset, format!("imports `{room}`, which is no room"))),
@@ -160,7 +160,8 @@ fn check_imports(path: &str, clean: &str) -> Vec<(usize, String)> {
                 complaints.push((offset, format!("`{own}` (floor {floor}) imports `{room}` (floor {other}) above it")));
             }
             Some(other) if other == floor && !SIDEWAYS.iter().any(|pair| pair.0 == own && pair.1 == room) => {
-                complaints.push((offset, format!("`{own}` imports `{room}` beside it, and SIDEWAYS gives no reason")));
+                complaints
+                    .push((offset, format!("`{own}` imports its neighbour `{room}`, and SIDEWAYS gives no reason")));
             }
             Some(_) => {}
         }
@@ -283,7 +284,7 @@ fn what_breaks_a_rule_is_seen() {
         (
             "src/model/layout/axes.rs",
             "use crate::{\n    error::{Error, Result as R},\n    world::World,\n};",
-            Some("beside it"),
+            Some("its neighbour"),
         ),
         ("src/base/stats/mod.rs", "mod tests {\n    fn f() { crate::config::x(); }\n}", Some("`config` (floor 3)")),
         ("src/base/stats/mod.rs", "macro_rules! m { () => { $crate::cli::x() } }", Some("`cli` (floor 11)")),

@@ -1,5 +1,5 @@
-//! `commgauge simulate` and `commgauge judge`: injected faults are found by class and name, without other suspects; a
-//! healthy fleet has no suspects. How often, at random places, is counted beside `commgauge simulate` itself.
+//! `commgauge simulate` and `commgauge judge`: injected faults are found by class and name, without other suspects; a healthy fleet has no
+//! suspects. Rates at random places are counted in `commgauge simulate` itself.
 
 use crate::offline;
 
@@ -52,7 +52,7 @@ fn rehearsed(faults: &[&str], seeds: u32) -> Value {
 }
 
 #[test]
-fn every_class_of_fault_is_named_and_nobody_else_on_64_nodes_of_8() {
+fn every_class_of_fault_is_named_and_nothing_else_on_64_nodes_of_8() {
     for (name, faults, planted) in SCENARIOS {
         let answer = rehearsed(faults, 1);
         let power = &answer["power"];
@@ -68,7 +68,7 @@ fn every_class_of_fault_is_named_and_nobody_else_on_64_nodes_of_8() {
 
 #[test]
 fn faults_of_scale_adapters_late_ranks_and_such_that_come_and_go_are_named_too() {
-    for (fault, culprit, intermittent) in [
+    for (fault, expected, intermittent) in [
         ("scale:8:rate=0.3", json!({ "class": "only_at_scale", "from_nodes": 8 }), false),
         ("adapter:9.3:rate=0.5", json!({ "class": "adapter", "node": 9, "local_rank": 3 }), false),
         ("cable:9.3.send:rate=0.5", json!({ "class": "cable", "node": 9, "local_rank": 3 }), false),
@@ -87,7 +87,7 @@ fn faults_of_scale_adapters_late_ranks_and_such_that_come_and_go_are_named_too()
         assert_eq!(suspects.len(), 1, "{fault}: {suspects:#?}");
         assert_eq!(
             (&suspects[0]["culprit"], &suspects[0]["intermittent"]),
-            (&culprit, &json!(intermittent)),
+            (&expected, &json!(intermittent)),
             "{fault}"
         );
     }

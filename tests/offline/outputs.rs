@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// What is in the folder besides the output and what was beside it.
+/// Temporary files that are left in the folder.
 fn left(folder: &Path) -> Vec<String> {
     let names =
         fs::read_dir(folder).expect("read").flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -240,8 +240,8 @@ fn a_read_only_file_and_a_folder_of_others_are_left_as_they_are() {
             fs::set_permissions(&target, fs::Permissions::from_mode(file_mode)).expect("set");
             fs::set_permissions(&folder, fs::Permissions::from_mode(folder_mode)).expect("set");
             let mut command = Command::new(if is_root { "setpriv" } else { "env" });
-            let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "env"];
-            command.args(nobody.iter().take(if is_root { 4 } else { 0 })).arg(COMMGAUGE).args(line.split(' '));
+            let drop_root = ["--reuid=65534", "--regid=65534", "--clear-groups", "env"];
+            command.args(drop_root.iter().take(if is_root { 4 } else { 0 })).arg(COMMGAUGE).args(line.split(' '));
             command.current_dir(place.0.path()).env("NO_COLOR", "1").stdin(Stdio::null());
             let output = match command.output() {
                 Ok(output) if !text(&output.stderr).contains("setpriv") => output,

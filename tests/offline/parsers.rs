@@ -169,7 +169,7 @@ fn programs_that_read_osu_and_imb_find_every_row_and_its_value() {
     assert_eq!(sizes, [&whole[..], &blocks].concat(), "{imb}");
     assert!(Regex::new(RAMBLE_IMB_END).unwrap().is_match(&imb), "{imb}");
     assert!(imb.contains("# commgauge: IMB has no test for reduce_scatter_v, send_recv_chain"), "{imb}");
-    // Both are of the same record.
+    // Both belong to the same record.
     assert_eq!(of_imb[..], of_osu[..of_imb.len()]);
 
     // What was written is read back as what was measured, to the digits that were written.
@@ -189,7 +189,7 @@ fn programs_that_read_osu_and_imb_find_every_row_and_its_value() {
         let read = medians(&run(&format!("report {tool}.jsonl --format csv")));
         assert!(read.len() >= 18, "{read:?}");
         for (call, seconds) in &read {
-            let expected = measured.get(call).unwrap_or_else(|| panic!("{tool}: nobody measured {call:?}"));
+            let expected = measured.get(call).unwrap_or_else(|| panic!("{tool}: {call:?} was never measured"));
             // OSU writes the mean of the ranks, IMB also that of the slowest, and a report the median of the slowest.
             assert!((0.5..1.5).contains(&(seconds / expected)), "{tool} {call:?}: {seconds} against {expected}");
         }

@@ -9,7 +9,7 @@ use commgauge::record::Line;
 use commgauge::record::line::{Header, Outcome};
 use std::path::Path;
 
-/// Nodes, so many that an outlier among them can be named.
+/// Number of nodes, enough that an outlier among them can be named.
 const NODES: u32 = 4;
 
 /// Hosts that are one node, as in a rack, do not use their adapters among themselves.
@@ -108,11 +108,11 @@ fn passes(name: &str) {
 }
 
 #[track_caller]
-fn fails(name: &str, (fault, culprit): (&str, &str)) {
+fn fails(name: &str, (fault, expected): (&str, &str)) {
     let (code, said) = judged(name, Some(fault));
     assert!(code == Some(1) && said.starts_with("judge: FAIL"), "{name}, {fault}: {said}");
     let suspect = said.lines().find(|line| line.starts_with("suspect: ")).unwrap_or_default();
-    assert!(suspect.starts_with(&format!("suspect: {culprit}")), "{name}, {fault}: {suspect}");
+    assert!(suspect.starts_with(&format!("suspect: {expected}")), "{name}, {fault}: {suspect}");
 }
 
 /// A healthy run of the qualification of hosts, or one with a fault, as if it had been measured.
@@ -148,7 +148,7 @@ fn the_qualification_of_hosts_is_judged_by_limits_that_were_learned_from_it() {
 }
 
 #[test]
-fn every_shipped_machine_that_reaches_its_thresholds_passes_and_with_a_fault_it_fails_and_is_told_which() {
+fn every_shipped_machine_at_its_thresholds_passes_and_with_a_fault_fails_naming_it() {
     // Faults in turn; the test below plants every fault in every machine.
     for (turn, name) in machines().iter().enumerate() {
         let faults = faults(name);

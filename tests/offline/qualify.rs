@@ -9,7 +9,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Exit code and output of a plan on so many nodes.
+/// Exit code and output of a plan on this many nodes.
 fn planned(suite: &str, machine: &str, nodes: u32) -> (Option<i32>, String) {
     let output = commgauge(here(), &["judge", "--plan", suite, "--machine", machine, "--nodes", &nodes.to_string()]);
     (output.status.code(), text(&output.stdout))
@@ -81,7 +81,7 @@ fn a_plan_of_which_no_run_can_pass_says_why() {
 }
 
 #[test]
-fn a_cluster_of_several_racks_is_told_to_be_qualified_rack_by_rack() {
+fn a_cluster_of_several_racks_is_to_be_qualified_rack_by_rack() {
     let (code, shown) = planned("qualify-gpu", "gb200-nvl72", 2);
     assert_eq!(code, Some(3), "{shown}");
     assert!(shown.contains("a node of gb200-nvl72 is 18 hosts: qualify node by node (--nodes 1)"), "{shown}");

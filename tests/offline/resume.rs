@@ -65,7 +65,7 @@ impl Place {
         fs::read_to_string(self.record()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// The record as it was when so many lines and the given part of another were written.
+    /// The record after this many lines and the given part of another were written.
     fn cut(&self, lines: &[String], torn: &str) {
         fs::write(self.record(), lines.iter().map(|line| format!("{line}\n")).collect::<String>() + torn).unwrap();
     }
@@ -123,13 +123,13 @@ fn a_run_cut_off_at_any_line_and_resumed_equals_an_uninterrupted_one() {
             place.ended("run --resume run.jsonl --format csv", 0);
             assert_eq!(essence(&place.record()), expected, "{run}: cut before line {}", at + 1);
             let text = fs::read_to_string(place.record()).unwrap();
-            assert_eq!(text.matches("{\"line\":\"resume\"").count(), 1, "goes on in the same file");
+            assert_eq!(text.matches("{\"line\":\"resume\"").count(), 1, "continues in the same file");
         }
     }
 }
 
 #[test]
-fn a_suite_with_a_time_for_all_cases_goes_on_until_every_case_has_been_measured() {
+fn a_suite_with_a_time_for_all_cases_resumes_until_every_case_is_measured() {
     let place = Place::new();
     let suite = "name = 'short'\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = { from = '1KiB', to = '1MiB' }\n";
     fs::write(place.0.path().join("short.toml"), suite).unwrap();

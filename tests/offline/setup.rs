@@ -92,7 +92,7 @@ fn variables_that_lead_to_libclang_are_followed_as_the_loader_follows_them() {
 }
 
 #[test]
-fn compiler_header_and_launcher_are_of_one_mpi_or_it_is_said_and_installed() {
+fn compiler_header_and_launcher_belong_to_one_mpi_or_setup_says_so_and_installs_it() {
     let mpich = |machine: &mut Machine| {
         for path in ["/usr/bin/mpicc", "/usr/bin/mpirun", "/usr/include/openmpi"] {
             machine.remove(path);
@@ -172,7 +172,7 @@ fn compiler_header_and_launcher_are_of_one_mpi_or_it_is_said_and_installed() {
                     machine.remove("/archive/libopenmpi-dev/usr/lib/libmpi.so");
                 },
                 6,
-                &["still not there (Open MPI's library", "apt-get install --reinstall libopenmpi-dev"],
+                &["still missing (Open MPI's library", "apt-get install --reinstall libopenmpi-dev"],
                 "libopenmpi-dev",
             ),
             (
@@ -242,7 +242,7 @@ fn a_bare_machine_gets_everything_and_is_looked_at_again() {
                     machine.file("/archive/libclang-dev/usr/lib/x86_64-linux-gnu/libclang-cpp.so.14");
                 },
                 6,
-                &["libclang-dev was installed, and what it is for is still not there"],
+                &["libclang-dev was installed, and what it provides is still missing"],
                 all,
             ),
         ],
@@ -314,7 +314,7 @@ fn rust_that_is_missing_old_or_without_crates_is_named_with_what_to_do() {
         machine.program("/usr/bin/cargo", offline);
         machine.variable("CARGO_HOME", "/proc/cargo");
     };
-    let home_of_nobody = |machine: &mut Machine| {
+    let home_of_no_user = |machine: &mut Machine| {
         machine.program("/usr/bin/cargo", offline);
         machine.variable("HOME", "/dev/null");
     };
@@ -337,7 +337,7 @@ fn rust_that_is_missing_old_or_without_crates_is_named_with_what_to_do() {
             ),
             ("no network", &fetches(offline), 6, &["cannot fetch the crates ([6] no host)", "https_proxy"], ""),
             ("read-only cargo", &unwritable, 2, &["/proc/cargo cannot be written to", "export CARGO_HOME="], ""),
-            ("read-only home", &home_of_nobody, 2, &["/dev/null/.cargo cannot be written to"], ""),
+            ("read-only home", &home_of_no_user, 2, &["/dev/null/.cargo cannot be written to"], ""),
             ("read-only home, crates there", &|machine| machine.variable("HOME", "/dev/null"), 0, &[], ""),
         ],
         Machine::complete,

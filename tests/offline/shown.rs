@@ -44,7 +44,7 @@ fn flowing(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The commands of a page behind `$ `, each with what stands below it in its block.
+/// The commands of a page after `$ `, each with the text below it in its block.
 fn shown(page: &str, text: &str) -> Vec<Shown> {
     let mut found: Vec<Shown> = Vec::new();
     let mut indent = None;

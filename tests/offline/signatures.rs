@@ -12,7 +12,7 @@ const MOST_BOOL_PARAMETERS: usize = 40;
 
 const MOST_FIELDS: usize = 16;
 
-/// What stands before the tests of a file, blanked; nothing of a file that is tests alone.
+/// The text before the tests of a file, blanked; nothing of a file with only tests.
 fn code(path: &str, source: &str) -> String {
     if path.ends_with("tests.rs") || path.contains("/tests/") {
         return String::new();

@@ -116,7 +116,7 @@ fn a_store_whose_writer_is_killed_at_any_moment_reads_and_has_whole_runs_alone()
         assert!((known..=known + 2).contains(&now), "trial {trial}: {now} runs after {known}");
         known = now;
     }
-    // Nothing that was cut off stands in the way, and nothing is there twice.
+    // No truncated rest is in the way, and nothing is stored twice.
     added(at, &records);
     assert_eq!(runs_in(at), records.len());
     let rebuilt = commgauge(at, &["history", "rebuild", "--store", "fleet"]);

@@ -98,9 +98,9 @@ fn every_call_of_a_real_job_is_found_in_the_traces_of_its_profiler_with_its_time
     assert_eq!(calls(&document), expected(64 * 32 * 2), "{document:#}");
     assert!(document["calls"].as_array().unwrap().iter().all(|line| line["seconds_median"].as_f64().unwrap() > 0.0));
     assert_eq!(document["job_ranks"], 4);
-    assert!(document["notes"][0].as_str().unwrap().contains("do not say in which group"), "{}", document["notes"]);
+    assert!(document["notes"][0].as_str().unwrap().contains("do not name"), "{}", document["notes"]);
     let some = traced(&traces[..2], &[]);
-    assert!(some["notes"].to_string().contains("of 4 ranks 2 are not in the files: 2-3"), "{}", some["notes"]);
+    assert!(some["notes"].to_string().contains("the files lack 2 of 4 ranks: 2-3"), "{}", some["notes"]);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_suite_of_the_inspectors_calls_needs_their_type() {
 fn one_log_of_an_inspector_says_its_rank_and_two_kinds_of_traces_are_not_counted_twice() {
     let document = traced(&inspector_logs()[2..3], &[]);
     assert_eq!((&document["ranks"], &document["job_ranks"]), (&"2".into(), &4.into()), "{document:#}");
-    assert!(document["notes"].to_string().contains("of 4 ranks 3 are not in the files"), "{document:#}");
+    assert!(document["notes"].to_string().contains("the files lack 3 of 4 ranks"), "{document:#}");
     let folder = tempfile::tempdir().expect("a folder");
     let both = [inspector_logs()[0].clone(), data("fr_trace_rank_0")];
     let output = commgauge(folder.path(), &["trace", &both[0], &both[1]]);

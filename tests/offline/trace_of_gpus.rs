@@ -84,7 +84,7 @@ fn real_jobs_over_nccl_call_what_the_lists_of_their_steps_say() {
 }
 
 #[test]
-fn of_a_pipeline_the_stages_are_compared_that_the_list_is_of_and_others_are_named() {
+fn the_listed_stages_of_a_pipeline_are_compared_and_others_are_named() {
     for (stage, sizes) in [("", [80 * 1024, 82_176]), (" --stage 0", [82_176, 80 * 1024])] {
         let job = Job::of("torchtitan-pp-2-kineto-rank*.json.gz", "mistral", &format!("{STAGES}{stage}"));
         let document = job.traced(0, &[]);

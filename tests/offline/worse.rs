@@ -48,7 +48,7 @@ fn outcome(lines: &mut [Line], at: usize, outcome: Outcome) {
 }
 
 const HARMS: [Harm; 6] = [
-    ("data arrived wrong", |lines, at| {
+    ("wrong data", |lines, at| {
         let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
         outcome(lines, at, Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None });
     }),

@@ -59,7 +59,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// What stands for the cell in words.
+    /// Words for the cell.
     fn name(self) -> &'static str {
         match self {
             Cell::Percent(_) => "measured",
@@ -253,19 +253,19 @@ impl HeatMap {
     fn draw_medians(&self, canvas: &mut Canvas, corner: Position, side: f64) {
         let Position { x: left, y: top } = corner;
         let extent = side * self.labels.len() as f64;
-        let (beside, below) = (left + extent + 6.0, top + extent + 6.0);
+        let (right, below) = (left + extent + 6.0, top + extent + 6.0);
         let length = if self.is_numbered() { side } else { 26.0 };
-        canvas.text(beside, top - 6.0, "", Anchor::Start, "median");
+        canvas.text(right, top - 6.0, "", Anchor::Start, "median");
         canvas.text(left - 6.0, below + length.min(side.max(14.0)) / 2.0 + 4.0, "", Anchor::End, "median");
         for index in 0..self.labels.len() {
             let at = side * index as f64;
             let row = median(self.cells[index].iter());
             let column = median(self.cells.iter().map(|line| &line[index]));
             if let Some(percent) = row {
-                canvas.rectangle(&format!("cg-h{}", band(percent)), beside, top + at, length, side - 1.0);
+                canvas.rectangle(&format!("cg-h{}", band(percent)), right, top + at, length, side - 1.0);
                 let middle = top + at + (side - 1.0) / 2.0 + 3.5;
                 let class = class_of_number(percent, side);
-                canvas.text(beside + length / 2.0, middle, &class, Anchor::Middle, &shown(percent));
+                canvas.text(right + length / 2.0, middle, &class, Anchor::Middle, &shown(percent));
             }
             if let Some(percent) = column {
                 let high = if self.is_numbered() { side - 1.0 } else { 20.0 };

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_drawn_lies_inside_the_picture() {
+    fn everything_drawn_is_inside_the_picture() {
         for svg in all("a") {
             let text = svg.inline();
             let size = |name: &str| {
@@ -534,7 +534,7 @@ mod tests {
         assert_eq!((block, gathered.labels.len()), (3, 44));
         assert_eq!((gathered.cells[2][33], gathered.cells[43][0]), (Cell::Percent(40.0), Cell::Wrong));
         assert_eq!(gathered.labels[2], "h6 … h8");
-        assert_eq!(gathered.hovers[2][33], "h7, h99", "the pair that the cell stands for");
+        assert_eq!(gathered.hovers[2][33], "h7, h99", "the pair of the cell");
     }
 
     #[test]

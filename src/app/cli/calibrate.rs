@@ -69,7 +69,7 @@ pub struct CalibrateCommand {
 /// `calibrate` and its part.
 pub type Calibrate = WithParts<CalibrateCommand, CalibratePart>;
 
-/// Where the records come from, if there are none yet.
+/// Source of the records, if they do not exist yet.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum CalibratePart {
     /// Measure what planning a model needs, fit it, and plan

@@ -437,7 +437,7 @@ pub(super) fn positive(text: &str) -> std::result::Result<f64, String> {
 }
 
 impl GpuFlags {
-    /// The GPU of the machine file, or the assumed one, with what flags say instead. A GPU with a peak of its own has no known kind.
+    /// The GPU of the machine file, or the assumed one, with values from flags. A GPU with its own peak has no known kind.
     pub fn gpu(&self, machine: Option<&Machine>) -> Gpu {
         let named = machine.and_then(|machine| machine.computing.clone()).unwrap_or_else(assumed);
         Gpu {

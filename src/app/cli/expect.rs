@@ -30,8 +30,8 @@ pub enum What {
     Lint(LintCommand),
     /// Make a machine file from healthy runs: what they reached is what will be expected
     ///
-    /// Nothing is learned from a record that is synthetic, wrong or not whole; the exit code is then that of the trouble (4 wrong
-    /// data, 5 to 6 a failed run, 7 not whole) or 2. Rows that are unreliable or unverified in one of the runs are left out and named.
+    /// A record that is synthetic, wrong or incomplete is refused; the exit code is then that of the problem (4 wrong data, 5 to 6 a failed
+    /// run, 7 incomplete) or 2. Rows that are unreliable or unverified in one of the runs are excluded and named.
     Learn(Box<LearnCommand>),
     /// Measure how often the rules of judge and compare err
     Selftest(SelfTestCommand),

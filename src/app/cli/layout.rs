@@ -347,7 +347,7 @@ mod tests {
             ),
             (
                 "--tp 1024 --dp 1024 --pp 2",
-                "tp 1024 x cp 1 x dp 1024 x pp 2 = 2097152 ranks; the most are 1048576 (2^20)",
+                "tp 1024 x cp 1 x dp 1024 x pp 2 = 2097152 ranks; the maximum is 1048576 (2^20)",
             ),
             (
                 "--ranks 16 --tp 2 --ep 3",
@@ -356,7 +356,7 @@ mod tests {
             ("--ranks 16 --etp 3", "nearest that divide: etp 2 or 4"),
             ("--ranks 16 --order tp-dp-zz", "--order: found `zz` in `tp-dp-zz`; accepted: the axes from the fastest"),
             ("--ranks 16 --order tp-dp-tp", "--order: `tp-dp-tp` names tp twice"),
-            ("--ranks 16 --tp 2 --order tp-pp", "axis order tp-pp: dp is left out, but dp is 8"),
+            ("--ranks 16 --tp 2 --order tp-pp", "axis order tp-pp: dp is missing, but dp is 8"),
             ("--ranks 16 --ranks-per-node 0", "--ranks-per-node: found 0; accepted: a whole number from 1"),
             (
                 "--ranks 16 --axis tp,xx",
@@ -411,16 +411,16 @@ mod tests {
             json["groups"]["pp"],
             serde_json::json!([[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]])
         );
-        let lies = |nodes, ranks, stride, groups| {
+        let locality = |nodes, ranks, stride, groups| {
             serde_json::json!({
                 "nodes_spanned": nodes, "ranks_per_node": ranks, "stride": stride, "concurrent_groups_per_node": groups
             })
         };
-        assert_eq!(json["locality"]["tp"], lies(1, 2, 1, 4));
-        assert_eq!(json["locality"]["dp"], lies(1, 2, 2, 4));
-        assert_eq!(json["locality"]["pp"], lies(2, 2, 4, 4));
-        assert_eq!(json["locality"]["mp"], lies(2, 4, 0, 2));
-        assert_eq!(json["locality"]["embedding"], lies(2, 1, 12, 4));
+        assert_eq!(json["locality"]["tp"], locality(1, 2, 1, 4));
+        assert_eq!(json["locality"]["dp"], locality(1, 2, 2, 4));
+        assert_eq!(json["locality"]["pp"], locality(2, 2, 4, 4));
+        assert_eq!(json["locality"]["mp"], locality(2, 4, 0, 2));
+        assert_eq!(json["locality"]["embedding"], locality(2, 1, 12, 4));
         let json = document("--tp 8 --dp 4 --pp 2 --ep 8 --etp 1");
         assert_eq!(json["groups"]["etp"][63], serde_json::json!([63]), "etp is there where it is not tp");
         let json = document("--ranks 16 --tp 2 --axis dp,tp");

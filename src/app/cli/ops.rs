@@ -184,13 +184,13 @@ mod tests {
             ("--model llama-9 --sequence 8 --micro-batches 1", "there is no model `llama-9`"),
             (
                 "--model llama-3-8b --pp 4 --virtual-stages 2 --sequence 8192 --micro-batches 6",
-                "--virtual-stages: interleaved: 6 micro-batches, must be a multiple of the 4 pipeline stages: 4 or 8",
+                "--virtual-stages: interleaved: 6 micro-batches, must be a multiple of the 4 pipeline stages; nearest: 4 or 8",
             ),
             (
                 "--model llama-3-8b --pp 64 --sequence 8192 --micro-batches 6",
                 "pp = 64 stages of 1 chunks are more than the 32 layers",
             ),
-            ("--model llama-3-8b --cp 3 --sequence 8192 --micro-batches 6", "8192 is no multiple of 2*cp = 6"),
+            ("--model llama-3-8b --cp 3 --sequence 8192 --micro-batches 6", "8192 is not a multiple of 2*cp = 6"),
             (
                 "--model mixtral-8x7b --ep 3 --dp 3 --sequence 4096 --micro-batches 6",
                 "ep = 3 does not divide the 8 experts",

@@ -565,7 +565,7 @@ pub fn show(message: &clap::Error) {
     }
 }
 
-/// A message in which no word of the command line begins a line of its own.
+/// A message in which no word of the command line begins a new line.
 pub fn written_out(message: String) -> String {
     acting_words().fold(message, |text, word| {
         // Of a flag with its value messages show either.
@@ -695,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn the_colour_of_help_follows_the_flag_wherever_it_stands() {
+    fn the_colour_of_help_follows_the_flag_at_any_position() {
         for (line, expected) in [
             ("commgauge run -h", ColorChoice::Auto),
             ("commgauge run --color never -h", ColorChoice::Never),

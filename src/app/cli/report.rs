@@ -363,7 +363,7 @@ mod tests {
         std::fs::write(&other, text).unwrap();
         let mut both = command(&[&one, &other], &output);
         let error = both.execute().unwrap_err().to_string();
-        assert!(error.contains("not alike") && error.contains("Another MPI 9"), "{error}");
+        assert!(error.contains("jsonl differ") && error.contains("Another MPI 9"), "{error}");
         assert!(!output.exists());
         both.allow = vec![Allowed::Versions];
         both.execute().unwrap();

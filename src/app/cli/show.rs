@@ -27,7 +27,7 @@ use commgauge_run::launch_check::{LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Show names, shipped files, models, layouts and schemas; alone, how many there are of each
+/// Show names, shipped files, models, layouts and schemas; alone, how many of each exist
 ///
 /// Files in suites/ of the working directory win over the embedded ones.
 #[derive(Clone, Debug, Args)]
@@ -88,7 +88,7 @@ impl ShowCommand {
     }
 }
 
-/// The names of a kind, or how many there are of each kind.
+/// The names of a kind, or the number of names of each kind.
 fn show_names(kind: Option<Kind>, shown: &AnswerArguments, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
     let programs: Vec<Command> = ProgramName::value_variants().iter().copied().map(definition_of).collect();
     let document = ListDocument::of(kind, &programs);

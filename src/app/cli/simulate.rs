@@ -211,7 +211,7 @@ fn power(rehearsal: &Rehearsal, first: u64, seeds: u64) -> Result<Power> {
         right_share_low: right_share.low,
         right_share_high: right_share.high,
         all_named: count(|found| found.all_named),
-        others_accused: count(|found| found.others_suspected),
+        others_suspected: count(|found| found.others_suspected),
     })
 }
 
@@ -326,8 +326,8 @@ placements = "out-of-place"
         let rack = if machine.hosts_per_node > 1 { RACK } else { "" };
         std::fs::write(&suite, SUITE.to_owned() + rack).unwrap();
         let ranks = nodes * machine.ranks_per_node;
-        let lies = Nodes::filled(ranks, machine.ranks_per_host());
-        let SuiteWork { plan, settings, facts } = suite_work(&suite, None, &lies).unwrap();
+        let placed = Nodes::filled(ranks, machine.ranks_per_host());
+        let SuiteWork { plan, settings, facts } = suite_work(&suite, None, &placed).unwrap();
         let mut broken = machine.clone();
         // Times that repeat to the last digit are taken for copies.
         broken.noise.relative_sigma = 0.01;
@@ -340,7 +340,7 @@ placements = "out-of-place"
         let verdict = gated(&run, machine).unwrap();
         let suspects = locate(&[run], &LocateOptions::of_machine(machine)).unwrap();
         let code = most_severe([verdict.exit_code, located_code(&suspects, Some(&verdict))]);
-        let why = verdict.troubles.into_iter().map(|trouble| trouble.text);
+        let why = verdict.problems.into_iter().map(|problem| problem.text);
         (code, suspects.suspects.into_iter().map(|suspect| suspect.name).chain(why).collect())
     }
 
@@ -396,7 +396,7 @@ placements = "out-of-place"
         let broken = || std::iter::once(None).chain(NETWORK.map(Some));
         let mut runs = Vec::new();
         for machine in machines(false) {
-            // Machines differ in rates alone, so that one of them stands for all where runs are long.
+            // Machines differ in rates alone, so one of them represents all where runs are long.
             let sizes = if machine.name == "h100-nvswitch-ndr" { &[2, 3, 4, 8, 64][..] } else { &[2, 3, 4, 8] };
             runs.extend(sizes.iter().flat_map(|nodes| broken().map(|broken| (machine.clone(), *nodes, broken))));
         }
@@ -598,7 +598,7 @@ mod attribution_tests {
             let expected = expected_suspects(machine, nodes);
             let found = Found::of(suspects, &expected);
             let as_it_is = suspects.suspects.iter().all(|suspect| suspect.intermittent || !kind.comes_and_goes());
-            let slow_while = !suspects.slow_whiles.is_empty();
+            let slow_while = !suspects.slow_periods.is_empty();
             let named = if kind == Kind::NetworkForAWhile { slow_while } else { found.all_named && as_it_is };
             let wrong = found.others_suspected || (slow_while && kind != Kind::NetworkForAWhile);
             Outcome { named, wrong, nothing: suspects.suspects.is_empty() && !slow_while }
@@ -618,7 +618,7 @@ mod attribution_tests {
                 let planted: Vec<String> = rehearsal.machine().faults.iter().map(Fault::to_string).collect();
                 let found: Vec<String> =
                     suspects.suspects.iter().map(|s| format!("{}: {}", s.name, s.evidence[0])).collect();
-                eprintln!("  seed {seed}: {} -> {} {:?}", planted.join(" "), found.join("; "), suspects.slow_whiles);
+                eprintln!("  seed {seed}: {} -> {} {:?}", planted.join(" "), found.join("; "), suspects.slow_periods);
             }
             outcome
         };

@@ -464,8 +464,8 @@ mod tests {
     fn ranks_that_are_not_among_the_files_are_said_though_only_the_layout_says_how_many_there_are() {
         let (_folder, arguments) = job(|_, _| {});
         for (flags, expected) in [
-            (&["--tp", "2", "--dp", "2"][..], "of 4 ranks 2 are not in the files: 1,3"),
-            (&["--tp", "2", "--dp", "4"], "of 8 ranks 6 are not in the files: 1,3-7"),
+            (&["--tp", "2", "--dp", "2"][..], "the files lack 2 of 4 ranks: 1,3"),
+            (&["--tp", "2", "--dp", "4"], "the files lack 6 of 8 ranks: 1,3-7"),
         ] {
             let given = arguments[..2].iter().chain([&arguments[3]]).map(String::as_str).chain(flags.iter().copied());
             let command = Traced::parse_from(given).command;
@@ -492,7 +492,7 @@ mod tests {
         assert_eq!(notes(600_000_000), Vec::<String>::new(), "half a second: it came late to the only calls");
         let apart = notes(10_000_000_005);
         assert!(
-            apart[0].starts_with("the calls of rank 3 begin 10.0 s after the last of rank 0: their clocks are apart"),
+            apart[0].starts_with("the calls of rank 3 begin 10.0 s after the last of rank 0: their clocks disagree"),
             "{apart:?}"
         );
     }
@@ -515,14 +515,18 @@ mod tests {
         )
         };
         for (what, paths, words) in [
-            ("one rank twice", twice.to_vec(), "are both of rank 0"),
-            ("two jobs", vec![world(0, 4), world(1, 8)], "is of a job of 4 ranks"),
-            ("no trace", vec![file("rank1.txt", "hello\n")], "is none of the traces that are read"),
-            ("half a dump", vec![file("rank2.json", "{\"version\": \"2.10\", \"entries\": [")], "is no whole dump"),
+            ("one rank twice", twice.to_vec(), "both belong to rank 0"),
+            ("two jobs", vec![world(0, 4), world(1, 8)], "comes from a job of 4 ranks"),
+            ("no trace", vec![file("rank1.txt", "hello\n")], "is not a supported trace"),
+            (
+                "half a dump",
+                vec![file("rank2.json", "{\"version\": \"2.10\", \"entries\": [")],
+                "is not a complete dump",
+            ),
             (
                 "no rank",
                 vec![file("trace.json", "{\"schemaVersion\": 1, \"traceEvents\": []}")],
-                "does not say of which rank it is",
+                "gives its rank neither in",
             ),
         ] {
             let error = read_traces(&paths).unwrap_err();

@@ -384,7 +384,7 @@ fn throttling_is_reported_with_the_fix() {
     let cases: [(Damage, &str, &str); 11] = [
         (|d| d.throttled_by = vec!["thermal slowdown (hardware)".into()], "throttled by thermal slowdown", "airflow"),
         (|d| d.throttled_by = vec!["power brake".into()], "throttled by power brake", "power supply"),
-        (|d| d.power_limit_watts = Some(350), "limited to 350 W, of 700 W", "nvidia-smi -i 1 -pl 700"),
+        (|d| d.power_limit_watts = Some(350), "limited to 350 W; the default is 700 W", "nvidia-smi -i 1 -pl 700"),
         (|d| d.temperature_celsius = Some(85), "85 C is near 89 C", "coolant"),
         (|d| d.nvlinks_active = 17, "1 of its 18 NVLinks are down", "fabric manager"),
         (|d| d.uncorrected_errors = Some(3), "3 uncorrected memory errors", "replace it"),
@@ -394,7 +394,7 @@ fn throttling_is_reported_with_the_fix() {
         (|d| d.problem = Some("the GPU is lost".into()), "cannot be opened: the GPU is lost", "XID 79"),
         (
             |d| d.name = "NVIDIA H100 PCIe".into(),
-            "the devices are not alike: NVIDIA H100 80GB HBM3; NVIDIA H100 PCIe",
+            "the devices differ: NVIDIA H100 80GB HBM3; NVIDIA H100 PCIe",
             "--device-map",
         ),
     ];

@@ -179,7 +179,7 @@ fn unreadable(name: &str, text: &str) -> Error {
     Error::environment(format!("{name}={text} is not in the form that Slurm gives it"))
 }
 
-/// Reads Slurm's number of GPUs of a host, such as `8`, `h100:8` or `a100:4,v100:2`; none where it is none.
+/// Parses Slurm's number of GPUs of a host, such as `8`, `h100:8` or `a100:4,v100:2`; `None` if it is invalid.
 fn gpus_of_host(text: &str) -> Option<u32> {
     let count = |part: &str| part.rsplit(':').next().and_then(|number| number.trim().parse::<u32>().ok());
     let sum = text.split(',').try_fold(0u32, |sum, part| sum.checked_add(count(part)?))?;

@@ -462,11 +462,11 @@ mod tests {
 
     #[test]
     fn output_status_and_environment_come_through() {
-        let (ending, mut lines, _) = run("echo $GREETING; echo trouble >&2; exit 7", "through", &[]);
+        let (ending, mut lines, _) = run("echo $GREETING; echo problem >&2; exit 7", "through", &[]);
         lines.sort();
-        assert_eq!(lines, ["hello", "trouble"]);
+        assert_eq!(lines, ["hello", "problem"]);
         assert_eq!((ending.code, ending.signal, ending.interrupted_by), (Some(7), None, None));
-        assert!(ending.output.contains("trouble\n"));
+        assert!(ending.output.contains("problem\n"));
     }
 
     #[test]
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overdue_launch_is_terminated_also_when_it_is_stopped_and_killed_if_it_goes_on() {
+    fn an_overdue_launch_is_terminated_even_when_stopped_and_killed_if_it_continues() {
         for (script, code, signal) in [
             ("trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done", Some(3), None),
             ("trap 'exit 3' TERM; echo ready; kill -STOP $$; sleep 60", Some(3), None),

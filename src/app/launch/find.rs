@@ -172,7 +172,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
     let advice = if packages.is_empty() {
         "build both with `cargo build --release` on a machine with MPI"
     } else {
-        "install the package anew, or name a launcher of another MPI with --launcher"
+        "reinstall the package, or name a launcher of another MPI with --launcher"
     };
     Err(Error::environment(format!("no {name} next to commgauge: looked for {}; {advice}", program.shown())))
 }
@@ -347,7 +347,7 @@ mod tests {
     fn the_programs_of_a_package_are_those_that_fit_the_launcher() {
         use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
         let (open, mpich) = (Some(Flavor::OpenMpi), Some(Flavor::Mpich));
-        let beside = ["bin/commgauge", "bin/open-mpi/commgauge-suite", "bin/mpich/commgauge-suite"];
+        let installed = ["bin/commgauge", "bin/open-mpi/commgauge-suite", "bin/mpich/commgauge-suite"];
         let plain = ["bin/commgauge", "bin/commgauge-suite"];
         for (files, family, of_path, expected) in [
             (&BOTH[..], OpenMpi4, None, "open-mpi/commgauge-suite"),
@@ -355,8 +355,8 @@ mod tests {
             (&BOTH[..], Mpich, open, "mpich/commgauge-suite"),
             (&BOTH[..], Slurm, mpich, "mpich/commgauge-suite"),
             (&BOTH[..], Slurm, open, "open-mpi/commgauge-suite"),
-            (&beside[..], OpenMpi5, None, "bin/open-mpi/commgauge-suite"),
-            (&beside[..], Mpich, None, "bin/mpich/commgauge-suite"),
+            (&installed[..], OpenMpi5, None, "bin/open-mpi/commgauge-suite"),
+            (&installed[..], Mpich, None, "bin/mpich/commgauge-suite"),
             (&plain[..], Mpich, None, "bin/commgauge-suite"),
         ] {
             let folder = folder_with(files);
@@ -371,7 +371,7 @@ mod tests {
         let one = ["bin/commgauge", "lib/commgauge/open-mpi/commgauge-suite"];
         for (files, name, family, words) in [
             (&BOTH[..], "commgauge-suite", Family::Slurm, ["srun starts", "put the one"]),
-            (&BOTH[..], "commgauge-step", Family::Mpich, ["mpich/commgauge-step", "anew"]),
+            (&BOTH[..], "commgauge-step", Family::Mpich, ["mpich/commgauge-step", "reinstall"]),
             (&one[..], "commgauge-suite", Family::Mpich, ["mpich/commgauge-suite", "--launcher"]),
             (&["bin/commgauge"][..], "commgauge-suite", Family::Mpich, ["bin/commgauge-suite", "cargo build"]),
         ] {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn kills_for_want_of_memory_are_read_from_the_systems_counters() {
+    fn out_of_memory_kills_are_read_from_the_systems_counters() {
         for (text, expected) in
             [("", None), ("oom_kill x", None), ("oom_killer 3\n", None), ("pgfault 7\noom_kill 3\nswap 1\n", Some(3))]
         {

@@ -85,8 +85,8 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
     // A launcher that was stopped and then terminated may find its ranks gone and report success.
     let launcher_fine = ending.code == Some(0) && ending.overdue.is_none();
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
-    // No rank is to blame for a record that somebody took away while it was written.
-    // Nor is it resumed by itself where its time was over: the name that was asked for leads to nothing.
+    // No rank is responsible for a record that was removed while it was written. Nor is it resumed automatically if its time is over: the
+    // requested name leads to nothing.
     if let (Some(End { status, .. }), Some(path), Some(ENVIRONMENT_EXIT_CODE), false) =
         (&record_state.end, &record_state.moved_to, ending.code, died_by_signal)
         && let EndStatus::Complete | EndStatus::OutOfTime = status
@@ -304,7 +304,7 @@ fn out_of_memory(host: Option<&str>, kills: &OutOfMemoryKills) -> String {
              sizes or fewer ranks per host, or raise the limit of the container or job"
         );
     }
-    "; if nobody sent the signal, the host may have run out of memory (see dmesg)".to_owned()
+    "; if no one sent the signal, the host may have run out of memory (see dmesg)".to_owned()
 }
 
 /// Launchers and hosts may differ in whether a name includes its domain.
@@ -651,7 +651,7 @@ mod tests {
         for (output, list) in [
             (
                 OPEN_MPI,
-                "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if nobody",
+                "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if no one",
             ),
             (
                 "srun: error: vm: tasks 0-1: Killed\n",

@@ -325,7 +325,7 @@ fn title(row: &Row) -> String {
 
 // Labels that all rows of a table have in common: its heading has them once, and the rows what they differ in.
 
-/// The words that every cell has, in the order of the first cell; those of a cell without labels are none.
+/// The words that every cell has, in the order of the first cell; none if a cell has no labels.
 pub(super) fn shared(cells: &[String]) -> Vec<String> {
     let Some((first, others)) = cells.split_first() else { return Vec::new() };
     let is_shared = |word: &&str| *word != "-" && others.iter().all(|cell| cell.split(' ').any(|other| other == *word));
@@ -473,7 +473,8 @@ pub struct CallInterference {
     /// The call that is timed.
     pub timed: InterferingCall,
     /// The call that is in flight meanwhile.
-    pub beside: InterferingCall,
+    #[serde(rename = "beside")]
+    pub overlapping: InterferingCall,
     /// Maximum number of calls of the other that were started before it.
     pub calls_beside: u32,
     /// Median over the replicates, alone.
@@ -490,7 +491,8 @@ pub struct CallInterference {
     #[serde(rename = "surely_beside_share")]
     pub certain_overlap: Option<f64>,
     /// Why a replicate has no time.
-    pub trouble: Option<Outcome>,
+    #[serde(rename = "trouble")]
+    pub problem: Option<Outcome>,
 }
 
 impl CallInterference {
@@ -498,7 +500,7 @@ impl CallInterference {
     pub(super) fn all_of(record: &Record) -> Vec<CallInterference> {
         let mut kinds: Vec<Vec<&InterferenceLine>> = Vec::new();
         for line in &record.interference {
-            let key = |line: &InterferenceLine| (line.step, line.timed.clone(), line.beside.clone());
+            let key = |line: &InterferenceLine| (line.step, line.timed.clone(), line.overlapping.clone());
             match kinds.iter_mut().find(|lines| key(lines[0]) == key(line)) {
                 Some(lines) => lines.push(line),
                 None => kinds.push(vec![line]),
@@ -519,13 +521,13 @@ impl CallInterference {
         let shares: Vec<f64> = good().filter(|_| !wrong).flat_map(|line| shares_of(line)).collect();
         CallInterference {
             timed: first.timed.clone(),
-            beside: first.beside.clone(),
+            overlapping: first.overlapping.clone(),
             calls_beside: lines.iter().map(|line| line.calls_beside).max().unwrap_or(0),
             alone: median(&over(|pair| pair.0 * 1e-9)).map(Seconds),
             together: median(&over(|pair| pair.1 * 1e-9)).map(Seconds),
             slowdown: Slowdown::of(medians.iter().map(|(alone, together)| together / alone)),
             certain_overlap: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
-            trouble: lines
+            problem: lines
                 .iter()
                 .map(|line| &line.outcome)
                 .find(|outcome| !matches!(outcome, Outcome::Measured { .. }))
@@ -551,7 +553,7 @@ fn middle(nanoseconds: &[u64]) -> Option<f64> {
 /// The table of all pairs, where there are any.
 pub(super) fn interference_document(pairs: &[CallInterference]) -> Option<Block> {
     let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
-    let reading = |pair: &CallInterference| match &pair.trouble {
+    let reading = |pair: &CallInterference| match &pair.problem {
         Some(outcome) if outcome.is_wrong() => (Tone::Bad, "WRONG: corrupt data".to_owned()),
         Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
         _ => (Tone::Plain, pair.slowdown.reading()),
@@ -559,7 +561,7 @@ pub(super) fn interference_document(pairs: &[CallInterference]) -> Option<Block>
     let title = "interference: time of a call while calls of another axis are in flight, over its time alone";
     let table = Fields::of(pairs)
         .left("timed", 0, |pair| call(&pair.timed))
-        .left("overlapping", 0, |pair| call(&pair.beside))
+        .left("overlapping", 0, |pair| call(&pair.overlapping))
         .right("its calls", 4, |pair| pair.calls_beside)
         .right("alone", 2, |pair| optional(pair.alone))
         .right("together", 2, |pair| optional(pair.together))

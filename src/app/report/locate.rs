@@ -8,7 +8,7 @@ use super::verdict::{VerdictFormat, verdict_text};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_judge::verdict::locate::{Suspect, Suspects};
-use commgauge_judge::verdict::{Decision, Trouble, Verdict, is_cleared};
+use commgauge_judge::verdict::{Decision, Problem, Verdict, is_cleared};
 
 /// The suspects as text. `width` is used by the table only.
 ///
@@ -91,8 +91,8 @@ fn document(suspects: &Suspects) -> Vec<Block> {
     let unseen = suspects.unseen_in_words();
     let said = synthetic.into_iter().chain(unseen).chain(examined(suspects)).chain(origins(suspects));
     let mut blocks = vec![Block::list(said)];
-    let trouble = |trouble: &Trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code);
-    blocks.push(Block::marked(Mark::Alarm, suspects.troubles.iter().map(trouble)));
+    let problem = |problem: &Problem| format!("{} (exit code {})", problem.text, problem.exit_code);
+    blocks.push(Block::marked(Mark::Alarm, suspects.problems.iter().map(problem)));
     blocks.extend(located(suspects));
     blocks.extend(Block::headed_list("How it was decided:", Mark::Star, &suspects.rule));
     blocks
@@ -105,7 +105,7 @@ pub(super) fn located(suspects: &Suspects) -> Vec<Block> {
         let table = Fields::of(suspects.suspects.iter().zip(1..))
             .right("#", 3, |(_, number)| *number)
             .left("suspect", 0, |(suspect, _)| suspect.name.clone())
-            .left("class", 1, |(suspect, _)| suspect.culprit.class())
+            .left("class", 1, |(suspect, _)| suspect.kind.class())
             .left("when", 4, |(suspect, _)| if suspect.intermittent { "now and then" } else { "always" })
             .right("by", 0, |(suspect, _)| by(suspect))
             .right("strength", 2, |(suspect, _)| three_digits(suspect.strength))
@@ -174,19 +174,19 @@ mod tests {
     // Suspects as text: the table at two widths, Markdown, and hostile names.
     use super::*;
     use commgauge_judge::verdict::locate::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, SuspectKind};
-    use commgauge_judge::verdict::{Run, Trouble};
+    use commgauge_judge::verdict::{Problem, Run};
 
     fn suspects(host: &str) -> Suspects {
-        let suspect = |culprit: SuspectKind, name: String, intermittent| Suspect {
+        let suspect = |kind: SuspectKind, name: String, intermittent| Suspect {
             intermittent,
             slower_by: Some(0.571),
             late_seconds: None,
             strength: 9.04,
             evidence: vec![format!("one way: {name} takes 57 % longer than usual, with 63 of 63 other nodes")],
-            action: culprit.action().to_owned(),
+            action: kind.action().to_owned(),
             next_step: format!("commgauge run qualify -n 32 --hosts {host}:8"),
             name,
-            culprit,
+            kind,
         };
         let late = Suspect {
             slower_by: None,
@@ -212,7 +212,7 @@ mod tests {
                 measured_by: None,
             }],
             unconfirmed: Vec::new(),
-            slow_whiles: Vec::new(),
+            slow_periods: Vec::new(),
             examined: Examined {
                 inside_pairs: 0,
                 pairs_expected: false,
@@ -231,7 +231,7 @@ mod tests {
             suspects: vec![suspect(SuspectKind::Node { node: 17 }, format!("node 17 ({host})"), true), late],
             unseen: vec!["leaf switch".to_owned(), "late rank".to_owned()],
             cannot_tell: vec!["messages go there and back: sending and receiving cannot be distinguished".to_owned()],
-            troubles: vec![Trouble { exit_code: 7, text: "6 of 2016 pairs of nodes were not measured".to_owned() }],
+            problems: vec![Problem { exit_code: 7, text: "6 of 2016 pairs of nodes were not measured".to_owned() }],
             rule: vec!["an outlier is above the median of its kind by more than scatter explains".to_owned()],
         }
     }

@@ -256,7 +256,7 @@ fn section_head(section: &Section, layout: &TableLayout, terminal: Terminal) -> 
 
 /// The meaning of the columns that are shown.
 fn legend(view: &View) -> String {
-    let mut legend = "Times are of one call, the slowest rank's; the interval of the median is the hull of the \
+    let mut legend = "A time is that of one call on the slowest rank; the interval of the median is the hull of the \
                       replicates' own 95 % intervals. Rates follow from the median; GB = 10^9 B, sizes are binary."
         .to_owned();
     if view.rows.iter().any(|row| row.facts.transfers_per_call > 1) {
@@ -280,7 +280,7 @@ fn legend(view: &View) -> String {
     }
     if view.rows.iter().any(|row| !variant::shown(&row.facts.labels).is_empty()) {
         legend += " Variant: what NCCL was set or forced to; graph:20 is 20 calls in a CUDA graph, x8 is 8 calls in one group, and times \
-                   are of one call all the same; - is the default, apart from what the heading says.";
+                   are still those of one call; - is the default, apart from what the heading says.";
     }
     if view.rows.iter().any(|row| row.library_estimate.is_some()) {
         legend += " NCCL's est.: what NCCL itself estimates (ncclGroupSimulateEnd); no measurement.";
@@ -372,7 +372,7 @@ mod entry_tests {
     }
 
     #[test]
-    fn a_wrong_copy_has_no_numbers_in_any_format_and_one_that_nobody_checked_is_no_success() {
+    fn a_wrong_copy_has_no_numbers_in_any_format_and_an_unverified_one_is_no_success() {
         let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let corrupt = record(|outcome| *outcome = wrong.clone());
         assert_eq!(View::new(&corrupt).exit_code(), 4);
@@ -431,12 +431,12 @@ mod whole_tests {
     }
 
     /// 100 us alone, 150 us together; in three of four repetitions the other was still waited for.
-    fn beside(replicate: u32) -> InterferenceLine {
+    fn interference(replicate: u32) -> InterferenceLine {
         InterferenceLine {
             step: 0,
             replicate,
             timed: call(Axis::Tp, 1 << 20),
-            beside: call(Axis::Dp, 4 << 20),
+            overlapping: call(Axis::Dp, 4 << 20),
             outcome: Outcome::Measured { verified: true },
             calls_beside: 2,
             alone_nanoseconds: vec![100_000; 4],
@@ -490,7 +490,7 @@ mod whole_tests {
             let mut with_replay = record();
             with_replay.replays.push(ReplayLine { outcome: outcome.clone(), ..replay() });
             let mut with_pair = record();
-            with_pair.interference.push(InterferenceLine { outcome, ..beside(0) });
+            with_pair.interference.push(InterferenceLine { outcome, ..interference(0) });
             for record in [with_replay, with_pair] {
                 assert_eq!(View::new(&record).exit_code(), code, "{said}");
                 assert!(table(&record).contains(said), "{}", table(&record));
@@ -501,7 +501,7 @@ mod whole_tests {
     #[test]
     fn interference_is_the_ratio_of_paired_medians_with_the_share_of_certain_overlap() {
         let mut record = record();
-        record.interference.extend((0..6).map(beside));
+        record.interference.extend((0..6).map(interference));
         let view = View::new(&record);
         let [pair] = view.interference.as_slice() else { panic!("{:?}", view.interference) };
         assert_eq!((pair.slowdown.factor_median, pair.slowdown.replicates), (Some(1.5), 6));

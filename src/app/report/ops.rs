@@ -125,7 +125,7 @@ pub struct OpsDocument {
     /// The framework whose defaults hold, and the choices that it made because no flag or key did; absent where none was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub framework: Option<FrameworkChoices>,
-    /// How layers were shared out to stages, where not evenly.
+    /// Division of layers over stages, if uneven.
     pub stage_layers: Option<String>,
     /// The ops. Those of one axis are what a rank of the axis's busiest stage performs, or one of the stage requested.
     pub ops: Vec<OpLine>,

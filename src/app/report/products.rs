@@ -50,7 +50,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
 
 /// A column that says "right" in every row may go first.
 fn expendable_check<'a>(mut times: impl Iterator<Item = &'a MergedTimes>) -> u8 {
-    if times.all(|times| times.trouble().is_none()) { 2 } else { 0 }
+    if times.all(|times| times.problem().is_none()) { 2 } else { 0 }
 }
 
 /// Number of products by outcome, such as `12 products: 12 right`; `None` without products.
@@ -75,7 +75,8 @@ pub(super) struct JsonProduct<'a> {
     seconds_interval_high: Option<Seconds>,
     flops_per_second: Option<f64>,
     repetitions: u64,
-    trouble: Option<&'a Outcome>,
+    #[serde(rename = "trouble")]
+    problem: Option<&'a Outcome>,
 }
 
 impl<'a> JsonProduct<'a> {
@@ -97,7 +98,7 @@ impl<'a> JsonProduct<'a> {
             seconds_interval_high: interval.map(|interval| interval.high),
             flops_per_second: time.flops_per_second(),
             repetitions: time.times.samples(),
-            trouble: time.times.trouble(),
+            problem: time.times.problem(),
         }
     }
 }
@@ -155,7 +156,8 @@ pub(super) struct JsonCopy<'a> {
     bytes_per_second: Option<Rate>,
     seconds_median_of_rank: &'a [Seconds],
     samples: u64,
-    trouble: Option<&'a Outcome>,
+    #[serde(rename = "trouble")]
+    problem: Option<&'a Outcome>,
 }
 
 impl<'a> JsonCopy<'a> {
@@ -172,7 +174,7 @@ impl<'a> JsonCopy<'a> {
             bytes_per_second: time.times.median().map(|seconds| time.rate(seconds)),
             seconds_median_of_rank: &time.seconds_of_rank,
             samples: time.times.samples(),
-            trouble: time.times.trouble(),
+            problem: time.times.problem(),
         }
     }
 }
@@ -372,7 +374,7 @@ mod tests {
     use commgauge_model::record::Record;
     use commgauge_model::record::work_lines::CopyShape;
 
-    fn copy(trouble: Option<Outcome>) -> CopyTime {
+    fn copy(problem: Option<Outcome>) -> CopyTime {
         let copy = CopyShape {
             kind: CopyKind::ToPeer,
             host_memory: None,
@@ -380,14 +382,14 @@ mod tests {
             bytes: Bytes(1_000_000_000),
             alone: true,
         };
-        let (seconds_of_replicate, seconds_of_rank) = match trouble {
+        let (seconds_of_replicate, seconds_of_rank) = match problem {
             None => (
                 [0.020, 0.021, 0.022].map(|time| vec![time; 5]).to_vec(),
                 [0.0025, 0.021, 0.0026].map(Seconds).to_vec(),
             ),
             Some(_) => (Vec::new(), Vec::new()),
         };
-        let outcome = trouble.unwrap_or(Outcome::Measured { verified: true });
+        let outcome = problem.unwrap_or(Outcome::Measured { verified: true });
         CopyTime { copy, times: MergedTimes { outcome, seconds_of_replicate }, seconds_of_rank }
     }
 

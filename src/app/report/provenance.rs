@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_adapters_of_each_gpu_are_told_and_ranks_with_the_same_ones_stand_together() {
+    fn the_adapters_of_each_gpu_are_named_and_ranks_with_the_same_ones_are_grouped() {
         let rank = |rank: u32, pci: &str, adapters: &[&str]| RankFacts {
             rank,
             device: Some(format!("H100, {pci}, GPU-{rank}")),

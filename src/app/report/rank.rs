@@ -243,9 +243,9 @@ pub struct MoveDocument {
     pub change_seconds: Option<Quantity>,
     /// Share of resamples in which it is faster.
     pub probability_faster: Option<f64>,
-    /// The same of the calls that nothing hides.
+    /// The same for the calls that nothing hides.
     pub change_exposed_seconds: Option<Quantity>,
-    /// The same of the calls that nothing hides.
+    /// The same for the calls that nothing hides.
     pub probability_exposed_faster: Option<f64>,
 }
 

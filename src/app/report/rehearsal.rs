@@ -144,7 +144,7 @@ pub struct Rehearsed {
     pub seconds_most: f64,
     /// What `commgauge judge` says of one rehearsal.
     pub suspects: Suspects,
-    /// What the machine file expects and what became of it; absent where it expects nothing.
+    /// What the machine file expects and the result; absent where it expects nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateOutlook>,
     /// How often the faults are found, where several seeds were requested.
@@ -184,7 +184,8 @@ pub struct Power {
     /// Rehearsals that named all of them.
     pub all_named: u64,
     /// Rehearsals with other suspects.
-    pub others_accused: u64,
+    #[serde(rename = "others_accused")]
+    pub others_suspected: u64,
 }
 
 /// The rehearsal as text.
@@ -254,7 +255,7 @@ fn power_text(power: &Power) -> String {
         share(power.right_share_low),
         share(power.right_share_high),
         power.all_named,
-        power.others_accused
+        power.others_suspected
     )
 }
 

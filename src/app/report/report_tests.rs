@@ -237,7 +237,7 @@ fn synthetic_results_say_so_everywhere() {
 }
 
 #[test]
-fn the_exit_code_is_that_of_the_most_severe_trouble() {
+fn the_exit_code_is_that_of_the_most_severe_problem() {
     let whole = |record: &mut Record| {
         record.plan.cases.truncate(1);
         record.cases.retain(|case| case.case == 0);

@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_of_each_rank_over_all_its_samples() {
+    fn means_cover_all_samples_of_each_rank() {
         for (replicates, expected) in [
             (vec![times(1.0, &[(0, 1, &[1000, 1000]), (1, 1, &[1000, 3000])])], Some([1.0, 1.5, 2.0])),
             // A round trip, and an idle rank.

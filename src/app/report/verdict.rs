@@ -12,8 +12,8 @@ use crate::report::text::pretty_json;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_judge::verdict::{
-    AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Question, Row, RowCall, RowSubject,
-    Trouble, Verdict,
+    AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall,
+    RowSubject, Verdict,
 };
 use serde::Serialize;
 
@@ -99,8 +99,8 @@ const MAX_OPEN: usize = 8;
 /// Everything below the answer.
 fn verdict_document(verdict: &Verdict) -> Vec<Block> {
     let mut blocks = vec![Block::list(coverage(verdict).into_iter().chain(origins(verdict)))];
-    if !verdict.troubles.is_empty() {
-        blocks.push(troubles(verdict));
+    if !verdict.problems.is_empty() {
+        blocks.push(problems(verdict));
     }
     let judged: Vec<&Row> = verdict.rows.iter().filter(|row| row.decision.is_some()).collect();
     if !judged.is_empty() {
@@ -118,12 +118,12 @@ fn verdict_document(verdict: &Verdict) -> Vec<Block> {
 }
 
 /// What is wrong with the records.
-pub(in crate::report) fn troubles(verdict: &Verdict) -> Block {
-    let sentence = |trouble: &Trouble| match trouble.exit_code {
+pub(in crate::report) fn problems(verdict: &Verdict) -> Block {
+    let sentence = |trouble: &Problem| match trouble.exit_code {
         0 => format!("{} (a warning)", trouble.text),
         code => format!("{} (exit code {code})", trouble.text),
     };
-    Block::marked(Mark::Alarm, verdict.troubles.iter().map(sentence))
+    Block::marked(Mark::Alarm, verdict.problems.iter().map(sentence))
 }
 
 /// By decision, and of equal ones the slowest against the base first.
@@ -519,7 +519,7 @@ mod tests {
             if *format == VerdictFormat::Junit {
                 let report = quick_junit::Report::deserialize_from_str(&text).unwrap();
                 let cases = &report.test_suites[0].test_cases;
-                assert_eq!(cases.len(), verdict.rows.len() + verdict.troubles.len());
+                assert_eq!(cases.len(), verdict.rows.len() + verdict.problems.len());
             }
         }
     }
@@ -528,7 +528,7 @@ mod tests {
     fn a_warning_that_changes_nothing_fails_in_no_format() {
         let mut verdict = verdict(mixed());
         let text = "the machine was slow for a while; the judged rows meet their thresholds even so".to_owned();
-        verdict.troubles = vec![commgauge_judge::verdict::Trouble { exit_code: 0, text }];
+        verdict.problems = vec![commgauge_judge::verdict::Problem { exit_code: 0, text }];
         for (format, expected) in [
             (VerdictFormat::Table, "thresholds even so (a warning)\n"),
             (VerdictFormat::Github, "::warning title=commgauge thresholds::the machine was slow for a while"),

@@ -156,12 +156,12 @@ impl View {
     /// Whether a replay, a product, a copy or an interference measurement has such an outcome.
     fn any_other_outcome(&self, wanted: fn(&Outcome) -> bool) -> bool {
         let replays = self.replays.iter().map(|replay| &replay.outcome);
-        let products = self.products.iter().filter_map(|product| product.times.trouble());
-        let copies = self.copies.iter().filter_map(|copy| copy.times.trouble());
+        let products = self.products.iter().filter_map(|product| product.times.problem());
+        let copies = self.copies.iter().filter_map(|copy| copy.times.problem());
         replays
             .chain(products)
             .chain(copies)
-            .chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref()))
+            .chain(self.interference.iter().filter_map(|pair| pair.problem.as_ref()))
             .any(wanted)
     }
 
@@ -172,7 +172,7 @@ impl View {
         both.into_iter().flatten().collect()
     }
 
-    /// How many rows, products and copies there are of each kind, in one sentence.
+    /// Number of rows, products and copies of each kind, in one sentence.
     pub fn summary(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for label in Status::LABELS {

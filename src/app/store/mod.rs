@@ -477,7 +477,7 @@ mod tests {
                 assert!(std::fs::read(&path).unwrap() == whole && all(&place).1.is_empty());
             }
         }
-        // A record that was edited is none for a rebuilt index, and its dataset goes.
+        // A rebuilt index leaves out an edited record, and its dataset goes.
         edit(&file(&place, RECORDS, "jsonl"));
         let (runs, left_out) = Store::rebuild(&place, |_, _| {}).unwrap();
         assert_eq!((runs, left_out.len(), files_below(&place, DATASET, "parquet").unwrap()), (0, 1, Vec::new()));

@@ -239,10 +239,10 @@ impl Table {
         // Of n neighbours in the ring at most one.
         let is_single = |index: u64| index.is_multiple_of(n) && index + n <= length;
         let entry = |index: u64| match op {
-            // The sum of any n neighbours stays within the exact range; with more ranks than that range has numbers only every so many
-            // ranks contribute a one (two fewer than would fit: the table is a ring). MPI's sum is divided by n at the end; NCCL multiplies
-            // every contribution by 1 / n, rounded to the type, and adds. Both agree on a power of two among zeros for every n, except in
-            // eight bits, which only NCCL reduces.
+            // The sum of any n neighbours stays within the exact range; with more ranks than that range has numbers only one in a certain
+            // number of ranks contributes a one (two fewer than would fit: the table is a ring). MPI's sum is divided by n at the end; NCCL
+            // multiplies every contribution by 1 / n, rounded to the type, and adds. Both agree on a power of two among zeros for every n,
+            // except in eight bits, which only NCCL reduces.
             ReduceOp::Avg if !element.is_whole_number() => u64::from(is_single(index)) << (hashed(index) % 4),
             ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum if limit / n >= 1 => {
                 hashed(index) % (limit / n).min(100).saturating_add(1)

@@ -132,7 +132,7 @@ impl Pattern {
     }
 }
 
-/// Writes data of one source. Small buffers have so many copies that computing its bits for each would take most of a launch.
+/// Writes data of one source. Small buffers have many copies; computing the bits for each would take most of a launch.
 #[derive(Debug)]
 pub struct Writer<'a> {
     pattern: &'a Pattern,
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_place_of_a_sum_is_named() {
+    fn what_replaces_a_sum_is_named() {
         let (ranks, first) = (3, 1000);
         let pattern = Pattern::new(ElementType::Bfloat16, Some(ReduceOp::Sum), ranks, 7);
         let source = Source::Reduced { first };

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_lies_beyond_the_median_no_more_often_than_promised() {
+    fn a_bound_is_beyond_the_median_no_more_often_than_promised() {
         for shape in [Shape::LogNormal(0.5), Shape::Exponential(1.0)] {
             for count in [5, 7, 20] {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(count as u64);

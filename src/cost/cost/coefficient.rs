@@ -205,7 +205,9 @@ pub(super) type Ratios = BTreeMap<AtOnce, Vec<f64>>;
 pub(super) fn add_interference(ratios: &mut Ratios, record: &Record) {
     let corrupt: Vec<&InterferenceLine> = record.interference.iter().filter(|line| line.outcome.is_wrong()).collect();
     let is_wrong = |line: &InterferenceLine| {
-        corrupt.iter().any(|wrong| (wrong.step, &wrong.timed, &wrong.beside) == (line.step, &line.timed, &line.beside))
+        corrupt
+            .iter()
+            .any(|wrong| (wrong.step, &wrong.timed, &wrong.overlapping) == (line.step, &line.timed, &line.overlapping))
     };
     for line in record.interference.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
         let middle = |times: &[u64]| median(&sorted(times.iter().map(|time| *time as f64))).filter(|time| *time > 0.0);
@@ -214,8 +216,8 @@ pub(super) fn add_interference(ratios: &mut Ratios, record: &Record) {
         let calls = AtOnce {
             axis: line.timed.axis,
             collective: line.timed.collective,
-            beside_axis: line.beside.axis,
-            beside_collective: line.beside.collective,
+            beside_axis: line.overlapping.axis,
+            beside_collective: line.overlapping.collective,
         };
         ratios.entry(calls).or_default().push(together / alone);
     }
@@ -290,9 +292,9 @@ fn of_replay(record: &Record, replay: &ReplayLine) -> Option<(bool, f64)> {
     if messages == 0 || alone <= 0.0 || others > MAX_SHARE_OF_OTHERS * alone {
         return None;
     }
-    let under_way = replay.axes.iter().find(|axis| axis.axis == Axis::Pp)?.under_way_nanoseconds_median as f64 * 1e-9;
+    let in_flight = replay.axes.iter().find(|axis| axis.axis == Axis::Pp)?.under_way_nanoseconds_median as f64 * 1e-9;
     let free = alone * (messages + messages % 2) as f64 / messages as f64;
-    Some((between_hosts?, under_way / free))
+    Some((between_hosts?, in_flight / free))
 }
 
 /// The coefficients with their intervals.
@@ -326,7 +328,7 @@ mod coefficient_tests {
     }
 
     #[test]
-    fn the_interval_contains_the_median_and_lies_within_the_values() {
+    fn the_interval_contains_the_median_and_is_within_the_values() {
         let values = [1.0, 1.2, 1.1, 1.3, 0.9, 1.15, 1.05];
         let found = Coefficient::median_of(&values, 400, 7).unwrap();
         let (low, high) = (found.low.unwrap(), found.high.unwrap());
@@ -493,7 +495,7 @@ mod interference_tests {
             step: 0,
             replicate,
             timed: call(Axis::Tp),
-            beside: call(Axis::Dp),
+            overlapping: call(Axis::Dp),
             outcome,
             calls_beside: 4,
             alone_nanoseconds: vec![1000, 1010, 9000],

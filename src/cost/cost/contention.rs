@@ -187,7 +187,7 @@ mod tests {
         let answer = Predictor::new(&fit).predict(&query(AllGather, "2n/4g/s8", 1 << 20));
         assert_eq!(answer.status, Status::Refused);
         let reason = answer.reason.unwrap();
-        assert!(reason.contains("2n/1g/s8") && reason.contains("4 groups at once"), "{reason}");
+        assert!(reason.contains("2n/1g/s8") && reason.contains("4 concurrent groups"), "{reason}");
     }
 
     #[test]

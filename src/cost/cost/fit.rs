@@ -26,6 +26,7 @@ const MIN_SIZES_FOR_HOLDOUT: usize = 5;
 /// Minimum number of sizes for leaving some out at the ends.
 const MIN_SIZES_FOR_EXTRAPOLATION: usize = 6;
 
+/// Options of a fit that do not come from the records.
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
     /// Resamples behind the intervals; none below 40.
@@ -85,7 +86,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         sources: measurements.sources.clone(),
         families: families.into_iter().map(|(family, _)| family).collect(),
         contention,
-        interference: coefficient::interference(&measurements.beside, options.resamples),
+        interference: coefficient::interference(&measurements.interference, options.resamples),
         overlap: coefficient::overlap(&measurements.replayed, options.resamples),
         both_ways: coefficient::both_ways(&measurements.exchanged, options.resamples),
         held_out,

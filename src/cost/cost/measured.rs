@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Measurements {
     pub curves: BTreeMap<CurveKey, Measured>,
     /// Slowdowns of calls concurrent with calls of other axes.
-    pub(super) beside: Ratios,
+    pub(super) interference: Ratios,
     /// Replays of whole steps.
     pub(super) replayed: BTreeMap<Axis, Replayed>,
     /// Slowdowns of bidirectional messages.
@@ -74,7 +74,7 @@ impl Measurements {
     }
 
     fn add(&mut self, record: &Record, skipped: &mut BTreeMap<String, u64>) {
-        coefficient::add_interference(&mut self.beside, record);
+        coefficient::add_interference(&mut self.interference, record);
         coefficient::add_overlap(&mut self.replayed, record);
         coefficient::add_both_ways(&mut self.exchanged, record);
         let corrupt: BTreeSet<u32> =

@@ -265,7 +265,7 @@ impl<'a> Predictor<'a> {
             return Err(format!("{collective} was not measured"));
         }
         if let Some(element) = query.element_type.filter(|_| collective.reduces()) {
-            narrow(&mut left, |family| family.fit.key.element_type == Some(element), || format!("of {element}"))?;
+            narrow(&mut left, |family| family.fit.key.element_type == Some(element), || format!("with {element}"))?;
         }
         for (name, text) in &self.labels {
             narrow(
@@ -676,7 +676,7 @@ mod tests {
         let other = Predictor::new(&lone).predict(&query(8, 2048));
         assert!(other.reason.unwrap().contains("only single sizes were measured: 1 KiB on 8 ranks"));
         let two = plain(&[8], 2);
-        assert!(two.warnings[0].contains("2 sizes, too few to leave any out"), "{:?}", two.warnings);
+        assert!(two.warnings[0].contains("2 sizes, too few to estimate the error"), "{:?}", two.warnings);
         let answer = Predictor::new(&two).predict(&query(8, 2048));
         assert!(answer.seconds.is_some() && answer.low.is_none() && answer.high.is_none());
     }

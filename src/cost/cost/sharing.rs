@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponent_that_the_data_do_not_determine_is_none() {
+    fn an_exponent_that_the_data_do_not_determine_is_absent() {
         assert!(Sharing::of(&[]).is_none());
         assert!(Sharing::of(&observations(0.2, 0.8, &[0.5], &[1.0])).is_none(), "never more groups than one");
         let large_only = Sharing::of(&observations(0.2, 0.8, &[0.9, 0.99], &[2.0, 4.0])).unwrap();

@@ -144,7 +144,7 @@ fn the_machine_itself_passes_and_none_of_43_ways_to_cheat_or_to_err_does() {
         let mut harmed = on_devices();
         harm(&mut harmed);
         let verdict = gated(harmed);
-        assert_eq!(verdict.exit_code, code, "{what}: {:?}", verdict.troubles);
+        assert_eq!(verdict.exit_code, code, "{what}: {:?}", verdict.problems);
         assert_ne!(verdict.decision, Decision::Pass, "{what}");
     }
 }
@@ -167,7 +167,7 @@ fn versions_of_mpi_libraries_are_judged_as_those_of_nccl_are() {
              [coverage]\nexpectations = 2\n"
         ));
         let verdict = gate(&[loaded("r.jsonl", lines)], Some(&machine), &RULE).unwrap();
-        assert_eq!(verdict.exit_code, code, "{library}: {:?}", verdict.troubles);
+        assert_eq!(verdict.exit_code, code, "{library}: {:?}", verdict.problems);
     }
 }
 
@@ -184,9 +184,9 @@ fn a_machine_file_that_leaves_open_what_it_judges_or_what_must_be_covered_passes
         let verdict = gate(&[loaded("r.jsonl", on_devices())], Some(&parse(scope)), &RULE).unwrap();
         assert_eq!(verdict.exit_code, 3, "{scope}");
         assert!(
-            verdict.troubles.iter().any(|trouble| trouble.text.contains(expected)),
+            verdict.problems.iter().any(|problem| problem.text.contains(expected)),
             "{scope}: {:?}",
-            verdict.troubles
+            verdict.problems
         );
     }
     let least = "[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\n";
@@ -246,10 +246,10 @@ fn a_copy_under_another_name_is_no_replicate_and_no_run_to_compare_with() {
     for (rows_of_b, code) in [(&other, 0), (&one, 3)] {
         let records = [record("a", &one), record("b", rows_of_b)];
         let verdict = gate(&records, Some(&machine), &RULE).unwrap();
-        assert_eq!(verdict.exit_code, code, "{:?}", verdict.troubles);
+        assert_eq!(verdict.exit_code, code, "{:?}", verdict.problems);
         let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
         let verdict = compare(&records[..1], &records[1..], &rule).unwrap();
-        assert_eq!(verdict.exit_code, code, "{:?}", verdict.troubles);
+        assert_eq!(verdict.exit_code, code, "{:?}", verdict.problems);
     }
 }
 
@@ -264,7 +264,7 @@ fn processors_and_warm_buffers_are_judged_where_the_file_says_so() {
         header.ranks.iter_mut().for_each(|rank| rank.processor = "Sample Processor 8000".to_owned());
         let machine = parse(&format!("[applies_to]\nbackend = 'mpi'\n{scope}\n[coverage]\nexpectations = 2\n"));
         let verdict = gate(&[loaded("r.jsonl", lines)], Some(&machine), &RULE).unwrap();
-        assert_eq!(verdict.exit_code, code, "{scope}: {:?}", verdict.troubles);
+        assert_eq!(verdict.exit_code, code, "{scope}: {:?}", verdict.problems);
     }
 }
 
@@ -290,6 +290,6 @@ fn calls_of_a_variant_are_judged_by_what_is_expected_of_that_variant_alone() {
         let mut lines = lines("a", &good()[..1]);
         label_of_rows.into_iter().for_each(|(name, value)| label(&mut lines, name, value));
         let verdict = gate(&[loaded("r.jsonl", lines)], Some(&parsed(variant)), &RULE).unwrap();
-        assert_eq!(verdict.exit_code, code, "{variant}, {label_of_rows:?}: {:?}", verdict.troubles);
+        assert_eq!(verdict.exit_code, code, "{variant}, {label_of_rows:?}: {:?}", verdict.problems);
     }
 }

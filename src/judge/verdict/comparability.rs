@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_named_within_a_record_and_between_two_and_chance_is_none() {
+    fn copies_are_named_within_a_record_and_between_two_and_chance_is_no_copy() {
         let rows = |more: f64, count: usize| {
             (0..count)
                 .map(|row| (0..5).map(|replicate| 100.0 + more + (row * 7 + replicate) as f64).collect())

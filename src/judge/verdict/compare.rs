@@ -15,7 +15,7 @@ use super::permutation::{
     Corrected, CountRanges, MAX_REPLICATES, ReplicateCounts, RowProbabilities, Sides, corrected, fewest_for,
     is_testable,
 };
-use super::{Decision, Trouble, comparability, differences, most_severe};
+use super::{Decision, Problem, comparability, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::{counted, three_digits};
@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A usage error if the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
 pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) -> Result<Verdict> {
     ensure_comparable(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
-    let Gathered { cases: mut old_cases, troubles: old_troubles, .. } = evidence(base, &rule.allowed);
-    let Gathered { cases: mut new_cases, runs, troubles: new_troubles, .. } = evidence(new, &rule.allowed);
+    let Gathered { cases: mut old_cases, problems: old_problems, .. } = evidence(base, &rule.allowed);
+    let Gathered { cases: mut new_cases, runs, problems: new_problems, .. } = evidence(new, &rule.allowed);
     // Compares times; the verdict names who checked the data.
     old_cases.iter_mut().chain(&mut new_cases).for_each(Evidence::accept_unchecked);
     let most = |cases: &[Evidence]| cases.iter().map(|case| case.seconds.len()).max().unwrap_or(0);
@@ -82,16 +82,16 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     let curves: Vec<CurveChange> = (series.iter().zip(p_of_curves))
         .filter_map(|(series, p)| series.change(p.map_or(1.0, |p| p.slower), level, rule.relevant_slowdown, &mut ranks))
         .collect();
-    let mut troubles = [old_troubles, new_troubles].concat();
-    let copies = comparability::copies(base.iter().chain(new)).map(|text| Trouble { exit_code: 3, text });
-    troubles.extend(copies.filter(|copies| !troubles.contains(copies)));
+    let mut problems = [old_problems, new_problems].concat();
+    let copies = comparability::copies(base.iter().chain(new)).map(|text| Problem { exit_code: 3, text });
+    problems.extend(copies.filter(|copies| !problems.contains(copies)));
     let is_untested = is_permuted && permuted.families == 0;
-    troubles.extend(inconclusive_reasons(is_untested.then_some(&counts), &rows, rule));
-    troubles.extend(alone.troubles(&runs, rows.len()));
-    troubles.extend(worse_curves(&curves));
+    problems.extend(inconclusive_reasons(is_untested.then_some(&counts), &rows, rule));
+    problems.extend(alone.problems(&runs, rows.len()));
+    problems.extend(worse_curves(&curves));
     let names: BTreeSet<&str> = new_names.iter().map(String::as_str).collect();
     let lost = old_names.iter().filter(|name| !names.contains(name.as_str())).count();
-    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    let exit_code = most_severe(problems.iter().map(|problem| problem.exit_code).chain(rows.iter().map(exit_code_of)));
     let described = match &by_noise {
         Some(by_noise) => curve_noise::describe_rule(rule, &counts, by_noise.iter().flatten().count()),
         None => describe_rule(rule, &counts, &permuted),
@@ -116,7 +116,7 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
             rows: judged_rows as u32,
             expected_at_most: rule.false_alarm_level,
         },
-        troubles,
+        problems,
         rows,
         findings: Vec::new(),
         curves,
@@ -215,7 +215,7 @@ fn decide(
 
 /// Why the comparison as a whole is inconclusive. `untested` are the numbers of replicates for which a permutation test cannot show
 /// anything.
-fn inconclusive_reasons(untested: Option<&CountRanges>, rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
+fn inconclusive_reasons(untested: Option<&CountRanges>, rows: &[Row], rule: &CompareRule) -> Vec<Problem> {
     let mut found = Vec::new();
     if let Some(counts) = untested.filter(|counts| counts.most().base.min(counts.most().new) > 0) {
         found.push(format!(
@@ -227,11 +227,11 @@ fn inconclusive_reasons(untested: Option<&CountRanges>, rows: &[Row], rule: &Com
     if !rows.iter().any(|row| row.decision.is_some()) {
         found.push("the runs have no row in common".to_owned());
     }
-    found.into_iter().map(|text| Trouble { exit_code: 3, text }).collect()
+    found.into_iter().map(|text| Problem { exit_code: 3, text }).collect()
 }
 
 /// Curves that became slower are a separate failure: many rows together can show a change that no single row shows.
-fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
+fn worse_curves(curves: &[CurveChange]) -> Option<Problem> {
     let count = |part| curves.iter().filter(|curve| curve.worse && curve.part == part).count();
     let (latency, bandwidth) = (count(CurvePart::Latency), count(CurvePart::Bandwidth));
     let what = match (latency, bandwidth) {
@@ -242,7 +242,7 @@ fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
             "latency and bandwidth got worse (curves with worse latency: {latency}, with worse bandwidth: {bandwidth})"
         ),
     };
-    Some(Trouble { exit_code: 1, text: what })
+    Some(Problem { exit_code: 1, text: what })
 }
 
 fn describe_rule(rule: &CompareRule, counts: &CountRanges, permuted: &Corrected) -> Vec<String> {

@@ -127,8 +127,8 @@ fn too_few_replicates_find_nothing_and_say_how_many_would() {
     let noise = (0.01, Shape::Normal);
     let verdict = compared(&run("a", 1, 2, None, noise, 1), &run("b", 1, 2, Some((0, 2.0)), noise, 2));
     assert_eq!(verdict.exit_code, 3, "a slowdown by half cannot be shown with 2 and 2");
-    assert!(verdict.troubles[0].text.contains("no probability below 0.167 can be reached"), "{:?}", verdict.troubles);
-    assert!(verdict.troubles[0].text.contains("3 on each side are needed"), "{:?}", verdict.troubles);
+    assert!(verdict.problems[0].text.contains("no probability below 0.167 can be reached"), "{:?}", verdict.problems);
+    assert!(verdict.problems[0].text.contains("3 on each side are needed"), "{:?}", verdict.problems);
     assert_eq!(verdict.rows[0].replicates_more, Some(1));
     let three = compared(&run("a", 1, 3, None, noise, 1), &run("b", 1, 3, Some((0, 2.0)), noise, 2));
     assert_eq!(three.exit_code, 1);
@@ -179,9 +179,9 @@ fn latency_and_bandwidth_regressions_are_distinguished() {
         let [latency, rate] = &verdict.curves[..] else { panic!("{:?}", verdict.curves) };
         assert!((latency.slowdown - (alpha / 100.0 - 1.0)).abs() < 0.05, "{latency:?}");
         assert!((rate.slowdown - (20.0 / bandwidth - 1.0)).abs() < 0.05, "{rate:?}");
-        let trouble =
-            verdict.troubles.iter().any(|trouble| trouble.exit_code == 1 && trouble.text.contains("got worse"));
-        assert_eq!(trouble, !worse.is_empty(), "{:?}", verdict.troubles);
+        let problem =
+            verdict.problems.iter().any(|problem| problem.exit_code == 1 && problem.text.contains("got worse"));
+        assert_eq!(problem, !worse.is_empty(), "{:?}", verdict.problems);
     }
 }
 
@@ -304,7 +304,7 @@ fn a_slow_row_is_found_among_rows_that_have_fewer_replicates() {
     };
     let verdict = compared(&uneven("a", &times(1.0, 0)), &uneven("b", &times(1.2, 2)));
     let failed: Vec<usize> = (0..9).filter(|row| verdict.rows[*row].decision == Some(Decision::Fail)).collect();
-    assert_eq!((verdict.exit_code, failed), (1, vec![4]), "{:?}", verdict.troubles);
+    assert_eq!((verdict.exit_code, failed), (1, vec![4]), "{:?}", verdict.problems);
     assert!(verdict.rule.iter().any(|text| text.contains("1 to 5 and 1 to 5 replicates")), "{:?}", verdict.rule);
 }
 

@@ -7,7 +7,7 @@
 use super::comparability::{LoadedRecord, ensure_comparable};
 use super::document::{Coverage, FalseAlarms, Finding, percent};
 use super::evidence::{Evidence, Gathered, evidence};
-use super::{Decision, FORMAT, Question, Row, Trouble, VERSION, Verdict, gate, most_severe};
+use super::{Decision, FORMAT, Problem, Question, Row, VERSION, Verdict, gate, most_severe};
 use crate::verdict::document::Guideline;
 use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
@@ -113,9 +113,9 @@ fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut
 /// As [`super::compare`]: records that are not comparable, or given twice.
 pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), allowed)?;
-    let Gathered { cases, mut troubles, .. } = evidence(records, allowed);
+    let Gathered { cases, mut problems, .. } = evidence(records, allowed);
     let found = of_each_cluster(&cases, rule);
-    troubles.extend(troubles_of(&found, &cases, rule));
+    problems.extend(problems_of(&found, &cases, rule));
     for loaded in records.iter().filter(|_| records.len() > 1) {
         let alone = consistency(std::slice::from_ref(loaded), rule, allowed)?;
         let certain = alone.findings.iter().filter(|finding| finding.certain).count();
@@ -125,12 +125,12 @@ pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[s
                 loaded.path.shown(),
                 counted(certain, "finding")
             );
-            troubles.push(Trouble { exit_code: 1, text });
+            problems.push(Problem { exit_code: 1, text });
         }
     }
     let mut rows: Vec<Row> = cases.iter().map(gate::undecided_row).collect();
     gate::name_hosts_that_differ(&mut rows);
-    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code));
+    let exit_code = most_severe(problems.iter().map(|problem| problem.exit_code));
     Ok(Verdict {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -147,7 +147,7 @@ pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[s
             expected_at_most: rule.false_alarm_level,
         },
         coverage: Coverage { rows: rows.len() as u32, rows_not_judged: rows.len() as u32, ..Coverage::default() },
-        troubles,
+        problems,
         rows,
         findings: found.findings,
         curves: Vec::new(),
@@ -187,10 +187,10 @@ fn numbered(case: &Evidence) -> BTreeMap<usize, f64> {
 }
 
 /// Warnings about the verdict as a whole, from its findings.
-fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> Vec<Trouble> {
+fn problems_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -> Vec<Problem> {
     let certain = found.findings.iter().filter(|finding| finding.certain).count();
-    let mut troubles = Vec::new();
-    let mut add = |exit_code, text: String| troubles.push(Trouble { exit_code, text });
+    let mut problems = Vec::new();
+    let mut add = |exit_code, text: String| problems.push(Problem { exit_code, text });
     if certain > 0 {
         add(1, format!("rules of self-consistency are broken, with chance excluded: {certain} findings"));
     }
@@ -213,7 +213,7 @@ fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -
             format!("with {replicates} replicates and {} checked rules no finding can be certain", found.comparisons),
         );
     }
-    troubles
+    problems
 }
 
 fn describe_rule(found: &Consistency, rule: ConsistencyRule) -> Vec<String> {
@@ -450,8 +450,8 @@ mod tests {
     #[test]
     fn a_record_that_breaks_no_rule_is_reported_as_consistent() {
         let verdict = verdict_of(curve(&[100.0, 150.0, 300.0, 602.0], 7));
-        assert_eq!((verdict.exit_code, found(&verdict)), (0, vec![]), "{:?}", verdict.troubles);
-        assert!(verdict.rule[0].contains("at 8 places"), "3 steps twice and 2 dips: {}", verdict.rule[0]);
+        assert_eq!((verdict.exit_code, found(&verdict)), (0, vec![]), "{:?}", verdict.problems);
+        assert!(verdict.rule[0].contains("in 8 places"), "3 steps twice and 2 dips: {}", verdict.rule[0]);
     }
 
     #[test]
@@ -504,19 +504,19 @@ mod tests {
         assert_eq!(verdict.exit_code, 3);
         assert!(verdict.findings.iter().all(|finding| !finding.certain && finding.text.ends_with("may be chance)")));
         assert!(
-            verdict.troubles.iter().any(|trouble| trouble.text.contains("with 3 replicates")),
+            verdict.problems.iter().any(|problem| problem.text.contains("with 3 replicates")),
             "{:?}",
-            verdict.troubles
+            verdict.problems
         );
     }
 
     #[test]
-    fn trouble_with_the_record_outweighs_findings() {
+    fn problem_with_the_record_outweighs_findings() {
         let mut torn = curve(&[100.0, 300.0, 310.0, 600.0], 7);
         torn.pop();
         assert_eq!(verdict_of(torn).exit_code, 7);
         let alone = verdict_of(curve(&[100.0], 7));
-        assert_eq!(alone.exit_code, 3, "{:?}", alone.troubles);
+        assert_eq!(alone.exit_code, 3, "{:?}", alone.problems);
         let mut corrupt = curve(&[100.0, 300.0], 7);
         for line in &mut corrupt {
             if let Line::Case(case) = line {

@@ -45,7 +45,8 @@ pub struct Verdict {
     #[serde(default)]
     pub false_alarms: FalseAlarms,
     /// Warnings about the records as a whole, each with its exit code.
-    pub troubles: Vec<Trouble>,
+    #[serde(rename = "troubles")]
+    pub problems: Vec<Problem>,
     /// Every row, in the order of the plan.
     pub rows: Vec<Row>,
     /// Rules of self-consistency that calls break.
@@ -151,12 +152,12 @@ pub struct FalseAlarms {
     pub expected_at_most: f64,
 }
 
-/// A warning about the records as a whole.
+/// A problem with the records as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Trouble {
-    /// Its exit code; 0 for a warning that changes nothing.
+pub struct Problem {
+    /// Its exit code; 0 for a warning.
     pub exit_code: i32,
-    /// The warning, as a sentence.
+    /// The problem, as a sentence.
     pub text: String,
 }
 
@@ -502,6 +503,7 @@ pub enum RowSubject {
     },
 }
 
+/// The collective call that a row measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RowCall {
     /// Axis whose groups execute it.

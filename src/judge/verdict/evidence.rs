@@ -4,7 +4,7 @@
 
 use super::comparability::{LoadedRecord, hosts, identities};
 use super::document::Subject;
-use super::{Allowed, Trouble, comparability, whole_record};
+use super::{Allowed, Problem, comparability, whole_record};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
@@ -142,7 +142,7 @@ struct SameWork<'a> {
     call: Option<SameCall<'a>>,
 }
 
-/// The same of a call: what is called, in which groups, and how.
+/// What makes two calls the same: what is called, in which groups, and how.
 type SameCall<'a> = ((Collective, ElementType, Bytes), (u32, &'a Locality), (Placement, Cadence));
 
 impl<'a> SameWork<'a> {
@@ -162,15 +162,15 @@ pub(super) struct Gathered<'a> {
     /// The records, and the logs of other tools in them.
     pub runs: Vec<Run>,
     /// The warnings about the records as a whole, except slow periods.
-    pub troubles: Vec<Trouble>,
+    pub problems: Vec<Problem>,
     /// Slow periods of the machine, one text for each record with one.
-    pub slow_periods: Vec<Trouble>,
+    pub slow_periods: Vec<Problem>,
 }
 
 /// With slow periods among the warnings.
 pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
     let mut gathered = gather(records, allowed);
-    gathered.troubles.append(&mut gathered.slow_periods);
+    gathered.problems.append(&mut gathered.slow_periods);
     gathered
 }
 
@@ -178,7 +178,7 @@ pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> 
 pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
     let mut cases: Vec<Evidence> = Vec::new();
     let mut index_of: HashMap<SameWork, usize> = HashMap::new();
-    let (mut runs, mut troubles, mut slow_periods) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut runs, mut problems, mut slow_periods) = (Vec::new(), Vec::new(), Vec::new());
     for LoadedRecord { path, record } in records {
         let hosts: Arc<str> = hosts(&record.header).into();
         let of_record = runs.len();
@@ -206,9 +206,9 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
                 cases[at].runs.push([of_record, run]);
             }
         }
-        let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };
-        troubles.extend(whole_record::of_record(record).into_iter().map(trouble));
-        slow_periods.extend(transient_slowdown.map(|found| trouble((3, found.text))));
+        let problem = |(exit_code, text)| Problem { exit_code, text: format!("{}: {text}", path.shown()) };
+        problems.extend(whole_record::of_record(record).into_iter().map(problem));
+        slow_periods.extend(transient_slowdown.map(|found| problem((3, found.text))));
     }
     // A case that ran once can always run: a skipped replicate then counts as missing.
     for case in &mut cases {
@@ -217,10 +217,10 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
     let unmeasured = cases.iter().filter(|case| case.unmeasured).count();
     if unmeasured > 0 {
         let text = format!("{unmeasured} of {} planned rows were not measured in every replicate", cases.len());
-        troubles.push(Trouble { exit_code: 7, text });
+        problems.push(Problem { exit_code: 7, text });
     }
-    troubles.extend(comparability::copies(records).map(|text| Trouble { exit_code: 3, text }));
-    Gathered { cases, runs, troubles, slow_periods }
+    problems.extend(comparability::copies(records).map(|text| Problem { exit_code: 3, text }));
+    Gathered { cases, runs, problems, slow_periods }
 }
 
 /// The transient slowdown of a record, if there was one.
@@ -613,11 +613,11 @@ mod tests {
         // Row r moves 2^(20+r) bytes in (r + 1) 100 us: from 15 to 31 GB/s of bus bandwidth.
         assert_eq!(decisions(0..0, "12GB/s"), all(Decision::Pass));
         assert_eq!(decisions(20..32, "12GB/s"), all(Decision::Inconclusive), "3 of 40 replicates");
-        // So many that the median is in the slow period.
+        // Enough that the median is in the slow period.
         assert_eq!(decisions(20..128, "12GB/s"), all(Decision::Inconclusive), "27 of 40 replicates");
         assert_eq!(decisions(20..128, "4GB/s"), all(Decision::Pass), "the slow ones meet the limit too");
         let slow_period = |verdict: &super::super::Verdict| {
-            verdict.troubles.iter().find(|trouble| trouble.text.contains("slow for a while")).cloned().expect("one")
+            verdict.problems.iter().find(|problem| problem.text.contains("slow for a while")).cloned().expect("one")
         };
         let met = slow_period(&verdict(20..32, "4GB/s"));
         assert!(

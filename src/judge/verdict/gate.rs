@@ -7,7 +7,7 @@ use super::expected::{Algorithms, Expected, LimitCheck, check_limit, variant, va
 use super::locate::{Measure, Suspects};
 use super::network::Judged;
 use super::permutation::Alone;
-use super::{Allowed, Decision, RowCall, Trouble, learned_file, most_severe, network};
+use super::{Allowed, Decision, Problem, RowCall, learned_file, most_severe, network};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::stats::{fewest_for_bound, median};
@@ -33,10 +33,10 @@ pub struct GateRule {
 /// A usage error if the records are not comparable, or one run is given twice.
 pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
-    let Gathered { mut cases, runs, mut troubles, mut slow_periods } = gather(records, &rule.allowed);
+    let Gathered { mut cases, runs, mut problems, mut slow_periods } = gather(records, &rule.allowed);
     if let Some(machine) = machine {
         flag_other_machine(records, machine, &mut cases);
-        troubles.extend(records.iter().flat_map(|loaded| network::mismatches(loaded, machine)));
+        problems.extend(records.iter().flat_map(|loaded| network::mismatches(loaded, machine)));
     }
     let with_network = machine.map(|machine| network::expecting(machine, records));
     let machine = with_network.as_ref();
@@ -85,19 +85,19 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
                 variant_words(&variant)
             ),
         };
-        troubles.push(Trouble { exit_code: 3, text });
+        problems.push(Problem { exit_code: 3, text });
     } else if let Some(machine) = machine {
-        troubles.extend(network::shortfalls(machine, &judged));
+        problems.extend(network::shortfalls(machine, &judged));
     }
     let slowed = rows.iter().zip(&cases).filter(|(_, case)| case.in_slow_period);
     let decisions: Vec<Decision> = slowed.filter_map(|(row, _)| row.decision).collect();
     if !decisions.is_empty() && decisions.iter().all(|decision| *decision == Decision::Pass) {
         slow_periods.iter_mut().for_each(excuse_slow_period);
     }
-    troubles.extend(slow_periods);
-    troubles.extend(alone.troubles(&runs, coverage.rows_judged as usize));
+    problems.extend(slow_periods);
+    problems.extend(alone.problems(&runs, coverage.rows_judged as usize));
     let template = learned_file::of(&cases, &rows);
-    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    let exit_code = most_severe(problems.iter().map(|problem| problem.exit_code).chain(rows.iter().map(exit_code_of)));
     Ok(Verdict {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -114,7 +114,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
             expected_at_most: (1.0 - rule.confidence) * f64::from(coverage.rows_judged),
         },
         coverage,
-        troubles,
+        problems,
         rows,
         findings: Vec::new(),
         curves: Vec::new(),
@@ -183,9 +183,9 @@ pub(super) fn name_hosts_that_differ(rows: &mut [Row]) {
 }
 
 /// A slow period in which every judged row meets its thresholds is a warning.
-fn excuse_slow_period(trouble: &mut Trouble) {
-    trouble.exit_code = 0;
-    trouble.text += "; the judged rows of that period meet their thresholds anyway";
+fn excuse_slow_period(problem: &mut Problem) {
+    problem.exit_code = 0;
+    problem.text += "; the judged rows of that period meet their thresholds anyway";
 }
 
 /// The results of all expectations about a row.
@@ -283,8 +283,9 @@ fn flag_beyond_links(machine: &Machine, expected: &Expected, about: &[Vec<usize>
             continue;
         }
         let Some(facts) = case.subject.call() else { continue };
-        let lies = &facts.locality;
-        let (nodes, per_node, groups) = (lies.nodes_spanned, lies.ranks_per_node, lies.concurrent_groups_per_node);
+        let locality = &facts.locality;
+        let (nodes, per_node, groups) =
+            (locality.nodes_spanned, locality.ranks_per_node, locality.concurrent_groups_per_node);
         let Some(bound) = machine.bus_bandwidth_bound(facts.collective, nodes, per_node, groups) else { continue };
         let most = if facts.collective == Collective::AllReduce { Rate(2.0 * bound.0) } else { bound };
         let moved = facts.bytes_accounted.0 as f64 * facts.bus_factor.unwrap_or(0.0);
@@ -387,7 +388,7 @@ fn passes(verdict: &Verdict, measure: Measure) -> bool {
 #[cfg(test)]
 mod tests {
 
-    use super::super::{Coverage, Trouble};
+    use super::super::{Coverage, Problem};
     use super::*;
     use serde_json::json;
 
@@ -447,7 +448,7 @@ mod tests {
     }
 
     fn unreliable(mut suspects: Suspects) -> Suspects {
-        suspects.troubles.push(Trouble { exit_code: 3, text: "a warning".to_owned() });
+        suspects.problems.push(Problem { exit_code: 3, text: "a warning".to_owned() });
         suspects
     }
 

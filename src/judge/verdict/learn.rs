@@ -10,7 +10,7 @@ use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, Gathered, evidence};
 use super::learned_file::{self, LearnRule, Learned};
 use super::learned_file::{Kind, Values};
-use super::{Allowed, Trouble};
+use super::{Allowed, Problem};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
@@ -28,8 +28,8 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
     let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
     let mut excluded: BTreeMap<Kind, String> = BTreeMap::new();
     for (run, loaded) in records.iter().enumerate() {
-        let Gathered { cases, troubles, .. } = evidence(std::slice::from_ref(loaded), &[]);
-        refuse_unhealthy(loaded, &troubles)?;
+        let Gathered { cases, problems, .. } = evidence(std::slice::from_ref(loaded), &[]);
+        refuse_unhealthy(loaded, &problems)?;
         for case in cases.iter().filter(|case| case.subject.call().is_none_or(|facts| facts.group_size > 1)) {
             let (kind, is_rate, values) = values(case);
             if !case.shortfalls.is_empty() && !is_skipped(case) {
@@ -48,15 +48,15 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
 }
 
 /// Refuses records that are synthetic, unreliable, wrong or incomplete.
-fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
+fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Problem]) -> Result<()> {
     let refused = |code: i32, why: &str| {
         let text = format!("cannot learn from {}: {why}", loaded.path.shown());
         // An inconclusive record is a bad input, not a failure of the machine.
         Err(Error::from_exit_code(if code == 3 { 2 } else { code }, text))
     };
-    let code = super::most_severe(found.iter().map(|trouble| trouble.exit_code));
-    if let Some(trouble) = found.iter().find(|trouble| trouble.exit_code == code) {
-        return refused(code, &trouble.text);
+    let code = super::most_severe(found.iter().map(|problem| problem.exit_code));
+    if let Some(problem) = found.iter().find(|problem| problem.exit_code == code) {
+        return refused(code, &problem.text);
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub use compare_rule::CompareRule;
 pub use consistency::{Consistency, ConsistencyRule, Timed, consistency};
 pub use document::{
     AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, FORMAT, FalseAlarms, Finding, Guideline,
-    Metric, Question, Row, RowCall, RowSubject, Run, Subject, Trouble, VERSION, Verdict, most_severe,
+    Metric, Problem, Question, Row, RowCall, RowSubject, Run, Subject, VERSION, Verdict, most_severe,
 };
 pub use evidence::TransientSlowdown;
 pub use gate::{GateRule, gate, gate_new_machine, is_cleared, located_code};
@@ -135,13 +135,13 @@ mod damage_tests {
         for (text, words, code) in [
             (whole.replacen("[100000,", "[100001,", 1), "the digest of line 4 does not fit".to_owned(), 7),
             (without_digest(&whole), format!("the digest of line {last} does not fit"), 7),
-            (whole.lines().map(without_digest).collect(), "the record carries no digest".to_owned(), 3),
+            (whole.lines().map(without_digest).collect(), "the record has no digest".to_owned(), 3),
         ] {
             assert_ne!(text, whole);
             std::fs::write(&path, text).unwrap();
             let verdict = gate(&[LoadedRecord::read(&path).unwrap()], Some(&machine("10GB/s")), &RULE).unwrap();
             assert_eq!(verdict.exit_code, code);
-            assert!(verdict.troubles[0].text.contains(&words), "{:?}", verdict.troubles);
+            assert!(verdict.problems[0].text.contains(&words), "{:?}", verdict.problems);
         }
     }
 
@@ -284,7 +284,7 @@ mod own_work_tests {
             [(20.0, 20.0, 0, None), (25.0, 20.0, 1, Some("copy/")), (20.0, 25.0, 1, Some("product/"))]
         {
             let verdict = gated(run("a", copy, product), 3);
-            assert_eq!(verdict.exit_code, code, "{copy} {product}: {:?}", verdict.troubles);
+            assert_eq!(verdict.exit_code, code, "{copy} {product}: {:?}", verdict.problems);
             assert_eq!((verdict.coverage.rows_judged, verdict.coverage.rows), (3, 3));
             assert_eq!((verdict.coverage.expectations, verdict.coverage.expectations_judged), (4, 3));
             for row in &verdict.rows {
@@ -299,7 +299,7 @@ mod own_work_tests {
             assert_eq!((against.metric, against.limit.round()), (Metric::FlopsPerSecond, 9e10));
         }
         let few = gated(run("a", 20.0, 20.0), 4);
-        assert_eq!(few.exit_code, 3, "a copy to a peer was not measured: {:?}", few.troubles);
+        assert_eq!(few.exit_code, 3, "a copy to a peer was not measured: {:?}", few.problems);
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod own_work_tests {
             let mut lines = run("a", 20.0, 20.0);
             harm(&mut lines);
             let verdict = gated(lines, 1);
-            assert_eq!(verdict.exit_code, code, "{name}: {:?} {:?}", verdict.troubles, verdict.rows);
+            assert_eq!(verdict.exit_code, code, "{name}: {:?} {:?}", verdict.problems, verdict.rows);
         }
         let few = with_own_work(lines("a", &[times(100.0)[..3].to_vec()]), copy_lines(&[20.0; 3]));
         assert_eq!(gated(few, 1).exit_code, 3);
@@ -334,7 +334,7 @@ mod own_work_tests {
     }
 
     #[test]
-    fn a_run_of_copies_alone_passes_or_fails_and_nobody_is_suspected_for_it() {
+    fn a_run_of_copies_alone_passes_or_fails_without_suspects() {
         for (time, code) in [(20.0, 0), (25.0, 1)] {
             let mut lines = with_own_work(lines("a", &[]), copy_lines(&times(time)));
             let Some(Line::Header(header)) = lines.first_mut() else { panic!("no header") };
@@ -345,7 +345,7 @@ mod own_work_tests {
             let suspects = suspects.expect("there is nothing to search");
             assert!(suspects.suspects.is_empty() && !suspects.examined.can_name_a_node(), "{suspects:?}");
             let verdict = gate(&[record], Some(&judging(1)), &GATE).expect("one record");
-            assert_eq!(verdict.exit_code, code, "{:?}", verdict.troubles);
+            assert_eq!(verdict.exit_code, code, "{:?}", verdict.problems);
         }
     }
 
@@ -522,8 +522,8 @@ mod verdict_tests {
             let products = product_lines(&[1.0, 1.01, 0.99, 1.005, 0.995, 1.002]);
             let verdict = gated(with_own_work(lines("a", &times), products), &machine);
             let coverage = (verdict.coverage.nodes, verdict.coverage.rows_judged_between_nodes);
-            assert_eq!((verdict.exit_code, coverage), (exit_code, (2, between)), "{rows}: {:?}", verdict.troubles);
-            assert!(words.is_empty() || verdict.troubles.iter().any(|trouble| trouble.text.contains(words)), "{rows}");
+            assert_eq!((verdict.exit_code, coverage), (exit_code, (2, between)), "{rows}: {:?}", verdict.problems);
+            assert!(words.is_empty() || verdict.problems.iter().any(|problem| problem.text.contains(words)), "{rows}");
         }
     }
 
@@ -535,8 +535,8 @@ mod verdict_tests {
         }
         let verdict = gated(lines("a", &good()), &rccl);
         let said =
-            verdict.troubles.iter().any(|trouble| trouble.text.contains("only logs of rccl-tests can be judged"));
-        assert!(verdict.exit_code == 3 && said, "{:?}", verdict.troubles);
+            verdict.problems.iter().any(|problem| problem.text.contains("only logs of rccl-tests can be judged"));
+        assert!(verdict.exit_code == 3 && said, "{:?}", verdict.problems);
     }
 
     #[test]
@@ -554,9 +554,9 @@ mod verdict_tests {
             let mut harmed = lines("a", &good());
             harm(&mut harmed);
             let verdict = gated(harmed, &machine("10GB/s"));
-            assert_eq!(verdict.exit_code, code, "{what}: {:?}", verdict.troubles);
+            assert_eq!(verdict.exit_code, code, "{what}: {:?}", verdict.problems);
             assert!(verdict.decision != Decision::Pass, "{what}");
-            let has_reason = verdict.rows.iter().any(|row| !row.reasons.is_empty()) || !verdict.troubles.is_empty();
+            let has_reason = verdict.rows.iter().any(|row| !row.reasons.is_empty()) || !verdict.problems.is_empty();
             assert!(has_reason, "{what}: no reason given");
         }
     }
@@ -635,12 +635,12 @@ mod verdict_tests {
         silent.expectations.clear();
         for (machine, words) in [
             (None, "no machine file"),
-            (Some(&silent), "it has no [[expect]]"),
+            (Some(&silent), "m.toml has no [[expect]]"),
             (Some(&other), "has no expectation for any row of the record (1 expectation for other rows)"),
         ] {
             let verdict = gate(&[loaded("r.jsonl", lines("a", &good()))], machine, &RULE).unwrap();
             assert_eq!((verdict.exit_code, verdict.coverage.rows_judged), (3, 0));
-            assert!(verdict.troubles[0].text.contains(words), "{:?}", verdict.troubles);
+            assert!(verdict.problems[0].text.contains(words), "{:?}", verdict.problems);
             let template = verdict.template.unwrap();
             let head = "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
                     latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n";

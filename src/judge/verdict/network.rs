@@ -2,7 +2,7 @@
 
 use super::document::Subject;
 use super::expected::{Algorithms, Expected, expected_call};
-use super::{LoadedRecord, Trouble};
+use super::{LoadedRecord, Problem};
 use commgauge_base::stats::fewest_for_bound;
 use commgauge_base::units::{Bytes, Rate, counted};
 use commgauge_base::visible::ShownPath;
@@ -82,11 +82,11 @@ const LEAST_OF_NETWORK: Bytes = Bytes(1 << 20);
 
 /// The differences of a measured run from the runs that the file judges. A simulated run simulates the machine file itself, and never
 /// passes.
-pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Trouble> {
+pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Problem> {
     let header = &loaded.record.header;
     let Some(judged) = machine.judged_runs.as_ref().filter(|_| !header.backend.synthetic) else { return Vec::new() };
     let (record, file) = (loaded.path.shown(), machine.path.shown());
-    let trouble = |exit_code, text: String| Trouble { exit_code, text: format!("{record}: {text} ({file})") };
+    let problem = |exit_code, text: String| Problem { exit_code, text: format!("{record}: {text} ({file})") };
     let other = [
         backend(loaded, judged),
         devices(header, judged),
@@ -96,10 +96,10 @@ pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Troubl
         transport(header, judged),
     ];
     let native = (judged.imported_only && header.backend.measured_by.is_none()).then(|| IMPORTED_ONLY.to_owned());
-    let other = other.into_iter().flatten().map(|text| trouble(OTHER_MACHINE, text));
-    let other = other.chain(native.map(|text| trouble(INCONCLUSIVE, text)));
-    let other = other.chain(warm_buffers(header, judged).map(|text| trouble(INCONCLUSIVE, text)));
-    other.chain(unknown(header, judged).into_iter().map(|text| trouble(INCONCLUSIVE, text))).collect()
+    let other = other.into_iter().flatten().map(|text| problem(OTHER_MACHINE, text));
+    let other = other.chain(native.map(|text| problem(INCONCLUSIVE, text)));
+    let other = other.chain(warm_buffers(header, judged).map(|text| problem(INCONCLUSIVE, text)));
+    other.chain(unknown(header, judged).into_iter().map(|text| problem(INCONCLUSIVE, text))).collect()
 }
 
 /// Buffers that stay in the caches, if the file requires cold ones. Other tools do not report theirs.
@@ -260,9 +260,9 @@ impl Judged<'_> {
 }
 
 /// What is missing for a run to pass.
-pub(super) fn shortfalls(machine: &Machine, judged: &Judged) -> Vec<Trouble> {
+pub(super) fn shortfalls(machine: &Machine, judged: &Judged) -> Vec<Problem> {
     let texts = missing(machine, judged).into_iter();
-    texts.map(|text| Trouble { exit_code: INCONCLUSIVE, text: format!("{}: {text}", machine.path.shown()) }).collect()
+    texts.map(|text| Problem { exit_code: INCONCLUSIVE, text: format!("{}: {text}", machine.path.shown()) }).collect()
 }
 
 /// As sentences without the file.

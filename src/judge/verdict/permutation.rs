@@ -13,7 +13,7 @@
 
 use super::document::{Row, percent};
 use super::evidence::{ComparedRow, Evidence, OneRun, Run};
-use super::{CompareRule, Decision, Trouble};
+use super::{CompareRule, Decision, Problem};
 use commgauge_base::stats::{RankSums, sorted};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -298,7 +298,7 @@ impl Alone {
     }
 
     /// A sentence for each such run.
-    pub fn troubles<'a>(&'a self, runs: &'a [Run], rows: usize) -> impl Iterator<Item = Trouble> + 'a {
+    pub fn problems<'a>(&'a self, runs: &'a [Run], rows: usize) -> impl Iterator<Item = Problem> + 'a {
         self.rows_of.iter().map(move |(run, [failed, open])| {
             let name = runs.get(*run).map_or("one run", |run| run.name.as_str());
             let (exit_code, what) = match (failed, open) {
@@ -309,7 +309,7 @@ impl Alone {
             let text = format!(
                 "only {name} {what} of {rows} rows; other runs are better, but good runs do not compensate for a bad one"
             );
-            Trouble { exit_code, text }
+            Problem { exit_code, text }
         })
     }
 }
@@ -487,7 +487,7 @@ mod tests {
     }
 
     fn named(verdict: &Verdict, name: &str) -> bool {
-        verdict.troubles.iter().any(|trouble| trouble.text.starts_with(&format!("{name} alone")))
+        verdict.problems.iter().any(|problem| problem.text.starts_with(&format!("only {name} ")))
     }
 
     #[test]
@@ -508,9 +508,9 @@ mod tests {
             for pool in orders(&pool) {
                 for (code, verdict) in codes.into_iter().zip([gated(&pool).unwrap(), compared(&pool).unwrap()]) {
                     let question = verdict.question;
-                    assert_eq!(verdict.exit_code, code, "{what}, {question:?}: {:?}", verdict.troubles);
+                    assert_eq!(verdict.exit_code, code, "{what}, {question:?}: {:?}", verdict.problems);
                     let is_mixed = code != 0 && pool.len() > 1;
-                    assert_eq!(named(&verdict, "bad.jsonl"), is_mixed, "{what}, {question:?}: {:?}", verdict.troubles);
+                    assert_eq!(named(&verdict, "bad.jsonl"), is_mixed, "{what}, {question:?}: {:?}", verdict.problems);
                     assert!(!named(&verdict, "good-1.jsonl") && !named(&verdict, "good-2.jsonl"));
                     if is_mixed {
                         let wanted = if code == 1 { Decision::Fail } else { Decision::Inconclusive };
@@ -542,8 +542,8 @@ mod tests {
             let pool = [logs("logs", Some(slow))];
             let name = format!("run {} of logs.jsonl", slow + 1);
             for verdict in [gated(&pool).unwrap(), compare(&[logs("base", None)], &pool, &rule).unwrap()] {
-                assert_eq!(verdict.exit_code, 3, "{:?}: {:?}", verdict.question, verdict.troubles);
-                assert!(named(&verdict, &name), "{:?}: {:?}", verdict.question, verdict.troubles);
+                assert_eq!(verdict.exit_code, 3, "{:?}: {:?}", verdict.question, verdict.problems);
+                assert!(named(&verdict, &name), "{:?}: {:?}", verdict.question, verdict.problems);
             }
         }
         assert_eq!(gated(&[logs("logs", None)]).unwrap().exit_code, 0);
@@ -554,9 +554,9 @@ mod tests {
         }
         for pool in orders(&[logs("a", None), logs("b", None), logs("c", None), bad]) {
             for verdict in [gated(&pool).unwrap(), compare(&[logs("base", None)], &pool, &rule).unwrap()] {
-                assert_eq!(verdict.exit_code, 1, "{:?}: {:?}", verdict.question, verdict.troubles);
-                let said: Vec<&Trouble> =
-                    verdict.troubles.iter().filter(|trouble| trouble.text.contains(" alone ")).collect();
+                assert_eq!(verdict.exit_code, 1, "{:?}: {:?}", verdict.question, verdict.problems);
+                let said: Vec<&Problem> =
+                    verdict.problems.iter().filter(|problem| problem.text.starts_with("only ")).collect();
                 assert!(said.len() == 1 && named(&verdict, "bad.jsonl"), "{:?}: {said:?}", verdict.question);
             }
         }
@@ -579,7 +579,7 @@ mod tests {
                 assert!(east.iter().all(|row| row.replicates == 18 && row.decision == Some(Decision::Pass)));
                 let expected = if slow > 1.0 { Decision::Fail } else { Decision::Pass };
                 assert!(west.iter().all(|row| row.replicates == 6 && row.decision == Some(expected)));
-                assert_eq!(verdict.exit_code, i32::from(slow > 1.0), "{:?}", verdict.troubles);
+                assert_eq!(verdict.exit_code, i32::from(slow > 1.0), "{:?}", verdict.problems);
                 // Against a base with other hosts each cluster is compared separately.
                 let verdict = compared(&pool).unwrap();
                 assert_eq!((verdict.rows.len(), verdict.exit_code), (2 * ROWS, i32::from(slow > 1.0)));
@@ -605,8 +605,8 @@ mod tests {
             let mut pool = pool.to_vec();
             pool.swap(odd, 4);
             let verdict = consistency(&pool, ConsistencyRule::default(), &[]).unwrap();
-            assert_eq!(verdict.exit_code, 1, "{:?}", verdict.troubles);
-            assert!(named(&verdict, "odd.jsonl") && !named(&verdict, "a.jsonl"), "{:?}", verdict.troubles);
+            assert_eq!(verdict.exit_code, 1, "{:?}", verdict.problems);
+            assert!(named(&verdict, "odd.jsonl") && !named(&verdict, "a.jsonl"), "{:?}", verdict.problems);
         }
         assert_eq!(consistency(&pool[..4], ConsistencyRule::default(), &[]).unwrap().exit_code, 0);
     }

@@ -90,6 +90,7 @@ pub fn product_lines(milliseconds: &[f64]) -> Vec<Line> {
     (0..).zip(milliseconds).map(line).collect()
 }
 
+/// A record made of lines, as if read from a file.
 pub fn loaded(path: &str, lines: Vec<Line>) -> LoadedRecord {
     LoadedRecord { path: path.into(), record: Record::from_lines(lines).unwrap() }
 }

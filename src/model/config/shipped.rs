@@ -92,7 +92,7 @@ impl Shipped {
         embedded_text(&self.embedded_file(bare(Path::new(name))?))
     }
 
-    /// That there is none of this path or name, and what may have been meant.
+    /// Reports a missing path or name, and what may have been meant.
     pub fn unknown(self, requested: &Path) -> String {
         let (noun, shown) = (self.noun(), requested.shown());
         let searched = match bare(requested) {

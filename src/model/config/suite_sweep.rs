@@ -409,7 +409,7 @@ mod tests {
             ("routed:uniform,experts=0,k=1", "found 0 experts; accepted: 1 to 65536"),
             ("routed:uniform,experts=70000,k=1", "a whole number up to 65536 is meant"),
             ("routed:hot:0.6,experts=8,k=2", "up to 1/2 of all choices"),
-            ("routed:hot:0.6,experts=1,k=1", "a hot expert needs others beside it"),
+            ("routed:hot:0.6,experts=1,k=1", "a hot expert needs other experts"),
             ("routed:uniform,experts=8,k=2,hidden=0", "found tokens of 0 elements"),
             ("routed:uniform,experts=8,k=2,capacity=0", "found a capacity factor of 0; accepted: above 0"),
             ("routed:uniform,experts=8,k=2,capacity=nan", "found a capacity factor of NaN"),

@@ -70,7 +70,7 @@ impl WorkReader<'_> {
         match layout.work.as_ref().map(|work| work.training.is_some()) {
             Some(true) => Ok(layout),
             Some(false) => Err(layout.place.wrong("[serving] alone has one parallelism; accepted: a [training] step")),
-            None => Err(layout.place.wrong("stands without a [model]; say which model's step is divided so")),
+            None => Err(layout.place.wrong("needs a [model], whose step is divided this way")),
         }
     }
 

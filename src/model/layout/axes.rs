@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn pp_may_stand_before_dp_where_both_grids_have_the_same_pipelines() {
+    fn pp_may_precede_dp_where_both_grids_have_the_same_pipelines() {
         for (degrees, order) in [
             (experts(4, 1, 4, 2, 4, 1), PP_BEFORE_DP),
             (experts(2, 2, 2, 4, 4, 1), PP_BEFORE_DP),

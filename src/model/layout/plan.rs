@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_tp_share_out_a_context_in_runs_of_neighbours() {
+    fn ranks_of_tp_divide_a_context_into_runs_of_neighbours() {
         let plain = layout(Degrees::dense(4, 1, 2, 1), &DEFAULT_ORDER);
         let problem = plain.clone().divided(Division::DecodeContext, 3).unwrap_err();
         assert_eq!(problem, "decode_context = 3 does not divide tp = 4; nearest that do: 2 or 4");

@@ -47,7 +47,7 @@ struct WatchdogLines {
     unwatched: Vec<String>,
 }
 
-/// What the calibration chose, and what came of it.
+/// The choices of the calibration, and the result.
 #[derive(Default)]
 struct Calibration {
     chosen: BTreeMap<u32, ChosenSize>,
@@ -197,7 +197,7 @@ impl Assembly {
         let mut warnings = Vec::new();
         if self.end.is_none() {
             warnings.push(match running {
-                true => "the run is still going on; this is what it has written so far".to_owned(),
+                true => "run in progress; results so far".to_owned(),
                 false => "the record was cut off: it has no end line".to_owned(),
             });
         }
@@ -294,7 +294,7 @@ fn check_calibration(calibration: &CalibrationLine, plan: &Plan) -> Result<(), S
 fn check_product(line: &ProductLine) -> Result<(), String> {
     let product = &line.product;
     if [product.m, product.n, product.k].contains(&0) {
-        return Err(format!("a product of {} x {} x {} is none", product.m, product.n, product.k));
+        return Err(format!("matrix product {} x {} x {} has a zero dimension", product.m, product.n, product.k));
     }
     if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
         return Err("the columns of a product's repetitions differ in length".to_owned());
@@ -304,7 +304,7 @@ fn check_product(line: &ProductLine) -> Result<(), String> {
 
 fn check_copy(line: &CopyLine) -> Result<(), String> {
     if line.copy.bytes.0 == 0 {
-        return Err("a copy of no bytes is none".to_owned());
+        return Err("copy of 0 bytes".to_owned());
     }
     if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
         return Err("the columns of a copy's samples differ in length".to_owned());
@@ -413,7 +413,7 @@ pub struct Record {
     pub devices: Option<DevicesLine>,
     /// The state of the devices before and after each case.
     pub device_readings: Vec<DeviceReadingsLine>,
-    /// How the run ended; absent where it was cut off or is still going on.
+    /// How the run ended; absent if it was truncated or is in progress.
     pub end: Option<End>,
     /// How the file is as a whole.
     pub file: FileState,

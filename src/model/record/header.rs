@@ -28,7 +28,7 @@ pub struct BackendLine {
     pub synthetic: bool,
     /// Library and version.
     pub library: String,
-    /// The variables of the environment that choose or forbid transports, with their values; absent where there are none.
+    /// The variables of the environment that choose or forbid transports, with their values; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
     /// How it carries out and times what it does, in sentences.
@@ -70,7 +70,7 @@ impl ForeignTool {
         }
     }
 
-    /// What stands beside every verdict on its times.
+    /// Facts shown with every verdict on its times.
     pub fn label(self) -> String {
         format!("measured by {}; data check and clocks not ours", self.name())
     }
@@ -286,7 +286,7 @@ fn processor_name() -> String {
 pub struct RankFacts {
     /// World rank.
     pub rank: u32,
-    /// Ranks that this entry stands for, from `rank` on (1 but when simulated).
+    /// Ranks of this entry, from `rank` on (1 unless simulated).
     pub ranks: u32,
     /// Host name, as the host gives it.
     pub host: String,
@@ -325,9 +325,9 @@ pub struct CaseFacts {
     pub axis: Axis,
     /// Ranks in each group.
     pub group_size: u32,
-    /// Groups at work at the same time.
+    /// Concurrent groups.
     pub groups: u32,
-    /// How a group lies on the hosts; all zeros where that is not known.
+    /// Placement of a group on the hosts; all zeros if unknown.
     pub locality: Locality,
     /// The call.
     pub collective: Collective,
@@ -363,7 +363,7 @@ pub struct CaseFacts {
     /// The steps that perform it; none for sweeps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<StepUse>,
-    /// Index of the same case on all groups at once, where one group is at work alone here and the others stand aside.
+    /// Index of the same case on all groups at once, if only one group is active here and the others are idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solo_of: Option<u32>,
     /// What sets it apart from the same call otherwise: the variant in which it was handed over (`buffers`, `submit`, `aggregate`,
@@ -432,10 +432,10 @@ impl CaseFacts {
 // Keeps secrets out of records and of the commands that are shown: values of variables whose name says that they are secret. Records
 // hold no values either of what a launcher is told to hand to ranks and that they do not need.
 
-/// Stands in place of a value in a record.
+/// Replaces a value in a record.
 pub const HIDDEN: &str = "set (hidden)";
 
-/// Stands in place of a value in a command that is shown.
+/// Replaces a value in a displayed command.
 pub const HIDDEN_FROM_VIEW: &str = "(hidden)";
 
 /// Parts of names whose values are secret.
@@ -447,7 +447,7 @@ const EXPORTS: [&str; 9] = ["-x", "--x", "-env", "-genv", "--env", "--genv", "-e
 /// Before a word for the launcher in a command line of `commgauge run`.
 const LAUNCHER_ARGUMENT: &str = "--launcher-arg=";
 
-/// Ends of flags whose value is secret; `--prompt-tokens` is none.
+/// Suffixes of flags whose value is secret; `--prompt-tokens` is an exception.
 const SECRET_FLAGS: [&str; 6] = ["-token", "-key", "-secret", "-password", "-passwd", "-credential"];
 
 /// Whether the value of a variable is secret, by its name.
@@ -541,7 +541,7 @@ fn value_of_flag(word: &str) -> &str {
     word.strip_prefix(LAUNCHER_ARGUMENT).unwrap_or(word)
 }
 
-/// `-genv NAME VALUE` of MPICH and Intel MPI; `-x NAME` of Open MPI names a variable whose value nobody sees.
+/// `-genv NAME VALUE` of MPICH and Intel MPI; `-x NAME` of Open MPI does not show the value.
 fn takes_two_words(flag: &str) -> bool {
     flag.ends_with("env")
 }

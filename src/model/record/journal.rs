@@ -50,7 +50,7 @@ impl Moved {
         let (from, to) = (self.from.shown(), self.to.shown());
         match self.was_removed {
             true => format!("the record {from} was removed while it was written; all of it is in {to}"),
-            false => format!("the record {from} was renamed while it was written; it goes on in {to}"),
+            false => format!("the record {from} was renamed while it was written; it continues in {to}"),
         }
     }
 }
@@ -110,9 +110,9 @@ impl Journal {
         self.moved.take()
     }
 
-    /// Appends one line with one write, and syncs to disk at most once a second. The line gets the digest of the
-    /// record up to it. If the file was removed, the record goes on in a copy beside it. Does not return where another process
-    /// has ended the record: then this one is being ended.
+    /// Appends one line with one write, and syncs to disk at most once a second. The line gets the digest of the record up to it. If the
+    /// file was removed, the record continues in a copy next to it. Does not return if another process has ended the record: then this
+    /// process is being ended.
     ///
     /// # Errors
     /// Names the path and the lines that are safe. After a failed write the file is truncated to its last complete
@@ -154,7 +154,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Copies what was written of a removed file to a new one beside it.
+    /// Copies the written part of a removed file to a new one next to it.
     fn keep(&mut self, locked: &mut Option<File>) -> Result<PathBuf> {
         let text = self.disk.content(self.bytes).map_err(|cause| self.failure("keep", cause))?;
         // The folder may be gone as well; where it cannot be made again, creating the file says so.
@@ -363,8 +363,7 @@ impl WriteAccess {
         Ok(WriteAccess(Arc::new(Mutex::new(Access { is_given_up: false, file }))))
     }
 
-    /// Gives the right up for ever and unlocks the file. False if a write that is under way takes longer than
-    /// `patience`.
+    /// Releases the record permanently and unlocks the file. False if a write in progress takes longer than `patience`.
     pub fn give_up(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         loop {
@@ -583,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_removed_or_renamed_goes_on_and_says_where() {
+    fn a_record_that_is_removed_or_renamed_continues_and_says_where() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("inner/run.jsonl");
         std::fs::create_dir(path.parent().unwrap()).unwrap();

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// A further launch that goes on with the record. What follows belongs to the same run.
+/// A further launch that continues the record. The following lines belong to the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeLine {
     /// Wall-clock time, RFC 3339 with offset.
@@ -98,7 +98,7 @@ pub struct HangLine {
     /// before it began; absent where all ranks take part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_ranks: Option<String>,
-    /// Who holds the others up, as ranges; empty where all have entered and nobody stands out.
+    /// The ranks that block the others, as ranges; empty if all have entered without an outlier.
     pub suspects: String,
     /// Whether the launcher may have ended some of these because another one died: nothing was left that tells. Only of the host
     /// whose watchdog decides.
@@ -106,8 +106,7 @@ pub struct HangLine {
     pub launcher_may_have_ended_some: bool,
     /// Every rank, by what it did; the ranges of all entries together are all ranks, or those of `only_of_host`.
     pub ranks: Vec<RanksInState>,
-    /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device, and those whose
-    /// functions are known.
+    /// Places of the first suspects; without suspects, of the first ranks with a device, and those whose functions are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RankPlace>,
     /// Hosts of which nothing is heard at all, so that not their ranks are to be suspected but they or the links to them.
@@ -117,7 +116,7 @@ pub struct HangLine {
     /// Absent where all hosts were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_of_host: Option<String>,
-    /// Counts of NCCL's RAS service, or why there are none; absent where NCCL was not at work.
+    /// Counts of NCCL's RAS service, or why they are missing; absent if NCCL was not active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_ras: Option<String>,
     /// File with every rank on a line of its own, where it could be written.
@@ -158,7 +157,7 @@ pub struct HungActivity {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RanksHeld")]
 pub struct RanksInState {
-    /// What became of them.
+    /// Their fate.
     pub state: HangState,
     /// The ranks, as ranges such as `0-3,8`.
     pub ranks: String,
@@ -178,8 +177,7 @@ pub struct RankPlace {
     /// The device that it works with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The functions that its measuring thread was in, innermost first and with ` < ` between them, or why they are not known;
-    /// absent where nobody looked.
+    /// The functions of its measuring thread, innermost first and separated by ` < `, or why they are unknown; absent if not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
 }
@@ -240,7 +238,7 @@ impl HangLine {
             (HangReason::Deadline, "") => {
                 let through = self.ranks.iter().find(|entry| entry.state == HangState::Finished);
                 let detail = through.map_or_else(
-                    || " and none stands out".to_owned(),
+                    || " with no outlier".to_owned(),
                     |entry| format!("; {} came through it, the others did not", self.named(&entry.ranks)),
                 );
                 let waited = self.waited();
@@ -301,12 +299,12 @@ impl HangLine {
     }
 }
 
-// The watchdog of a host was lost while a run went on.
+// The watchdog of a host was lost during a run.
 
 /// How such a line begins.
 const BEGINNING: &[u8] = b"{\"line\":\"unwatched\"";
 
-/// From here on nobody watches the ranks of a host: a hang is ended by the deadline of each rank, and not explained.
+/// From here on the ranks of a host are not watched: a hang is ended by the deadline of each rank, and not explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnwatchedLine {
     /// The host.

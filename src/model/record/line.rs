@@ -42,7 +42,7 @@ pub enum Line {
     Case(Box<CaseLine>),
     /// A whole step, replayed.
     Replay(Box<ReplayLine>),
-    /// A call alone and beside calls of another axis, in one replicate.
+    /// A call alone and concurrent with calls of another axis, in one replicate.
     Interference(Box<InterferenceLine>),
     /// Cases that a run added to its plan.
     PlanGrowth(Box<PlanGrowth>),
@@ -60,7 +60,7 @@ pub enum Line {
     Devices(Box<DevicesLine>),
     /// The devices before and after a case of a replicate.
     DeviceReadings(Box<DeviceReadingsLine>),
-    /// A further launch goes on with a run that had ended early.
+    /// A further launch continues a run that ended early.
     Resume(Box<ResumeLine>),
     /// How the run ended. The last line, but for a run that was resumed later; a record without it was cut off.
     End(End),
@@ -249,10 +249,10 @@ pub struct CaseLine {
     pub replicate: u32,
     /// Position in the shuffled order of the replicate, from 0.
     pub position: u32,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Earlier replicates of the case in whose place this one stands: their time was over before they reached the requested precision,
-    /// and this one has more samples. Readers leave those out.
+    /// Earlier replicates of the case replaced by this one: they ran out of time before they reached the requested precision, and this one
+    /// has more samples. Readers exclude them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<u32>,
     /// Iterations run before timing and not kept.
@@ -356,7 +356,7 @@ pub enum StopReason {
 // The part of a case line with the times of every pair of a round, where the groups are pairs.
 
 /// The pairs of a case and their own times, column by column; every list has the same length. A pair's time is that of its slower
-/// rank, to three significant digits. Times are of the whole sample, of which unreliable ones do not count.
+/// rank, to three significant digits. Times cover the whole sample; unreliable ones do not count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairTimes {
     /// World rank of the first of each pair.
@@ -465,7 +465,7 @@ pub fn ensure_same_plan(before: &Plan, now: &Plan) -> Result<(), String> {
     if before.steps != now.steps { Err("its steps are others".to_owned()) } else { Ok(()) }
 }
 
-/// The changes as a table with a heading, each row indented; at most so many.
+/// The changes as a table with a heading, each row indented; at most this many.
 pub fn table(changes: &[Change], most: usize) -> String {
     let row = |what: &str, before: &str, now: &str| [shortened(what), shortened(before), shortened(now)];
     let mut rows = vec![row("what", "in the record", "now")];

@@ -223,7 +223,7 @@ pub struct Follower {
     /// Bytes of the complete lines returned so far. A truncated line that was removed again never counts.
     position: u64,
     lines: u64,
-    /// How many kept records there were beside it at first, which are those of other launches.
+    /// Number of kept records next to it at first, which belong to other launches.
     kept_before: usize,
 }
 
@@ -259,7 +259,7 @@ impl Follower {
         &self.path
     }
 
-    /// Goes to the file in which a renamed or removed record goes on; the newest, if it was removed several times.
+    /// Follows a renamed or removed record to its new file; the newest, if it was removed several times.
     fn find_file(&mut self) {
         let Some(file) = &self.file else { return };
         match place_of(file, &self.path) {
@@ -358,7 +358,7 @@ pub(super) fn place_of(file: &File, path: &Path) -> FilePlace {
     }
 }
 
-/// The names under which a removed record goes on, in order: `run.kept.jsonl`, `run.kept-2.jsonl` ...
+/// The names under which a removed record continues, in order: `run.kept.jsonl`, `run.kept-2.jsonl` ...
 pub(super) fn kept_names(path: &Path) -> impl Iterator<Item = PathBuf> {
     let extension = path.extension().map_or_else(String::new, |ending| format!(".{}", ending.to_string_lossy()));
     (1..1000).map(move |number| {
@@ -460,11 +460,7 @@ mod tests {
             journal.write(&serde_json::from_str(line).unwrap()).unwrap();
         }
         let record = Record::read(&path).unwrap();
-        assert!(
-            record.file.running && record.file.warnings[0].contains("still going on"),
-            "{:?}",
-            record.file.warnings
-        );
+        assert!(record.file.running && record.file.warnings[0].contains("in progress"), "{:?}", record.file.warnings);
         drop(journal);
         let record = Record::read(&path).unwrap();
         assert!(!record.file.running && record.file.warnings[0].contains("cut off"), "{:?}", record.file.warnings);
@@ -544,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_removed_or_renamed_is_followed_to_where_it_goes_on() {
+    fn a_record_that_is_removed_or_renamed_is_followed_to_where_it_continues() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         let line: Line = serde_json::from_str(END).unwrap();
@@ -557,13 +553,13 @@ mod tests {
         journal.write(&line).unwrap();
         assert_eq!((follower.poll().unwrap().len(), follower.path()), (1, renamed.as_path()));
         std::fs::remove_file(&renamed).unwrap();
-        assert_eq!(follower.poll().unwrap().len(), 0, "it goes on at the next write");
+        assert_eq!(follower.poll().unwrap().len(), 0, "it continues at the next write");
         journal.write(&line).unwrap();
         assert_eq!((follower.poll().unwrap().len(), follower.path()), (1, journal.path()));
     }
 
     #[test]
-    fn a_record_that_is_removed_before_it_is_seen_is_found_where_it_goes_on() {
+    fn a_record_that_is_removed_before_it_is_seen_is_found_where_it_continues() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.jsonl");
         std::fs::write(folder.path().join("record.kept.jsonl"), "of an earlier launch").unwrap();
@@ -578,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_removed_renamed_or_replaced_is_told_from_one_that_is_there() {
+    fn a_removed_renamed_or_replaced_file_is_distinguished_from_an_existing_one() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("run.jsonl"), folder.path().join("other.jsonl"));
         let file = File::create(&path).unwrap();
@@ -592,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_record_has_a_name_beside_the_one_that_was_removed() {
+    fn a_kept_record_has_a_name_next_to_the_removed_one() {
         for (path, expected) in
             [("a/run.jsonl", ["a/run.kept.jsonl", "a/run.kept-2.jsonl"]), ("run", ["run.kept", "run.kept-2"])]
         {

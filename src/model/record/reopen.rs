@@ -180,7 +180,7 @@ mod reopen_tests {
     }
 
     #[test]
-    fn a_record_torn_at_any_byte_goes_on_behind_its_complete_lines_and_is_whole_again() {
+    fn a_record_torn_at_any_byte_continues_after_its_complete_lines_and_is_whole_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         // The first few kinds of lines are enough, so that the test stays quick.
@@ -272,7 +272,7 @@ mod reopen_tests {
         let error = reopen(&path).err().expect("edited");
         assert!(error.exit_code() == 2 && error.to_string().contains(&format!("of line {line} does not")), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), edited);
-        // Without any digest it looks as an older version wrote it: it can be resumed, and says so for ever.
+        // Without any digest it looks like a file of an older version: it can be resumed, and says so permanently.
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
         let record = resumed_with(&path, &[]);
         assert_eq!(record.file.seal, Seal::Unsealed(6));

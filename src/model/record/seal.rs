@@ -1,8 +1,7 @@
 //! The digests that a record carries of itself: whether any line was changed, taken out or put in since it was written.
 //!
-//! Every line ends with the SHA-256 of the file up to there, the digests of the earlier lines included: a chain from the header
-//! on. It detects accidents (an editor, a disk, a merge) and edits, not forgery: whoever has the program can write all digests
-//! anew.
+//! Every line ends with the SHA-256 of the file up to there, the digests of the earlier lines included: a chain from the header on. It
+//! detects accidents (an editor, a disk, a merge) and edits, not forgery: anyone with the program can rewrite all digests.
 
 use commgauge_base::digest::hexadecimal;
 use serde::Deserialize;
@@ -21,7 +20,7 @@ pub enum Seal {
     Whole,
     /// Every line is as it was written, according to the digest of the end lines alone: an older version wrote the record.
     EndOnly,
-    /// So many lines from the first on had no digest when the run was resumed: they may have been changed before.
+    /// This many lines from the first on had no digest when the run was resumed: they may have been changed before.
     Unsealed(u64),
     /// No digest covers the last lines: an older version wrote the record.
     Absent,
@@ -144,7 +143,7 @@ impl Chain {
         }
     }
 
-    /// Goes on writing where the record ends.
+    /// Continues writing at the end of the record.
     pub fn into_sealing(self) -> Sealing {
         self.sealing
     }
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_digest_among_others_is_broken_and_old_records_are_told_from_new_ones() {
+    fn a_line_without_digest_among_others_is_broken_and_old_records_are_distinguished_from_new_ones() {
         let new = lines_of(&LINES);
         let plain = |line: &str| format!("{line}\n").into_bytes();
         let mut stripped = new.clone();

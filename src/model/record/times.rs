@@ -24,8 +24,8 @@ impl MergedTimes {
         MergedTimes { outcome, seconds_of_replicate: ascending.filter(|times| !times.is_empty()).collect() }
     }
 
-    /// Why there is no time of some replicate; none where all were measured.
-    pub fn trouble(&self) -> Option<&Outcome> {
+    /// Why a replicate has no time; `None` if all were measured.
+    pub fn problem(&self) -> Option<&Outcome> {
         Some(&self.outcome).filter(|outcome| !is_measured(outcome))
     }
 
@@ -70,14 +70,14 @@ fn most_severe<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Outco
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyTime {
     pub copy: CopyShape,
-    /// What came of it, and the times of the slowest rank.
+    /// Its outcome, and the times of the slowest rank.
     pub times: MergedTimes,
-    /// Of each rank, the median over the replicates of its own medians.
+    /// For each rank, the median over the replicates of its own medians.
     pub seconds_of_rank: Vec<Seconds>,
 }
 
 impl CopyTime {
-    /// Bytes per second in each direction that a copy of so many seconds has.
+    /// Bytes per second in each direction for a copy of this many seconds.
     pub fn rate(&self, seconds: Seconds) -> Rate {
         Rate(self.copy.bytes.0 as f64 / seconds.0)
     }
@@ -126,7 +126,7 @@ pub struct ProductTime {
     pub library: String,
     /// Ranks of a host that computed at the same time.
     pub ranks_per_host: u32,
-    /// What came of it, and the times of the slowest rank.
+    /// Its outcome, and the times of the slowest rank.
     pub times: MergedTimes,
 }
 
@@ -214,7 +214,7 @@ mod copy_times_tests {
         })
         .copy_times();
         let CopyTime { times: merged, .. } = &times[0];
-        assert_eq!((merged.median(), times[0].extremes(), merged.trouble()), (None, None, Some(&wrong)));
+        assert_eq!((merged.median(), times[0].extremes(), merged.problem()), (None, None, Some(&wrong)));
     }
 }
 
@@ -275,7 +275,7 @@ mod product_times_tests {
             }
         });
         let time = &corrupt.product_times()[0];
-        assert_eq!((time.times.median(), time.times.trouble()), (None, Some(&wrong)));
+        assert_eq!((time.times.median(), time.times.problem()), (None, Some(&wrong)));
         let failed = record(|replicate, line| {
             if replicate == 1 {
                 line.outcome = Outcome::Failed { reason: "no memory".to_owned() };

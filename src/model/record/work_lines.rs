@@ -1,4 +1,4 @@
-//! What became of a measured piece of work.
+//! Outcomes of measured work.
 
 use super::header::CaseFacts;
 use crate::layout::Axis;
@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
@@ -89,7 +89,7 @@ impl Outcome {
         }
     }
 
-    /// Elements that were wrong: at the rank that a mismatch names, or of all ranks where none is named; 0 where nobody counted.
+    /// Wrong elements: at the rank that a mismatch names, or on all ranks if none is named; 0 if not counted.
     pub fn wrong_elements(&self) -> u64 {
         match self {
             Outcome::Corrupt { count, .. } => *count,
@@ -101,7 +101,7 @@ impl Outcome {
 
 // The samples of a case line, and the distribution of every rank's own times.
 
-/// Samples of a case, column by column; every list has the same length. Times are of the whole sample.
+/// Samples of a case, column by column; every list has the same length. Times are those of the whole sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
     /// The slowest rank's time.
@@ -120,7 +120,7 @@ pub struct Samples {
     /// Samples that do not count: index and reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "doubtful")]
     pub excluded: Vec<(u32, ExclusionReason)>,
-    /// By how much times may be off on the clocks of the hosts, of isolated starts on devices, whose own clocks are compared anew for each
+    /// By how much times may be off on the clocks of the hosts, of isolated starts on devices, whose own clocks are compared again for each
     /// batch of samples; batch by batch. Empty where marks are readings of the host's clock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_errors: Vec<ClockErrors>,
@@ -199,7 +199,7 @@ pub struct CopyLine {
     pub copy: CopyShape,
     /// Which repetition, from 0.
     pub replicate: u32,
-    /// What came of it. `verified` means that every byte at the target was compared.
+    /// The outcome. `verified` means that every byte at the target was compared.
     pub outcome: Outcome,
     /// Copies of each sample, back to back, by whose number its time was divided.
     pub copies_per_sample: u32,
@@ -226,7 +226,7 @@ pub struct ProductLine {
     pub ranks_per_host: u32,
     /// Threads of each rank.
     pub threads_per_rank: u32,
-    /// What came of it. `verified` means that the result was compared with sums of its own.
+    /// The outcome. `verified` means that the result was compared with independently computed sums.
     pub outcome: Outcome,
     /// Products run before timing and not kept.
     pub warm_up_products: u32,
@@ -247,7 +247,7 @@ pub struct ReplayLine {
     pub schedule: String,
     /// What the forward pass of a micro-batch through one layer took to compute; each gradient took as long again. 0 of a trace.
     pub forward_seconds_per_layer: Seconds,
-    /// What came of it. `verified` means that every call was performed once on known data before timing.
+    /// The outcome. `verified` means that every call was performed once on known data before timing.
     pub outcome: Outcome,
     /// Repetitions run before timing and not kept.
     pub warm_up_repetitions: u32,
@@ -259,8 +259,7 @@ pub struct ReplayLine {
     pub computing_nanoseconds_median: u64,
     /// What each axis cost and moved.
     pub axes: Vec<ReplayAxis>,
-    /// Share of the time under way, of all axes but the pipeline's, that the slowest rank did not wait for. Absent where there
-    /// was none.
+    /// Share of the active time of all axes but the pipeline's that the slowest rank did not wait for. Absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_efficiency: Option<f64>,
     /// Each rank's own time; median over the repetitions.
@@ -273,22 +272,22 @@ pub struct ReplayLine {
 }
 
 impl ReplayLine {
-    /// Whether a job's trace was replayed, which is of no step of the plan.
+    /// Whether a job's trace was replayed, which belongs to no step of the plan.
     pub fn is_of_trace(&self) -> bool {
         self.schedule == RECORDED_SCHEDULE
     }
 }
 
-/// An axis in a replay. Times are of the slowest rank, medians over the repetitions; bytes are of one step.
+/// An axis in a replay. Times are those of the slowest rank, medians over the repetitions; bytes cover one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayAxis {
     /// The axis.
     pub axis: Axis,
     /// What the rank spent waiting for calls. On `pp` this holds the bubble of the pipeline.
     pub waiting_nanoseconds_median: u64,
-    /// Time in which at least one call was under way, as far as the rank saw it.
+    /// Time in which at least one call was in flight, as far as the rank saw it.
     pub under_way_nanoseconds_median: u64,
-    /// Share of the time under way that the rank did not wait for.
+    /// Share of the active time that the rank did not wait for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_efficiency: Option<f64>,
     /// Calls of the rank that has most.
@@ -323,7 +322,7 @@ pub struct HiddenCalls {
 
 // The interference line: a call measured alone, and the same call while calls of another axis are in flight.
 
-/// One call of a replicate, alone and beside another.
+/// One call of a replicate, alone and concurrent with another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterferenceLine {
     /// Index in the plan's `steps`.
@@ -332,19 +331,20 @@ pub struct InterferenceLine {
     pub replicate: u32,
     /// The call that is timed.
     pub timed: InterferingCall,
-    /// The call that is under way meanwhile.
-    pub beside: InterferingCall,
-    /// What came of it.
+    /// The concurrent call.
+    #[serde(rename = "beside")]
+    pub overlapping: InterferingCall,
+    /// The outcome.
     pub outcome: Outcome,
-    /// Calls of `beside` that are started before the timed one.
+    /// Calls of `beside` started before the timed one.
     pub calls_beside: u32,
-    /// From the start of the timed call to the moment at which it was seen done, on the rank that took longest; nothing beside it.
+    /// From the start of the timed call to its observed end, on the slowest rank, with no concurrent call.
     pub alone_nanoseconds: Vec<u64>,
-    /// The same with the other calls beside it.
+    /// With the other calls concurrent.
     pub together_nanoseconds: Vec<u64>,
-    /// What that rank still waited for the other calls after the timed one was done: above 0 they were under way all the time.
+    /// What that rank still waited for the other calls after the timed one: if above 0, they were in flight all the time.
     pub still_waited_nanoseconds: Vec<u64>,
-    /// One call of `beside` alone, on the rank that took longest.
+    /// One call of `beside` alone, on the slowest rank.
     pub beside_alone_nanoseconds: Vec<u64>,
 }
 
@@ -445,7 +445,7 @@ pub enum CalibrationEnd {
     Sure,
     /// It has the most sizes that were allowed.
     MostSizes,
-    /// No size lies between two that were measured.
+    /// No size is between two measured ones.
     NoSizeBetween,
     /// The time was spent.
     Budget,

@@ -290,6 +290,7 @@ impl Family {
     }
 }
 
+/// What the calls of an axis are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Size arguments of all calls.
@@ -369,7 +370,7 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
-    /// Whether a layer with these parts is of the kind.
+    /// Whether a layer with these parts has this kind.
     pub fn has(self, parts: LayerParts) -> bool {
         use {FeedForward as F, Mixer as M};
         let exactly = |mixer, feed_forward| parts == LayerParts { mixer: Some(mixer), feed_forward };

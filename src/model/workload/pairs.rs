@@ -252,10 +252,10 @@ impl WorkPlan {
 // backend executes them like a replay.
 
 /// Maximum total memory of the calls concurrent with the timed one, in bytes of their size arguments.
-const MOST_BYTES_BESIDE: u64 = 256 << 20;
+const MOST_CONCURRENT_BYTES: u64 = 256 << 20;
 
 /// Maximum number of calls concurrent with the timed one.
-const MOST_CALLS_BESIDE: u32 = 64;
+const MOST_CONCURRENT_CALLS: u32 = 64;
 
 /// The calls of two axes that may disturb each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,21 +296,21 @@ impl Interference {
 
     /// Number of calls of the other axis that together take as long as one of `timed`; fewer if they would need too
     /// much memory.
-    pub fn calls_beside(&self, timed: usize, alone_nanoseconds: [u64; 2]) -> u32 {
+    pub fn concurrent_calls(&self, timed: usize, alone_nanoseconds: [u64; 2]) -> u32 {
         let other = 1 - timed;
         let wanted = alone_nanoseconds[timed].div_ceil(alone_nanoseconds[other].max(1));
-        let fit = MOST_BYTES_BESIDE / self.ops[other].bytes_total.0.max(1);
-        wanted.min(fit).clamp(1, u64::from(MOST_CALLS_BESIDE)) as u32
+        let fit = MOST_CONCURRENT_BYTES / self.ops[other].bytes_total.0.max(1);
+        wanted.min(fit).clamp(1, u64::from(MOST_CONCURRENT_CALLS)) as u32
     }
 
     /// The program of every rank: starts `concurrent` calls of the other op, then one of `timed`, which it waits for first.
-    pub fn program(&self, timed: usize, beside: u32) -> ReplayPlan {
+    pub fn program(&self, timed: usize, concurrent: u32) -> ReplayPlan {
         let slot_of = |op: usize| Slot { op: op as u32, movement: Movement::Together };
         let mut slots = vec![slot_of(timed)];
-        slots.extend((0..beside).map(|_| slot_of(1 - timed)));
+        slots.extend((0..concurrent).map(|_| slot_of(1 - timed)));
         let start = |slot: u32| Action::Start { slot };
         let wait = |slot: u32| Action::Wait { slot };
-        let others = || 1..=beside;
+        let others = || 1..=concurrent;
         let actions = others().map(start).chain([start(0), wait(0)]).chain(others().map(wait)).collect();
         let program = ReplayProgram {
             stage: 0,
@@ -436,16 +436,16 @@ mod interference_tests {
     }
 
     #[test]
-    fn calls_beside_cover_the_timed_one_as_far_as_memory_goes() {
+    fn concurrent_calls_cover_the_timed_one_as_far_as_memory_goes() {
         let pair = of([Axis::Tp, Axis::Dp]).unwrap();
-        let fit = (MOST_BYTES_BESIDE / pair.ops[1].bytes_total.0.max(1)).clamp(1, 64) as u32;
-        assert_eq!(pair.calls_beside(0, [1000, 300]), 4.min(fit));
-        assert_eq!(pair.calls_beside(1, [300, 1000]), 4);
+        let fit = (MOST_CONCURRENT_BYTES / pair.ops[1].bytes_total.0.max(1)).clamp(1, 64) as u32;
+        assert_eq!(pair.concurrent_calls(0, [1000, 300]), 4.min(fit));
+        assert_eq!(pair.concurrent_calls(1, [300, 1000]), 4);
         assert_eq!(
-            pair.calls_beside(1, [0, 1_000_000]),
-            MOST_CALLS_BESIDE.min((MOST_BYTES_BESIDE / pair.ops[0].bytes_total.0) as u32)
+            pair.concurrent_calls(1, [0, 1_000_000]),
+            MOST_CONCURRENT_CALLS.min((MOST_CONCURRENT_BYTES / pair.ops[0].bytes_total.0) as u32)
         );
-        assert_eq!(pair.calls_beside(0, [10, 1000]), 1);
+        assert_eq!(pair.concurrent_calls(0, [10, 1000]), 1);
     }
 }
 

@@ -47,7 +47,7 @@ impl WorkPlan {
 // Estimated run time of a plan, reported before it runs.
 
 /// Time of a case in each replicate apart from sampling: buffers, checks, warm-up, agreement.
-const SECONDS_BESIDE_SAMPLING: f64 = 0.05;
+const SECONDS_BESIDES_SAMPLING: f64 = 0.05;
 
 /// Time per byte to fill, compare and lock the buffers of a copy: on a host with an H200 suites/copies.toml took 14.5 s instead of the 5.4
 /// s of its budgets.
@@ -86,7 +86,7 @@ impl WorkPlan {
     /// iterations it is an estimate from cautious figures of host memory; a budget for all cases is used completely.
     pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
         let cases = settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings));
-        let products = self.products.len() as f64 * (settings.case_budget.0 + SECONDS_BESIDE_SAMPLING);
+        let products = self.products.len() as f64 * (settings.case_budget.0 + SECONDS_BESIDES_SAMPLING);
         let copies: f64 = self.copies.iter().map(|shape| estimated_copy(shape, settings).seconds().0).sum();
         Seconds(cases.0 + (products + copies) * f64::from(settings.replicates))
     }
@@ -100,7 +100,7 @@ impl WorkPlan {
 
 /// Estimated upper bound of the time of a case in one replicate.
 pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
-    let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDE_SAMPLING);
+    let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDES_SAMPLING);
     match settings.at(case.op.bytes_total).iterations {
         Some(iterations) => Estimate::Guess(with_rest(f64::from(iterations) * cautious_seconds(case))),
         None => Estimate::Budget(with_rest(settings.case_budget.0)),
@@ -114,7 +114,7 @@ pub fn estimated_copy(shape: &CopyShape, settings: &RunSettings) -> Estimate {
         CopyKind::HostToDevice | CopyKind::DeviceToHost | CopyKind::WithinDevice | CopyKind::ToPeer => 1.0,
     };
     let prepared = ways * shape.bytes.0 as f64 * SECONDS_PER_COPIED_BYTE;
-    Estimate::Budget(Seconds(settings.case_budget.0 + SECONDS_BESIDE_SAMPLING + prepared))
+    Estimate::Budget(Seconds(settings.case_budget.0 + SECONDS_BESIDES_SAMPLING + prepared))
 }
 
 /// Estimated upper bound of the time of a rank for repeated replays of a program: its computing plus every call alone.
@@ -122,7 +122,7 @@ pub fn estimated_replay_seconds(program: &ReplayProgram, repetitions: u32) -> Se
     let starts = program.starts_per_op();
     let calls: f64 = program.ops.iter().zip(starts).map(|(op, starts)| starts as f64 * cautious_seconds_of(op)).sum();
     let once = program.compute_nanoseconds() as f64 * 1e-9 + calls;
-    Seconds(once * f64::from(repetitions) + SECONDS_BESIDE_SAMPLING)
+    Seconds(once * f64::from(repetitions) + SECONDS_BESIDES_SAMPLING)
 }
 
 fn cautious_seconds(case: &Case) -> f64 {
@@ -216,6 +216,7 @@ pub struct RankedStep {
     pub calls: Vec<RankedCall>,
 }
 
+/// A call of a step as the ranking of calls identifies it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedCall {
     /// The origin.

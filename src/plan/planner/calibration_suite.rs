@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn experts_ask_for_exchanges_and_each_type_of_a_sum_stands_alone() {
+    fn experts_ask_for_exchanges_and_each_type_of_a_sum_is_separate() {
         let calls = calls("mixtral-8x7b", 16);
         assert!(calls.iter().any(|call| call.collective == Collective::AllToAll), "{calls:?}");
         let sums: Vec<ElementType> = calls

@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(costs[0].grounds.refused, 2);
         assert!(
             !costs[0].grounds.complete()
-                && costs[0].grounds.reason.as_ref().unwrap().contains("placement on the nodes is not known")
+                && costs[0].grounds.reason.as_ref().unwrap().contains("unknown placement on the nodes")
         );
         assert_eq!(costs[0].payload_bytes, Bytes(2 * 16 * 8_000_000));
     }

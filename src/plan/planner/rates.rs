@@ -191,8 +191,8 @@ impl Rates for Observed {
 /// The slowdowns of overlapped calls in a fit.
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
-    beside_computing: Vec<(Axis, Coefficient)>,
-    beside_calls: Vec<(Axis, Collective, Axis, Coefficient)>,
+    during_computing: Vec<(Axis, Coefficient)>,
+    during_calls: Vec<(Axis, Collective, Axis, Coefficient)>,
 }
 
 impl Hidden {
@@ -205,22 +205,22 @@ impl Hidden {
             let calls = pair.calls;
             (calls.axis, calls.collective, calls.beside_axis, pair.slowdown)
         });
-        Hidden { beside_computing: replayed.collect(), beside_calls: measured.collect() }
+        Hidden { during_computing: replayed.collect(), during_calls: measured.collect() }
     }
 
     /// The slowdown of one call concurrent with the calls of an axis, for tests of prices.
     #[cfg(test)]
-    pub(super) fn beside(axis: Axis, collective: Collective, beside: Axis, slower: f64) -> Hidden {
+    pub(super) fn while_calling(axis: Axis, collective: Collective, other: Axis, slower: f64) -> Hidden {
         let slower = Coefficient { value: slower, low: None, high: None, measurements: 1 };
-        Hidden { beside_computing: vec![(axis, slower)], beside_calls: vec![(axis, collective, beside, slower)] }
+        Hidden { during_computing: vec![(axis, slower)], during_calls: vec![(axis, collective, other, slower)] }
     }
 
     /// Time of an overlapped call relative to its time alone: at least 1, and 1 if unknown. `has_calls` returns
     /// whether an axis has calls at all.
     pub fn slower(&self, axis: Axis, collective: Collective, has_calls: &dyn Fn(Axis) -> bool) -> f64 {
-        let computing = self.beside_computing.iter().filter(|(of, _)| *of == axis).map(|(_, slower)| slower.value);
-        let calls = self.beside_calls.iter().filter_map(|(of, call, beside, slower)| {
-            (*of == axis && *call == collective && has_calls(*beside)).then_some(slower.value)
+        let computing = self.during_computing.iter().filter(|(of, _)| *of == axis).map(|(_, slower)| slower.value);
+        let calls = self.during_calls.iter().filter_map(|(of, call, other, slower)| {
+            (*of == axis && *call == collective && has_calls(*other)).then_some(slower.value)
         });
         computing.chain(calls).filter(|slower| slower.is_finite()).fold(1.0, f64::max)
     }
@@ -231,11 +231,11 @@ impl Hidden {
             Some((low, high)) => format!("{:.2} times ({low:.2} to {high:.2})", slower.value),
             None => format!("{:.2} times", slower.value),
         };
-        let computing = self.beside_computing.iter().map(|(axis, slower)| format!("{axis} {}", of(slower)));
+        let computing = self.during_computing.iter().map(|(axis, slower)| format!("{axis} {}", of(slower)));
         let calls = self
-            .beside_calls
+            .during_calls
             .iter()
-            .map(|(axis, collective, beside, slower)| format!("{collective} on {axis} with {beside} {}", of(slower)));
+            .map(|(axis, collective, other, slower)| format!("{collective} on {axis} with {other} {}", of(slower)));
         let all: Vec<String> = computing.chain(calls).collect();
         (!all.is_empty()).then(|| {
             format!(
@@ -421,8 +421,8 @@ mod hidden_tests {
         assert_eq!(Hidden::default().slower(Axis::Dp, Collective::AllReduce, &|_| true), 1.0);
         assert_eq!(Hidden::default().describe(), None);
         let hidden = Hidden {
-            beside_computing: vec![(Axis::Dp, coefficient(1.2)), (Axis::Cp, coefficient(0.8))],
-            beside_calls: vec![(Axis::Dp, Collective::AllReduce, Axis::Tp, coefficient(1.5))],
+            during_computing: vec![(Axis::Dp, coefficient(1.2)), (Axis::Cp, coefficient(0.8))],
+            during_calls: vec![(Axis::Dp, Collective::AllReduce, Axis::Tp, coefficient(1.5))],
         };
         let slower = |axis, collective, tp: bool| hidden.slower(axis, collective, &|_| tp);
         assert_eq!(slower(Axis::Dp, Collective::AllReduce, true), 1.5);

@@ -188,7 +188,7 @@ mod tests {
             (Target::Galvatron, &odd, "3 nodes of 8 ranks: Galvatron plans on 2, 4, 8"),
             (Target::SimAi, &options(), "--axis is missing"),
             (Target::Calculon, &options(), "--base is missing"),
-            (Target::Calculon, &no_system, "no Calculon system file"),
+            (Target::Calculon, &no_system, "not a Calculon system file"),
         ] {
             let error = export(&ring_fit(), target, options).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{error}");

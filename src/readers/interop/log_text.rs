@@ -402,7 +402,7 @@ mod tests {
             ("#bytes #repetitions  t[usec]\n", "--from imb"),
             ("# size count type time algbw busbw\n", "--from nccl-tests"),
             ("collective,dtype,ranks,bytes_total,latency_us\n", "--from csv"),
-            ("{\"line\":\"header\",\"format\":\"commgauge-record\"}\n", "a record already"),
+            ("{\"line\":\"header\",\"format\":\"commgauge-record\"}\n", "already a record"),
             (" #bytes     #iterations    BW peak[MB/sec]\n", "perftest"),
             ("hello\n", "nor of another supported tool"),
             ("", "nor of another supported tool"),

@@ -439,7 +439,7 @@ impl Trace {
             self.note_missing_ranks();
         }
         self.complete_named_groups(ranks as usize == self.ranks.len());
-        if is_of_one_group(layout) {
+        if has_one_group(layout) {
             self.complete_with_only_group(ranks);
         }
     }
@@ -500,7 +500,7 @@ pub(super) fn callers_as_group(group: &TracedGroup, callers: &BTreeSet<u32>, all
 }
 
 /// Whether every axis with more than one rank spans all ranks.
-fn is_of_one_group(layout: &Layout) -> bool {
+fn has_one_group(layout: &Layout) -> bool {
     let ranks = layout.group_size(Axis::World);
     // Not every pipeline shares an embedding.
     let axes = AXES.iter().filter(|axis| **axis != Axis::Embedding);

@@ -284,17 +284,17 @@ fn of(calls: &mut [&TracedCall], computing: &[ComputingSpan]) -> Ordered {
     }
     let moments = moments(calls);
     let mut actions = Vec::with_capacity(3 * calls.len());
-    let (mut now, mut under_way) = (moments[0].at, 0u32);
+    let (mut now, mut in_flight) = (moments[0].at, 0u32);
     let mut spans = Spans { computing, next: 0 };
     for moment in &moments {
-        let nanoseconds = if under_way == 0 { moment.at - now } else { spans.within(now..moment.at) };
+        let nanoseconds = if in_flight == 0 { moment.at - now } else { spans.within(now..moment.at) };
         if nanoseconds > 0 {
             actions.push(RecordedAction::Compute { nanoseconds });
         }
         now = moment.at;
         match moment.begins {
-            true => under_way += 1,
-            false => under_way -= 1,
+            true => in_flight += 1,
+            false => in_flight -= 1,
         }
         let call = moment.call;
         actions.push(if moment.begins { RecordedAction::Start { call } } else { RecordedAction::Wait { call } });
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn times_without_calls_are_computing_and_beside_calls_what_the_device_computed() {
+    fn times_without_calls_are_computing_and_during_calls_what_the_device_computed() {
         // 0: 10 to 20 us; 1: 30 to 60, during which 2 runs from 40 to 50; the device computes from 25 to 45 and 55 to 58.
         let mut trace = trace(vec![
             timed(0, 30, 30),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_which_only_names_are_known_are_of_those_that_call_on_them() {
+    fn groups_known_by_name_only_consist_of_the_ranks_that_call_on_them() {
         let trace = four(&[("1", &[0, 1]), ("2", &[2, 3]), ("3", &[0, 2]), ("4", &[1, 3]), ("0", &[0, 1, 2, 3])]);
         let replay = traced_replay(&trace, Some(&layout(2, 2)), 4).unwrap();
         let axes: Vec<Axis> = replay.groups.iter().map(|groups| groups.axis).collect();
@@ -482,7 +482,13 @@ mod tests {
             ("an unknown call", unknown, None, 2, "3 calls have an unknown kind, such as nccl:fancy"),
             ("no type", untyped, None, 2, "lacks the type of all_reduce of 64 B on rank 1"),
             ("no group", nameless, None, 2, "lacks the ranks of a group that 2 ranks call on"),
-            ("a group of others", smaller, Some(layout(2, 2)), 4, "in a group of 4 ranks that 2 ranks call on"),
+            (
+                "a group of others",
+                smaller,
+                Some(layout(2, 2)),
+                4,
+                "lacks the ranks of a group of 4 ranks that 2 ranks call on",
+            ),
             (
                 "no axis",
                 four(&[("1", &[0, 3]), ("2", &[1, 2])]),

@@ -333,7 +333,7 @@ pub struct AxisTimes {
     /// Time for which the rank waited for its calls.
     pub waiting_nanoseconds: u64,
     /// Time in which at least one call was in progress, as far as the rank saw it.
-    pub under_way_nanoseconds: u64,
+    pub in_flight_nanoseconds: u64,
 }
 
 /// Times of one rank in one replay.

@@ -18,6 +18,7 @@ pub struct CudaAnswer {
     pub problem: Option<String>,
 }
 
+/// A CUDA device that this process may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     pub name: String,
@@ -26,6 +27,7 @@ pub struct Device {
     pub memory_bytes: u64,
 }
 
+/// The NCCL that runs would load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NcclAnswer {
     /// The file that was loaded.
@@ -44,6 +46,7 @@ pub struct NcclAnswer {
     pub problem: Option<String>,
 }
 
+/// The cuBLAS that matrix products would load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CublasAnswer {
     /// The file that was loaded.
@@ -56,6 +59,7 @@ pub struct CublasAnswer {
     pub problem: Option<String>,
 }
 
+/// The report of the NVIDIA management library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvmlAnswer {
     pub version: String,

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cuda_of_a_library_is_read_from_its_banner_wherever_that_stands() {
+    fn the_cuda_of_a_library_is_read_from_its_banner_at_any_position() {
         let mebibyte = 1 << 20;
         for before in [0, 1, mebibyte - 20, mebibyte - 1, 3 * mebibyte] {
             for (banner, expected) in [

@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soak_goes_on_for_its_time_with_few_samples() {
+    fn a_soak_runs_for_its_time_with_few_samples() {
         for cadence in [Cadence::Streaming, Cadence::Isolated] {
             soaked(cadence, None, |world, result| {
                 assert_eq!(result.line.outcome, Outcome::Measured { verified: true });

@@ -184,8 +184,8 @@ fn interference_enough(context: &ReplayContext, done: usize, repetitions: Repeti
 fn slowest(context: &ReplayContext, replayer: &dyn Replayer, timed: usize) -> Result<[u64; 2]> {
     let first = context.local_ranks.start;
     let ranks = || (first..).zip(replayer.times());
-    let longest = ranks().max_by_key(|(_, times)| times.axes[timed].under_way_nanoseconds);
-    let (rank, took) = longest.map_or((first, 0), |(rank, times)| (rank, times.axes[timed].under_way_nanoseconds));
+    let longest = ranks().max_by_key(|(_, times)| times.axes[timed].in_flight_nanoseconds);
+    let (rank, took) = longest.map_or((first, 0), |(rank, times)| (rank, times.axes[timed].in_flight_nanoseconds));
     let mut found = [Located { value: took as f64, rank: rank as i32 }];
     context.world.all_max(&mut found)?;
     let holder = found[0].rank;

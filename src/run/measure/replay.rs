@@ -85,17 +85,17 @@ pub fn measure_replay(
         .map(|index| {
             let medians = AxisTimes {
                 waiting_nanoseconds: of_slowest(&|times| times.axes[index].waiting_nanoseconds),
-                under_way_nanoseconds: of_slowest(&|times| times.axes[index].under_way_nanoseconds),
+                in_flight_nanoseconds: of_slowest(&|times| times.axes[index].in_flight_nanoseconds),
             };
             let hidden_calls = hidden_calls.of_slowest(index);
             ReplayAxis { hidden_calls, ..axis_line(plan, plan.groups[index].axis, &moved, medians) }
         })
         .collect();
     let hidden = line.axes.iter().filter(|axis| axis.axis != Axis::Pp);
-    let (waiting, under_way) = hidden.fold((0, 0), |(waiting, under_way), axis| {
-        (waiting + axis.waiting_nanoseconds_median, under_way + axis.under_way_nanoseconds_median)
+    let (waiting, in_flight) = hidden.fold((0, 0), |(waiting, in_flight), axis| {
+        (waiting + axis.waiting_nanoseconds_median, in_flight + axis.under_way_nanoseconds_median)
     });
-    line.overlap_efficiency = efficiency(waiting, under_way);
+    line.overlap_efficiency = efficiency(waiting, in_flight);
     Ok(line)
 }
 
@@ -167,7 +167,7 @@ fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> 
         shared[1].value = mine.computing_nanoseconds as f64;
         for (shared, axis) in shared[2..].chunks_mut(2).zip(&mine.axes) {
             shared[0].value = axis.waiting_nanoseconds as f64;
-            shared[1].value = axis.under_way_nanoseconds as f64;
+            shared[1].value = axis.in_flight_nanoseconds as f64;
         }
     }
     context.world.all_max(&mut shared)?;
@@ -178,7 +178,7 @@ fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> 
     };
     for (shared, axis) in shared[2..].chunks(2).zip(&mut of_slowest.axes) {
         axis.waiting_nanoseconds = shared[0].value as u64;
-        axis.under_way_nanoseconds = shared[1].value as u64;
+        axis.in_flight_nanoseconds = shared[1].value as u64;
     }
     Ok((rank, of_slowest))
 }
@@ -234,15 +234,15 @@ fn as_listed(plan: &ReplayPlan, moved: &[Moved]) -> bool {
 }
 
 fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], medians: AxisTimes) -> ReplayAxis {
-    let AxisTimes { waiting_nanoseconds, under_way_nanoseconds } = medians;
+    let AxisTimes { waiting_nanoseconds, in_flight_nanoseconds } = medians;
     let counted =
         |value: &dyn Fn(&Moved) -> u64| moved.iter().filter(|moved| moved.axis == axis).map(value).max().unwrap_or(0);
     let listed = || plan.listed.iter().flatten().filter(|totals| totals.axis == axis);
     ReplayAxis {
         axis,
         waiting_nanoseconds_median: waiting_nanoseconds,
-        under_way_nanoseconds_median: under_way_nanoseconds,
-        overlap_efficiency: efficiency(waiting_nanoseconds, under_way_nanoseconds),
+        under_way_nanoseconds_median: in_flight_nanoseconds,
+        overlap_efficiency: efficiency(waiting_nanoseconds, in_flight_nanoseconds),
         calls_counted: counted(&|moved| moved.calls),
         payload_bytes_counted: Bytes(counted(&|moved| moved.payload_bytes)),
         payload_bytes_listed: listed().map(|totals| totals.payload_bytes_per_step).max().unwrap_or_default(),
@@ -253,8 +253,8 @@ fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], medians: AxisTimes)
 }
 
 /// Share of the active time that was not spent waiting.
-fn efficiency(waiting: u64, under_way: u64) -> Option<f64> {
-    (under_way > 0).then(|| (1.0 - waiting as f64 / under_way as f64).clamp(0.0, 1.0))
+fn efficiency(waiting: u64, in_flight: u64) -> Option<f64> {
+    (in_flight > 0).then(|| (1.0 - waiting as f64 / in_flight as f64).clamp(0.0, 1.0))
 }
 
 // Durations of hidden collectives: each as long as on the rank of its group that came last.
@@ -483,7 +483,7 @@ mod tests {
             let warming_up = if self.runs <= OPTIONS.warm_up { 1_000_000_000 } else { 0 };
             let total_nanoseconds = 1_000_000 * u64::from(self.rank + 1) + u64::from(self.runs) + warming_up;
             let mut times = RankTimes { total_nanoseconds, computing_nanoseconds: 600_000, ..RankTimes::default() };
-            times.axes[0] = AxisTimes { waiting_nanoseconds: 100_000, under_way_nanoseconds: 400_000 };
+            times.axes[0] = AxisTimes { waiting_nanoseconds: 100_000, in_flight_nanoseconds: 400_000 };
             self.times = [times];
             Ok(())
         }

@@ -240,7 +240,7 @@ impl WorkItem for PairWork<'_> {
         let alone = [self.times(run, backend, 0, 0)?, self.times(run, backend, 1, 0)?];
         let typical = [typical(&alone[0]), typical(&alone[1])];
         for timed in self.missing(&run.completed) {
-            let calls = self.pair.calls_beside(timed, typical);
+            let calls = self.pair.concurrent_calls(timed, typical);
             let measured = Measured { alone: &alone, together: self.times(run, backend, timed, calls)? };
             run.record_if_whole(Line::Interference(Box::new(self.line(run, timed, calls, measured))))?;
             if run.tally.is_stopped() {
@@ -288,7 +288,7 @@ impl PairWork<'_> {
             step: self.pair.step,
             replicate: self.replicate,
             timed: InterferingCall::of(&self.pair.ops[timed]),
-            beside: InterferingCall::of(&self.pair.ops[1 - timed]),
+            overlapping: InterferingCall::of(&self.pair.ops[1 - timed]),
             outcome,
             calls_beside,
             alone_nanoseconds: numbers(&alone[timed]).timed_nanoseconds,

@@ -416,8 +416,7 @@ mod tests {
         let down = ["mlx5_0 (same PCIe root, 400 Gb/sec (4X NDR))", "mlx5_1 (same PCIe switch) is down"];
         let ranks: Vec<RankFacts> = (0..6).map(|number| rank(number, &down)).collect();
         let said = adapters_down(&ranks).expect("they are down");
-        for words in ["rank 0, host a: mlx5_1 (same PCIe switch) is down; rank 1", "and 2 ranks more; look at `ibstat`"]
-        {
+        for words in ["rank 0, host a: mlx5_1 (same PCIe switch) is down; rank 1", "and 2 ranks more; check `ibstat`"] {
             assert!(said.contains(words), "{said}");
         }
     }

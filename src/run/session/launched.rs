@@ -201,6 +201,7 @@ pub struct Launch {
     pub watchdog: WatchdogOptions,
 }
 
+/// The library that executes the calls of a launched program.
 #[derive(Clone, Debug)]
 pub enum LaunchedBackend {
     /// Host memory over MPI.

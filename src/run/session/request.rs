@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Everything that a session needs to measure and to write its header.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Name of the measuring program.
@@ -111,12 +112,14 @@ pub struct Resume {
     pub allow_changed: bool,
 }
 
+/// A step or a trace to replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayRequest {
     pub source: ReplaySource,
     pub options: ReplayOptions,
 }
 
+/// Where the calls of a replay come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplaySource {
     /// The steps of a layout with as many ranks as the run; they have the indices of those of the plan.

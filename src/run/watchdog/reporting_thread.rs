@@ -280,12 +280,12 @@ pub struct LoneReports {
 impl LoneReports {
     /// The reports next to a record before its launch.
     pub fn before(record: &Path) -> LoneReports {
-        LoneReports { before: reports_beside(record).collect() }
+        LoneReports { before: reports_near(record).collect() }
     }
 
     /// A report written since.
     pub fn new_since(&self, record: &Path) -> Option<HangLine> {
-        let (path, _) = reports_beside(record).find(|report| !self.before.contains(report))?;
+        let (path, _) = reports_near(record).find(|report| !self.before.contains(report))?;
         serde_json::from_slice(&std::fs::read(path).ok()?).ok()
     }
 }
@@ -299,7 +299,7 @@ pub(super) fn data_path(record: &Path, node: u32) -> PathBuf {
     record.with_extension(format!("hang.host-{node}{DATA}"))
 }
 
-fn reports_beside(record: &Path) -> impl Iterator<Item = (PathBuf, Option<SystemTime>)> {
+fn reports_near(record: &Path) -> impl Iterator<Item = (PathBuf, Option<SystemTime>)> {
     let prefix = record.file_stem().map(|stem| format!("{}.hang.host-", stem.to_string_lossy()));
     let entries = std::fs::read_dir(folder_of(record)).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {

@@ -9,7 +9,7 @@ fn main() {
     let text =
         std::env::var("COMMGAUGE_DOUBLE_NCCL").ok().filter(|text| !text.is_empty()).unwrap_or("2.30.7".to_owned());
     let parts: Vec<u32> = text.split('.').map(|part| part.parse().expect("a version of NCCL, as 2.27.3")).collect();
-    let [2, minor, patch] = parts[..] else { panic!("COMMGAUGE_DOUBLE_NCCL={text} is no version of NCCL 2") };
+    let [2, minor, patch] = parts[..] else { panic!("COMMGAUGE_DOUBLE_NCCL={text} is not a version of NCCL 2") };
     assert!(minor >= 14, "NCCL before 2.14 is not played");
     println!("cargo:rustc-env=NCCL_CODE={}", 20000 + 100 * minor + patch);
     for step in STEPS {

@@ -22,7 +22,7 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// A task on so many ranks, with the faults of this text.
+    /// A task on this many ranks, with the faults of this text.
     pub fn with_faults<'a>(task: &'a str, ranks: usize, faults: &'a [(&'a str, &'a str)]) -> Launch<'a> {
         Launch { task, ranks, nccl: crate::common::doubles::NCCL_VERSION, set: faults }
     }

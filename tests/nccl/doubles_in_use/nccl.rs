@@ -113,7 +113,7 @@ impl Rank {
         )
     }
 
-    /// A buffer of so many float32, all of one value.
+    /// A buffer of this many float32, all with one value.
     pub fn floats(&self, count: usize, value: f32) -> usize {
         let buffer = self.cuda.allocate(4 * count);
         self.cuda.upload(buffer, &value.to_le_bytes().repeat(count));

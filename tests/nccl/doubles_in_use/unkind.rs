@@ -39,7 +39,7 @@ impl Held {
 }
 
 /// Does something in a thread of its own on the device of this one; its end can be waited for.
-fn beside(work: impl FnOnce(&Library, &Library) + Send + 'static) -> Receiver<()> {
+fn in_thread(work: impl FnOnce(&Library, &Library) + Send + 'static) -> Receiver<()> {
     let cuda = Library::load("libcuda.so");
     let mut context = 0usize;
     good!(cuda, "cuCtxGetCurrent", &mut context => *mut usize);
@@ -101,7 +101,7 @@ pub fn what_waits_without_a_word() {
             good!(cuda, "cuMemHostAlloc", &mut address => *mut usize, 8 => usize, 0 => u32);
         },
         |_, _| {
-            // Loads a module, and launches a kernel of it on a stream that nobody holds.
+            // Loads a module, and launches a kernel of it on a stream that is not held.
             Kernels::load(&Cuda::start(0)).launch("occupy", 1, 1, &NO_TIME);
         },
         |cuda, _| good!(cuda, "cuCtxSynchronize"),
@@ -112,7 +112,7 @@ pub fn what_waits_without_a_word() {
     ];
     for call in calls {
         let held = Held::begin(&cuda, &kernels);
-        let waiting = beside(move |cuda, _| call(cuda, graph));
+        let waiting = in_thread(move |cuda, _| call(cuda, graph));
         waits(&waiting);
         held.release();
         ends(&waiting);
@@ -173,7 +173,7 @@ pub fn a_full_queue_holds_the_host(rank: Rank) {
     // 96 bytes for each of three ranks.
     for (calls, is_too_much) in [(3_000, false), (4_000, true)] {
         let held = Held::begin(&rank.cuda, &kernels);
-        let calling = beside(move |_, nccl| all_to_all(nccl, communicator, stream, calls));
+        let calling = in_thread(move |_, nccl| all_to_all(nccl, communicator, stream, calls));
         if is_too_much {
             waits(&calling)
         } else {
@@ -188,7 +188,7 @@ pub fn a_full_queue_holds_the_host(rank: Rank) {
     rank.finish();
 }
 
-/// A communicator takes memory at its first call, and descriptors when it is made, of which there are so many.
+/// A communicator takes memory at its first call, and descriptors when it is created, whose number is limited.
 pub fn communicators_cost(rank: Rank) {
     let free = || {
         let (mut free, mut total) = (0usize, 0usize);
@@ -215,7 +215,7 @@ pub fn communicators_cost(rank: Rank) {
 }
 
 /// Kernels of two communicators, launched in one order on all ranks, of which the device holds one at a time: with a common order they end,
-/// and without one ranks wait for each other for ever where their streams start in another order.
+/// and without one ranks block each other forever if their streams start in another order.
 pub fn kernels_without_room(rank: Rank) {
     let none = std::ptr::null::<Config>();
     let split = || {

@@ -12,7 +12,7 @@ pub type Arrows = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 /// A module as its path from the root of the package.
 type Module = Vec<String>;
 
-/// What a name of a module stands for, by a `use`.
+/// Meaning of a module's name, from a `use`.
 struct Binding {
     name: String,
     target: Module,
@@ -56,7 +56,7 @@ impl Modules {
             .filter(|(path, _)| !path.starts_with("src/bin/") && !is_crate_root(path))
             .map(|(path, source)| (module_of(path), (path.clone(), without_tests(source))))
             .collect();
-        // A test module that stands in a file of its own is declared nowhere once tests are cut.
+        // A test module in a separate file is declared nowhere once tests are cut.
         let is_declared = |module: &Module| {
             (1..=module.len()).all(|length| {
                 let (name, parent) = (&module[length - 1], module[..length - 1].to_vec());
@@ -193,7 +193,7 @@ fn is_declaration(code: &str, at: usize) -> bool {
     code[..at].trim_end().ends_with("mod")
 }
 
-/// Whether what follows stands behind `pub` or `pub(...)`.
+/// Whether the following text is after `pub` or `pub(...)`.
 fn is_public(before: &str) -> bool {
     let before = before.trim_end();
     before.ends_with("pub")

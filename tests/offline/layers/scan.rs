@@ -89,7 +89,7 @@ pub struct Leaf {
     pub alias: Option<String>,
 }
 
-/// Every path of the tree of a `use`, or the one path that stands at the beginning of a text.
+/// Every path of the tree of a `use`, or the one path at the beginning of a text.
 pub fn leaves(tree: &str) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     walk(tree, &mut Vec::new(), &mut leaves);

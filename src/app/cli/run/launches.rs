@@ -402,7 +402,7 @@ mod tests {
         assert!(error.to_string().contains("cannot continue with 77; leave -n out"), "{error}");
         let mut running = sample();
         running.file.running = true;
-        assert!(exit_code_if_complete(&running, Path::new("r")).unwrap_err().to_string().contains("still going on"));
+        assert!(exit_code_if_complete(&running, Path::new("r")).unwrap_err().to_string().contains("in progress"));
         let mut changed = sample();
         changed.file.seal = Seal::Broken(7);
         assert!(exit_code_if_complete(&changed, Path::new("r")).unwrap_err().to_string().contains("of line 7"));

@@ -42,9 +42,7 @@ pub(crate) fn command(record: &Path) -> String {
 pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Option<i32>> {
     let path = path.shown();
     if record.file.running {
-        return Err(Error::usage(format!(
-            "--resume {path}: the run that writes it is still going on; wait for its end"
-        )));
+        return Err(Error::usage(format!("--resume {path}: the run that writes it is in progress; wait for its end")));
     }
     if let Some(problem) = record.file.seal.tampering() {
         return Err(Error::usage(format!("--resume {path}: {problem}, so no run can continue it; start a new one")));

@@ -549,9 +549,9 @@ mod tests {
         let wide = "name  count  remark\n--------------------------\none       1  a long remark\n";
         assert_eq!(drawn(&blocks, 80), wide);
         let narrow = drawn(&blocks, 20);
-        assert_eq!(narrow.lines().last(), Some("(columns left out for want of width: count)"));
+        assert_eq!(narrow.lines().last(), Some("(columns omitted to fit the width: count)"));
         assert!(narrow.contains("a long remark") && !narrow.contains(" 1"), "{narrow}");
-        assert!(drawn(&blocks, 5).contains("left out for want of width: count, remark"));
+        assert!(drawn(&blocks, 5).contains("omitted to fit the width: count, remark"));
     }
 
     #[test]
@@ -561,7 +561,7 @@ mod tests {
         let at = |width| drawn(&[Block::Table(table.clone())], width);
         let rule = |columns: usize| "-".repeat(36 * columns + 2 * (columns - 1));
         let two = format!(
-            "Words:\nname{:32}  remark\n{}\n{word}  {word}\n(columns left out for want of width: count)\n",
+            "Words:\nname{:32}  remark\n{}\n{word}  {word}\n(columns omitted to fit the width: count)\n",
             "",
             rule(2)
         );
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn units_stand_below_headings_on_a_terminal_and_beside_them_on_pages() {
+    fn units_are_below_headings_on_a_terminal_and_after_them_on_pages() {
         let columns = [Column::left("call", 0), Column::right("median", 0).in_unit("us")];
         let table = [Block::Table(Table::new("", &columns, [cells(&["all_reduce", "3.12"])]))];
         assert_eq!(
@@ -658,7 +658,7 @@ mod tests {
             Block::Strong("1 case".to_owned()),
         ];
         let terminal = "SYNTHETIC\n\nrun      1\nbackend  mpi\n\nRows:\nname  remark\n-------------------\none   a long remark\n\
-                    (columns left out for want of width: count)\na note\nbelow the table\n! careful\n\nWhy:\nbecause\n\nNotes\n\
+                    (columns omitted to fit the width: count)\na note\nbelow the table\n! careful\n\nWhy:\nbecause\n\nNotes\n\
                     [1] first\n[2] second of two that\n    is wrapped\n  next: commgauge show\n\n- found\n\n1 case\n";
         assert_eq!(drawn(&blocks, 22), terminal);
         let page = "\n**SYNTHETIC**\n\n* **run**: 1\n* **backend**: mpi\n\n## Rows\n\n| name | count | remark |\n| --- | ---: | --- |\n\
@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_every_row_and_those_that_stand_out_first() {
+    fn a_page_has_every_row_and_the_outliers_first() {
         let mut rows: Vec<Row> = (0..1500).map(|row| vec![row.to_string(), "<b>".to_owned()].into()).collect();
         rows[1400].tone = Tone::Bad;
         let table = Table::new("many", &COLUMNS[..2], rows).whole_in("the CSV has every row").folded();

@@ -231,7 +231,7 @@ impl TableLayout {
         if self.left_out.is_empty() {
             return String::new();
         }
-        let sentence = format!("(columns left out for want of width: {})", self.left_out.join(", "));
+        let sentence = format!("(columns omitted to fit the width: {})", self.left_out.join(", "));
         wrap(&sentence, width.max(MIN_SENTENCE_WIDTH), 2) + "\n"
     }
 }

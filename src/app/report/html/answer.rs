@@ -8,7 +8,7 @@ use crate::report::locate;
 use crate::report::locate::by;
 use crate::report::row::Status;
 use crate::report::screen::ending;
-use crate::report::verdict::{coverage, rows_on_page, thresholds, tone, troubles, value};
+use crate::report::verdict::{coverage, problems, rows_on_page, thresholds, tone, value};
 use crate::report::view::View;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_judge::verdict::locate::Suspects;
@@ -237,11 +237,11 @@ fn rows(rows: &[NotPassed]) -> Option<Block> {
 
 /// Why, who, and what to be careful about.
 fn facts(input: &HtmlInput, rows: &[NotPassed], warnings: &[&String]) -> Option<Block> {
-    let troubles = input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.troubles);
+    let problems = input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.problems);
     // What changes no exit code is among the warnings of the run.
-    let troubles = troubles.filter(|trouble| trouble.exit_code != 0);
+    let problems = problems.filter(|problem| problem.exit_code != 0);
     let ends = input.runs.iter().filter_map(|run| ending(&run.view));
-    let mut why: Vec<String> = ends.chain(troubles.map(|trouble| trouble.text.clone())).chain(reasons(rows)).collect();
+    let mut why: Vec<String> = ends.chain(problems.map(|problem| problem.text.clone())).chain(reasons(rows)).collect();
     why.dedup();
     // A warning makes rows unreliable, which says it once more.
     why.retain(|why| !warnings.iter().any(|warning| why.ends_with(warning.as_str())));
@@ -296,7 +296,7 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
     if let Some(suspect) = suspects.and_then(|suspects| suspects.suspects.first()) {
         return Some(suspect.next_step.clone());
     }
-    if let Some(unfinished) = input.runs.iter().find(|run| can_go_on(run)) {
+    if let Some(unfinished) = input.runs.iter().find(|run| can_resume(run)) {
         return Some(format!("commgauge run --resume {}  # what is missing", quote(&unfinished.name)));
     }
     let all: Vec<String> = input.runs.iter().map(|run| quote(&run.name)).collect();
@@ -337,7 +337,7 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
 }
 
 /// Whether a run ended before its time, so that it can be resumed.
-fn can_go_on(run: &HtmlRun) -> bool {
+fn can_resume(run: &HtmlRun) -> bool {
     let ended = run.view.completion.end.as_ref().map(|end| end.status);
     let is_ours = !run.view.header.command_line.is_empty();
     is_ours
@@ -371,7 +371,7 @@ pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
             let located = locate::located(suspects).into_iter().map(titled);
             std::iter::once(Block::text(&suspects.answer)).chain(located).collect()
         }
-        Err(reason) => vec![Block::absent(format!("No search for culprits could be made: {reason}"))],
+        Err(reason) => vec![Block::absent(format!("No search for suspects was possible: {reason}"))],
     };
     let findings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.findings.all).collect();
     if !findings.is_empty() {
@@ -412,9 +412,9 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
     for verdict in input.verdict.iter().chain(&input.comparison) {
         let judged = (verdict.question == Question::Gate).then(|| thresholds(verdict)).into_iter();
         blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
-        if !verdict.troubles.is_empty() {
+        if !verdict.problems.is_empty() {
             blocks.push(Block::heading("Warnings about the records"));
-            blocks.push(troubles(verdict));
+            blocks.push(problems(verdict));
         }
     }
     if let Some(verdict) = input.verdict {
@@ -507,7 +507,7 @@ fn suspects_badge(suspects: &Suspects, verdict: Option<&Verdict>) -> Badge {
     if let Some(unseen) = suspects.unseen_in_words().filter(|_| suspects.suspects.is_empty()) {
         detail += &format!("; {unseen}");
     }
-    Badge { tone, question: "Is a node, link or rank to blame?".into(), answer, detail }
+    Badge { tone, question: "Suspects, strongest first".into(), answer, detail }
 }
 
 fn badge(question: &str, verdict: &Verdict) -> Badge {

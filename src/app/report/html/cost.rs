@@ -332,7 +332,7 @@ mod tests {
                     let near = |bytes: f64| (bytes.ln() - (point.bytes_total.0 as f64).ln()).abs();
                     let drawn = line.iter().min_by(|a, b| near(a.x).total_cmp(&near(b.x))).unwrap();
                     let (drawn, measured) = (drawn.y, point.measured_seconds.0);
-                    assert!((drawn / measured).ln().abs() < 0.3, "{:?}: {drawn} beside {measured}", family.key.labels);
+                    assert!((drawn / measured).ln().abs() < 0.3, "{:?}: {drawn} for {measured}", family.key.labels);
                 }
             }
         }

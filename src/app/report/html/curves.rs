@@ -411,13 +411,13 @@ fn sizes(curve: &Curve) -> usize {
 
 fn key(facts: &CaseFacts) -> String {
     let groups = if facts.groups == 1 { String::new() } else { format!(", {} groups at once", facts.groups) };
-    let lies = match facts.locality.is_known() {
+    let place = match facts.locality.is_known() {
         true => format!(" on {} (hosts x ranks)", facts.locality),
         false => String::new(),
     };
     let combined = facts.reduce_op.map_or_else(String::new, |op| format!(" {op}"));
     format!(
-        "{}, {} of {} ranks{lies}{groups}, {}{combined}, {}",
+        "{}, {} of {} ranks{place}{groups}, {}{combined}, {}",
         facts.collective, facts.axis, facts.group_size, facts.element_type, facts.cadence
     )
 }

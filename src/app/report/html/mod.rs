@@ -120,7 +120,7 @@ mod tests {
             selftest: None,
             fit: fitted.as_ref().map_err(ToString::to_string),
             fit_is_own: true,
-            suspects: Err("nobody <looked>".into()),
+            suspects: Err("no one <looked>".into()),
         })
         .unwrap()
     }
@@ -311,7 +311,7 @@ mod tests {
             row.reasons = vec!["6 of 6 replicates are beyond the limit".into()];
             row.against_limit = Some(limit);
         }
-        (verdict.exit_code, verdict.troubles) = (1, Vec::new());
+        (verdict.exit_code, verdict.problems) = (1, Vec::new());
         let text = page_judged(&record, Some(&verdict));
         assert!(text.contains("<title>FAIL: 2 rows failed · "), "the tab says it: {text}");
         let (first, _) = text.split_once("<nav").expect("the first screen ends with the list of sections");

@@ -181,9 +181,9 @@ fn spoilt_pairs(run: &HtmlRun) -> HashMap<[u32; 2], Cell> {
     spoilt
 }
 
-// What pairs of ranks are compared with beside the median of their locality: the expectation of the machine file, else the bound of
-// its links. All pairs of a measure and locality have the same kind. A machine that is slow everywhere is calm in a picture that
-// is relative to its own median; these shares show it.
+// References of pairs of ranks besides the median of their locality: the expectation of the machine file, else the bound of its links. All
+// pairs of a measure and locality have the same kind. A machine that is slow everywhere is calm in a picture that is relative to its own
+// median; these shares show it.
 
 /// What a pair can be compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -253,7 +253,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_median_of_the_same_locality() {
+    fn shares_refer_to_the_median_of_the_same_locality() {
         let view = PairsView::new(&record(8, 4, healthy)).unwrap();
         assert_eq!((view.pairs.len(), view.rounds, view.pairs_at_once, view.pairs_planned), (28, 7, 4, 28));
         assert_eq!(view.complete_pairs(), 28);

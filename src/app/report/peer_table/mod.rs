@@ -1,8 +1,8 @@
 //! The report in the columns of other tools, so that programs which parse those keep working: of nccl-tests, of the OSU
 //! micro-benchmarks and of the Intel MPI benchmarks.
 //!
-//! All have one table for each test. So rows are divided into blocks, each with a table that is written from top to bottom,
-//! at once or while a run goes on. Comments begin with `#` as those tools' own do.
+//! All have one table for each test. So rows are divided into blocks, each with a table that is written from top to bottom, at once or
+//! during a run. Comments begin with `#` as those tools' own do.
 
 mod block;
 

@@ -28,7 +28,7 @@ pub struct Screen {
     pub run: String,
     /// Number of cases by status: label and number.
     pub counts: Vec<(String, usize)>,
-    /// The same of matrix products and of copies, where there are any, such as `4 products: 4 right`.
+    /// The same for matrix products and copies, if any, such as `4 products: 4 right`.
     pub own_work: Vec<String>,
     /// What each parallelism costs, or how to learn it.
     pub costs: Result<Costs, String>,
@@ -105,7 +105,7 @@ fn commands(view: &View, CommandNames { program, record }: CommandNames) -> Vec<
             (format!("{program} report {record} -o report.html"), "a page")
         }
         Some(EndStatus::Interrupted | EndStatus::OutOfTime) | None => {
-            (format!("{program} run --resume {record}"), "go on")
+            (format!("{program} run --resume {record}"), "continue")
         }
     };
     vec![report, second]
@@ -143,7 +143,7 @@ fn first_of(view: &View, what: &str, wanted: fn(&Status) -> bool) -> Option<Stri
 pub(super) fn ending(view: &View) -> Option<String> {
     let Some(end) = &view.completion.end else {
         let text = if view.completion.running {
-            "the run is still going on"
+            "the run is in progress"
         } else {
             "the record has no end: the run was cut off"
         };
@@ -166,7 +166,7 @@ const ALARM_LINES: usize = 4;
 
 const FINDING_LINES: usize = 3;
 
-/// The screen for a terminal of so many columns.
+/// The screen for a terminal of this many columns.
 pub fn text(screen: &Screen, width: u16, paint: Paint) -> String {
     let width = usize::from(width).max(40);
     let mut parts = vec![head(screen, width, paint), costs(screen, width, paint)];
@@ -298,7 +298,7 @@ fn text_commands(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {
     std::iter::once("Next:".to_owned()).chain(screen.commands.iter().map(line)).collect()
 }
 
-/// At most so many lines, none wider than the width; what is left out leaves dots.
+/// At most this many lines, none wider than the width; dots mark what is omitted.
 fn cut(text: &str, most: usize, width: usize) -> Vec<String> {
     let all: Vec<&str> = text.lines().collect();
     let shortened = |line: &str| {
@@ -488,7 +488,7 @@ pub(super) mod tests {
     fn a_screen_is_never_longer_than_a_terminal_nor_wider() {
         let mut worst = predicted();
         worst.header.warnings =
-            (0..9).map(|index| format!("warning {index} {}", "that goes on and on ".repeat(12))).collect();
+            (0..9).map(|index| format!("warning {index} {}", "that continues on and on ".repeat(12))).collect();
         worst.header.suite.name = "a suite with a name ".repeat(12);
         if let Some(ranking) = &mut worst.plan.ranking {
             ranking.facts.model = "a-model-".repeat(20);
@@ -547,7 +547,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn copies_are_counted_beside_the_cases_and_alone_where_there_are_no_cases() {
+    fn copies_are_counted_after_the_cases_and_alone_without_cases() {
         let mut record = ended(&USUAL);
         for line in commgauge_judge::verdict::testing::copy_lines(&[20.0; 3]) {
             let Line::Copy(copy) = line else { panic!("a copy") };

@@ -101,7 +101,7 @@ fn op(index: usize, row: &Row, used: &StepUse) -> StepOp {
     }
 }
 
-/// The latency of a row is of one way; a call may have several.
+/// The latency of a row covers one way; a call may have several.
 fn seconds_per_call(row: &Row) -> Option<Span> {
     let latency = row.latency?;
     let interval = latency.interval.map(|interval| interval.map(|seconds| seconds.0));

@@ -43,7 +43,7 @@ struct Cell<'a> {
     groups: u32,
     share: f64,
     alone: &'a [f64],
-    beside: &'a [f64],
+    concurrent: &'a [f64],
 }
 
 /// The contention coefficients of some measurements: one for each call measured with several numbers of groups, and one for all other calls
@@ -134,12 +134,12 @@ fn add_cells<'a>(cells: &mut Vec<Cell<'a>>, curve: usize, by_groups: &ByGroups<'
     }
     let points = alone.iter().filter_map(|(bytes, times)| Some(Point::new(*bytes as f64, combined(times)?)));
     let Some(envelope) = Envelope::of(&Cleaned::of(&points.collect::<Vec<_>>()).points) else { return fewest };
-    for (&groups, &beside) in by_groups.iter().skip(1) {
+    for (&groups, &concurrent) in by_groups.iter().skip(1) {
         let more = load(groups, adapters) / load(fewest, adapters);
-        let both = alone.iter().filter_map(|(bytes, times)| Some((*bytes, times, beside.get(bytes)?)));
-        cells.extend(both.filter(|_| more > 1.0).map(|(bytes, alone, beside)| {
+        let both = alone.iter().filter_map(|(bytes, times)| Some((*bytes, times, concurrent.get(bytes)?)));
+        cells.extend(both.filter(|_| more > 1.0).map(|(bytes, alone, concurrent)| {
             let share = envelope.bandwidth_share(bytes as f64);
-            Cell { curve, more, groups, share, alone, beside }
+            Cell { curve, more, groups, share, alone, concurrent }
         }));
     }
     fewest
@@ -147,8 +147,8 @@ fn add_cells<'a>(cells: &mut Vec<Cell<'a>>, curve: usize, by_groups: &ByGroups<'
 
 impl Cell<'_> {
     fn seen(&self, mut of: impl FnMut(&[f64]) -> Option<f64>) -> Option<Observation> {
-        let (alone, beside) = (of(self.alone)?, of(self.beside)?);
-        let log_slower = (beside / alone).ln();
+        let (alone, concurrent) = (of(self.alone)?, of(self.concurrent)?);
+        let log_slower = (concurrent / alone).ln();
         log_slower.is_finite().then_some(Observation { more: self.more, share: self.share, log_slower })
     }
 }
@@ -162,7 +162,7 @@ fn bootstrap(
     resamples: u32,
 ) -> (Option<Coefficient>, Option<Coefficient>) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
-    let replicated = |cell: &&Cell| cell.alone.len().min(cell.beside.len()) >= MIN_REPLICATES;
+    let replicated = |cell: &&Cell| cell.alone.len().min(cell.concurrent.len()) >= MIN_REPLICATES;
     let from_replicates = 2 * cells.iter().filter(replicated).count() >= cells.len();
     let of_curve = cells.chunk_by(|a, b| a.curve == b.curve).collect::<Vec<_>>();
     let residual = |seen: &Observation| Some(seen.log_slower - fitted.slower(seen.more, seen.share)?.ln());
@@ -192,7 +192,7 @@ fn bootstrap(
             bandwidths.extend(sharing.bandwidth);
         }
     }
-    let measurements: usize = cells.iter().map(|cell| cell.alone.len() + cell.beside.len()).sum();
+    let measurements: usize = cells.iter().map(|cell| cell.alone.len() + cell.concurrent.len()).sum();
     let with = |value: Option<f64>, drawn| value.map(|value| Coefficient::new(value, middle_95(drawn), measurements));
     (with(fitted.latency, latencies), with(fitted.bandwidth, bandwidths))
 }

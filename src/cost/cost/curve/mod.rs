@@ -197,7 +197,7 @@ fn never_falling(points: &[Point]) -> Vec<Point> {
 pub struct Shape {
     /// Distance in log time by which the left side's line may miss the far point before its weight drops.
     pub left_tolerance: f64,
-    /// The same of the right side's line.
+    /// The same for the line of the right side.
     pub right_tolerance: f64,
     /// Weight of the left side's line against the chord's, where it hits.
     pub left_weight: f64,
@@ -573,13 +573,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_at_both_ends() {
+    fn a_line_extends_at_both_ends() {
         let outside = Outside::of(&points(&[(100.0, 2.0), (200.0, 3.0), (400.0, 5.0)])).unwrap();
         assert!((outside.below(50.0) - 1.5).abs() < 1e-12 && (outside.above(800.0) - 9.0).abs() < 1e-12);
     }
 
     #[test]
-    fn the_least_slope_of_the_largest_sizes_goes_on() {
+    fn the_least_slope_of_the_largest_sizes_extends() {
         let outside = Outside::of(&points(&[(100.0, 4.0), (200.0, 4.5), (400.0, 6.5)])).unwrap();
         assert!((outside.slope_above() - 2.5 / 300.0).abs() < 1e-12);
     }

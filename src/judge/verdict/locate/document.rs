@@ -3,7 +3,7 @@
 //!
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is absent.
 
-use super::super::{Run, Trouble, most_severe};
+use super::super::{Problem, Run, most_severe};
 use super::pair_lines::{Measure, Places};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,14 +47,16 @@ pub struct Suspects {
     pub unconfirmed: Vec<Unconfirmed>,
     /// Periods in which the whole machine was slow, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slow_whiles: Vec<String>,
+    #[serde(rename = "slow_whiles")]
+    pub slow_periods: Vec<String>,
     /// Kinds of fault that the data cannot show, in a few words each; `cannot_tell` gives the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
     /// What the data cannot show, as sentences.
     pub cannot_tell: Vec<String>,
     /// Warnings about the records as a whole, each with its exit code.
-    pub troubles: Vec<Trouble>,
+    #[serde(rename = "troubles")]
+    pub problems: Vec<Problem>,
     /// The rule, as sentences.
     pub rule: Vec<String>,
 }
@@ -69,7 +71,7 @@ impl Suspects {
     pub(in crate::verdict) fn exit_code_when_cleared(&self) -> i32 {
         let suspected = i32::from(!self.suspects.is_empty());
         let undecided = if self.unseen.iter().any(|kind| kind == NODE_OR_LINK) { 3 } else { 0 };
-        most_severe(self.troubles.iter().map(|trouble| trouble.exit_code).chain([suspected, undecided]))
+        most_severe(self.problems.iter().map(|problem| problem.exit_code).chain([suspected, undecided]))
     }
 }
 
@@ -131,7 +133,8 @@ pub struct Unconfirmed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
     /// Kind and place.
-    pub culprit: SuspectKind,
+    #[serde(rename = "culprit")]
+    pub kind: SuspectKind,
     /// Its name, such as `node 17 (node-0017)`.
     pub name: String,
     /// True if it was slow only in some of its measurements.

@@ -356,7 +356,7 @@ const MOST_BY_CHANCE: f64 = 1.5;
 pub(super) fn narrowed(found: Vec<Finding>, cables: &[SuspectKind]) -> Vec<Finding> {
     let suspected: Vec<SuspectKind> =
         found.iter().filter(|finding| !finding.intermittent).map(|finding| finding.suspect.clone()).collect();
-    let culprit = |suspect: &SuspectKind| {
+    let named = |suspect: &SuspectKind| {
         let (node, local_rank) = match *suspect {
             SuspectKind::Adapter { node, local_rank } | SuspectKind::NvLink { node, local_rank, peer: None } => {
                 (node, local_rank)
@@ -374,7 +374,7 @@ pub(super) fn narrowed(found: Vec<Finding>, cables: &[SuspectKind]) -> Vec<Findi
             suspect.clone()
         }
     };
-    found.into_iter().map(|finding| Finding { suspect: culprit(&finding.suspect), ..finding }).collect()
+    found.into_iter().map(|finding| Finding { suspect: named(&finding.suspect), ..finding }).collect()
 }
 
 /// Removes findings that a larger one explains, and intermittent findings about suspects that are always slow.

@@ -263,7 +263,7 @@ pub(super) fn suspects(findings: &[Finding], analysis: &Analysis, header: &Heade
     let mut suspects: Vec<Suspect> = Vec::new();
     for finding in findings {
         let evidence = format!("{}{}", if finding.intermittent { "intermittent, " } else { "" }, finding.evidence);
-        if let Some(known) = suspects.iter_mut().find(|known| known.culprit == finding.suspect) {
+        if let Some(known) = suspects.iter_mut().find(|known| known.kind == finding.suspect) {
             known.intermittent &= finding.intermittent;
             if finding.strength > known.strength {
                 known.strength = finding.strength;
@@ -285,7 +285,7 @@ pub(super) fn suspects(findings: &[Finding], analysis: &Analysis, header: &Heade
             evidence: vec![evidence],
             action: finding.suspect.action().to_owned(),
             next_step: next_step(&finding.suspect, &analysis.places, header),
-            culprit: finding.suspect.clone(),
+            kind: finding.suspect.clone(),
         });
     }
     suspects

@@ -13,7 +13,7 @@ pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, Suspect
 pub use pair_lines::{LocateOptions, Measure};
 
 use super::comparability::LoadedRecord;
-use super::{Trouble, evidence, most_severe};
+use super::{Problem, evidence, most_severe};
 use commgauge_base::error::Result;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
@@ -53,12 +53,12 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
     let findings = findings(&mut analysis);
     let mut suspects = limits::suspects(&findings, &analysis, &records[0].record.header);
     suspects.sort_by(|one, other| other.strength.total_cmp(&one.strength));
-    let whiles: Vec<String> = slow_whiles(records);
+    let periods: Vec<String> = slow_periods(records);
     // A slow period caused by a suspect belongs to the suspect, not to the machine.
     let is_own = suspects.iter().any(|suspect| suspect.intermittent);
-    let (own_whiles, slow_whiles) = if is_own { (whiles, Vec::new()) } else { (Vec::new(), whiles) };
-    let mut troubles = troubles(records, &analysis);
-    troubles.retain(|trouble| !own_whiles.iter().any(|own| trouble.text.contains(own)));
+    let (own_periods, slow_periods) = if is_own { (periods, Vec::new()) } else { (Vec::new(), periods) };
+    let mut problems = problems(records, &analysis);
+    problems.retain(|problem| !own_periods.iter().any(|own| problem.text.contains(own)));
     let limits = limits::limits(&analysis);
     let mut unseen: Vec<String> = limits.iter().filter_map(|limit| limit.unseen.clone()).collect();
     unseen.dedup();
@@ -72,10 +72,10 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
         runs: records.iter().map(|loaded| loaded.run("looked at")).collect(),
         examined: limits::examined(&analysis),
         suspects,
-        slow_whiles,
+        slow_periods,
         unseen,
         cannot_tell: limits.into_iter().map(|limit| limit.text).collect(),
-        troubles,
+        problems,
         rule: limits::rule(&analysis),
         unconfirmed: std::mem::take(&mut analysis.unconfirmed),
     };
@@ -143,27 +143,27 @@ fn cables(searches: &[Search]) -> Vec<SuspectKind> {
 }
 
 /// Periods in which runs were slow, as sentences.
-fn slow_whiles(records: &[LoadedRecord]) -> Vec<String> {
+fn slow_periods(records: &[LoadedRecord]) -> Vec<String> {
     records.iter().filter_map(|loaded| evidence::transient_slowdown(&loaded.record)).map(|found| found.text).collect()
 }
 
 /// Warnings about the records as a whole.
-fn troubles(records: &[LoadedRecord], analysis: &Analysis) -> Vec<Trouble> {
-    let mut troubles = Vec::new();
+fn problems(records: &[LoadedRecord], analysis: &Analysis) -> Vec<Problem> {
+    let mut problems = Vec::new();
     for loaded in records {
         let name = loaded.path.shown();
         // For each record separately, since several may have different plans.
-        let of_record = evidence::evidence(std::slice::from_ref(loaded), &[]).troubles;
+        let of_record = evidence::evidence(std::slice::from_ref(loaded), &[]).problems;
         let warnings = loaded.record.header.warnings.iter().map(|warning| (3, format!("unreliable: {warning}")));
-        troubles.extend(of_record);
-        troubles.extend(warnings.map(|(exit_code, text)| Trouble { exit_code, text: format!("{name}: {text}") }));
+        problems.extend(of_record);
+        problems.extend(warnings.map(|(exit_code, text)| Problem { exit_code, text: format!("{name}: {text}") }));
     }
     let (planned, measured) = (analysis.pair_matrices.planned, analysis.pair_matrices.measured);
     if measured < planned {
         let text = format!("{} of {planned} pairs of nodes were not measured by every measure", planned - measured);
-        troubles.push(Trouble { exit_code: 7, text });
+        problems.push(Problem { exit_code: 7, text });
     }
-    troubles
+    problems
 }
 
 // The suspects that the injected faults of a simulated machine should lead to, so that a rehearsal can count how often they are found.
@@ -179,10 +179,10 @@ pub struct Found {
 impl Found {
     /// Compares suspects with the expected ones.
     pub fn of(suspects: &Suspects, expected: &[SuspectKind]) -> Found {
-        let named = |kind: &SuspectKind| suspects.suspects.iter().any(|suspect| suspect.culprit == *kind);
+        let named = |kind: &SuspectKind| suspects.suspects.iter().any(|suspect| suspect.kind == *kind);
         Found {
             all_named: expected.iter().all(named),
-            others_suspected: suspects.suspects.iter().any(|suspect| !expected.contains(&suspect.culprit)),
+            others_suspected: suspects.suspects.iter().any(|suspect| !expected.contains(&suspect.kind)),
         }
     }
 
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn on_four_nodes_a_slow_node_and_a_slow_link_are_told_apart() {
+    fn on_four_nodes_a_slow_node_and_a_slow_link_are_distinguished() {
         for seed in 0..100 {
             let node = suspects_of(4, None, seed, |pair, _| if pair.contains(&2) { 4.0 } else { 1.0 });
             assert_eq!(node, [SuspectKind::Node { node: 2 }], "seed {seed}");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn on_four_nodes_what_one_measure_says_alone_accuses_nobody() {
+    fn on_four_nodes_one_measure_alone_makes_no_suspect() {
         let mut unconfirmed = 0;
         for seed in 0..500 {
             let slow = |slow: bool| if slow { 4.0 } else { 1.0 };

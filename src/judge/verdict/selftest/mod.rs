@@ -291,12 +291,12 @@ fn history(mut records: Vec<LoadedRecord>, mut left_out: Vec<String>, rule: &Com
     let mut count = |base: &LoadedRecord, new: &LoadedRecord, what: &str, sum: &mut (u64, u64)| {
         match compare(std::slice::from_ref(base), std::slice::from_ref(new), rule) {
             // With too few replicates no alarm is possible; such a comparison is not counted.
-            Ok(verdict) if verdict.troubles.is_empty() => {
+            Ok(verdict) if verdict.problems.is_empty() => {
                 sum.0 += u64::from(verdict.exit_code == 1);
                 sum.1 += 1;
             }
             Ok(verdict) => {
-                let why = verdict.troubles.first().map_or("", |trouble| trouble.text.as_str());
+                let why = verdict.problems.first().map_or("", |problem| problem.text.as_str());
                 left_out.push(format!("{what}: {why}"));
             }
             Err(error) => left_out.push(format!("{what}: {error}")),

@@ -133,7 +133,7 @@ pub struct Computing {
     /// Peak of dense matrix products of 16-bit floats, operations per second.
     #[serde(rename = "peak_tflops", serialize_with = "as_tflops", deserialize_with = "tflops")]
     pub peak_flops_per_second: f64,
-    /// The same of 8-bit floats, where the GPU has them.
+    /// For 8-bit floats, if the GPU supports them.
     #[serde(default, rename = "peak_tflops_fp8", serialize_with = "as_tflops", deserialize_with = "tflops")]
     pub peak_fp8_flops_per_second: Option<f64>,
     /// Bytes per second to and from its memory, both together.
@@ -390,7 +390,7 @@ pub struct JudgedRuns {
     /// what separates the words do not matter. Empty where devices do not matter.
     #[serde(default, deserialize_with = "words", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// The same of processor names.
+    /// For processor names.
     #[serde(default, deserialize_with = "words", skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<String>,
     /// Ranks with a device on every node.

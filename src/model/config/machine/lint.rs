@@ -183,8 +183,8 @@ fn is_limited_by_links(machine: &Machine, expected: &Expectation) -> bool {
 fn links(machine: &Machine, expected: &Expectation) -> Option<(f64, f64)> {
     let known = !machine.within_node.assumed && !machine.between_nodes.assumed;
     let ExpectedGroup { ranks_per_node, groups_per_node, .. } = expected.group;
-    let at_work = ranks_per_node.saturating_mul(groups_per_node);
-    known.then(|| (machine.within_rate_per_rank(ranks_per_node).0, machine.adapter_rate_per_rank(at_work).0))
+    let active = ranks_per_node.saturating_mul(groups_per_node);
+    known.then(|| (machine.within_rate_per_rank(ranks_per_node).0, machine.adapter_rate_per_rank(active).0))
 }
 
 /// Missing information, counted over a file.

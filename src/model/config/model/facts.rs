@@ -327,7 +327,7 @@ impl Family {
         self.facts().rotary_positions
     }
 
-    /// Qwen's files state a window even if it is not in use, and have a rule of their own for which layers have it.
+    /// Qwen's files state a window even if it is not in use, and have a separate rule for the layers that have it.
     pub(super) fn is_qwen(self) -> bool {
         matches!(
             self,

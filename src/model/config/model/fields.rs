@@ -121,7 +121,7 @@ impl<'a> Fields<'a> {
 
 // Which layers attend to a window of the nearest tokens only.
 
-/// Llama 4's chunks count as windows: a token sees at most so many.
+/// Llama 4's chunks count as windows: a token sees at most this many.
 const WINDOW: &[&str] = &["sliding_window", "attention_chunk_size"];
 
 impl Fields<'_> {
@@ -433,7 +433,7 @@ impl Fields<'_> {
         Ok(LayerPlan { blocks, linear_attention })
     }
 
-    /// Every so many layers attend to everything, the last of them counted from 1.
+    /// Every n-th layer attends to everything, counted from 1.
     fn by_interval(&self, family: Family, layers: u32) -> Result<Vec<Listed>> {
         let interval = match self.optional(&["full_attention_interval"])? {
             Some(interval) => interval,

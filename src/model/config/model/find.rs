@@ -44,12 +44,12 @@ pub(in crate::config) fn name_of(file: &Path) -> String {
     stem.or(file.file_stem()).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The model that a suite names: in `models/` beside the suite, unless the suite is embedded, else as found by name.
+/// The model that a suite names: in `models/` next to the suite, unless the suite is embedded, else as found by name.
 pub(in crate::config) fn preset_file(suite: &Path, name: &str) -> std::result::Result<PathBuf, String> {
     let folder = suite.parent().unwrap_or(Path::new("")).join("models");
-    let beside = Some(Shipped::Model.file_in(&folder, name)).filter(|file| file.is_file());
+    let next_to_suite = Some(Shipped::Model.file_in(&folder, name)).filter(|file| file.is_file());
     let elsewhere = || Shipped::Model.find(Path::new(name));
-    beside.or_else(elsewhere).ok_or_else(|| {
+    next_to_suite.or_else(elsewhere).ok_or_else(|| {
         let unknown = Shipped::Model.unknown(Path::new(name));
         if is_embedded(&folder.to_string_lossy()) {
             unknown
@@ -59,7 +59,7 @@ pub(in crate::config) fn preset_file(suite: &Path, name: &str) -> std::result::R
     })
 }
 
-// JSON in which no object has a key twice: of two values of one key, nobody knows which was meant.
+// JSON in which no object has a key twice: with two values of one key, the intended one is unknown.
 //
 // Python writes infinite numbers as `Infinity`, which JSON does not have (`time_step_limit` of Mamba-2); they are read as null.
 
@@ -101,7 +101,7 @@ fn without_python_constants(text: &str) -> Cow<'_, str> {
 /// What Python's json module writes, and as long a text that is read as nothing.
 const INFINITIES: [(&str, &str); 2] = [("-Infinity", "     null"), ("Infinity", "    null")];
 
-const TWICE: &str = ": stands twice in one object";
+const TWICE: &str = ": occurs twice in one object";
 
 struct Unique(Value);
 
@@ -186,8 +186,8 @@ impl Model {
     /// Reads the text of a config.json; `file` is named in errors, `name` in tables.
     ///
     /// # Errors
-    /// Text that is not JSON (with line and column), a key that stands twice (with its line), a `model_type` that is not supported (with those that are), a missing
-    /// field (with every name it may have) and values that cannot be.
+    /// Text that is not JSON (with line and column), a key that occurs twice (with its line), a `model_type` that is not supported (with
+    /// those that are), a missing field (with every name it may have) and values that cannot be.
     pub fn read(file: &Path, name: &str, text: &str) -> Result<Model> {
         let document = parse(text).map_err(|problem| Error::usage(format!("{}:{problem}", file.shown())))?;
         let Value::Object(root) = &document else {
@@ -318,7 +318,7 @@ impl Fields<'_> {
                 Ok(self.infer("head_dim", hidden / heads, format!("= hidden size {hidden} / {heads} heads")))
             }
             (None, None) => {
-                let problem = format!("is missing, and hidden size {hidden} is no multiple of {heads} heads");
+                let problem = format!("is missing, and hidden size {hidden} is not a multiple of {heads} heads");
                 Err(self.wrong("head_dim", problem))
             }
         }
@@ -501,11 +501,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_named_with_its_line_and_everything_else_reads_as_before() {
+    fn a_repeated_key_is_named_with_its_line_and_everything_else_reads_as_before() {
         let twice = "{\n \"a\": 1,\n \"b\": {\"c\": [2]},\n \"a\": 3\n}";
-        assert_eq!(parse(twice).unwrap_err(), "4: a: stands twice in one object; leave one of them");
+        assert_eq!(parse(twice).unwrap_err(), "4: a: occurs twice in one object; leave one of them");
         let nested = "{\"a\": [{\"x\": 1,\n\"x\": 1}]}";
-        assert_eq!(parse(nested).unwrap_err(), "2: x: stands twice in one object; leave one of them");
+        assert_eq!(parse(nested).unwrap_err(), "2: x: occurs twice in one object; leave one of them");
         let text = r#"{"a": [1, -2, 2.5e3, true, null, "é"], "b": {"a": {}}, "c": 18446744073709551615}"#;
         assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         assert!(parse("{\n\"a\": ").unwrap_err().starts_with("2:5: not JSON: EOF"));

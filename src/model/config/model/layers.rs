@@ -45,7 +45,7 @@ pub enum Blocks {
 }
 
 impl LayerParts {
-    /// Mixers and feed-forwards of the layer: each is added to the residual stream, behind a norm of its own or a shared one.
+    /// Mixers and feed-forwards of the layer: each is added to the residual stream, after its own norm or a shared one.
     pub fn count(self) -> u64 {
         u64::from(self.mixer.is_some()) + u64::from(self.feed_forward.is_some())
     }
@@ -106,7 +106,7 @@ pub struct LinearAttention {
     pub key_heads: u64,
     /// Width of a head of queries or keys; the state of Mamba-2.
     pub key_dimension: u64,
-    /// Heads of values, each with a state of its own.
+    /// Heads of values, each with its own state.
     pub value_heads: u64,
     /// Width of a head of values.
     pub value_dimension: u64,

@@ -40,7 +40,7 @@ pub struct Model {
     pub feed_forward: u64,
     /// How tokens look at each other.
     pub attention: Attention,
-    /// What stands before and behind the layers.
+    /// Parts before and after the layers.
     pub embedding: Embedding,
     /// Which projections have a bias.
     pub biases: Biases,
@@ -94,7 +94,7 @@ pub struct Attention {
     pub indexer: Option<Indexer>,
 }
 
-/// What stands before and behind the layers.
+/// Parts before and after the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embedding {
     /// Entries of the vocabulary, not padded.
@@ -157,7 +157,7 @@ pub struct Indexer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryKeyNorm {
-    /// There are none.
+    /// No norms.
     None,
     /// As wide as a head, the same for all heads.
     EachHead,
@@ -407,7 +407,7 @@ mod preset_tests {
         assert_eq!((whole.input, whole.convolution), ([2048 * (4 * 2048 + 2 * 2048 + 64), 0], [4 * 8192, 0]));
         assert_eq!((whole.of_heads, whole.norm, whole.output), ([32, 32, 0], 128, [4096 * 2048, 0]));
         assert_eq!(4 * qwen.linear_attention_parameters(4).total() - whole.total(), 3 * 128);
-        // A gate beside the queries: 16 heads of 256 twice, and 2 heads of keys and of values, of which four ranks have copies.
+        // A gate in addition to the queries: 16 heads of 256 twice, and 2 heads of keys and of values, of which four ranks have copies.
         assert_eq!(qwen.attention_parameters(1), 2048 * (3 * 4096 + 2 * 512) + 2 * 256);
         assert_eq!(4 * qwen.attention_parameters(4) - qwen.attention_parameters(1), 2048 * 2 * 512 + 3 * 2 * 256);
         // Nemotron-H-8B: 8 groups of 128, 128 heads of 64; the norm spans all heads.

@@ -42,7 +42,7 @@ fn an_invalid_file_is_refused_with_file_field_and_accepted_values() {
         ("vocab_size", json!("many"), "config.json: vocab_size: found \"many\"; accepted"),
         ("vocab_size", json!(1u64 << 40), "vocab_size: found 1099511627776; accepted: whole numbers below 2^32"),
         ("num_key_value_heads", json!(7), "found 7, which does not divide the 32 query heads"),
-        ("num_attention_heads", json!(24), "head_dim: is missing, and hidden size 4096 is no multiple of 24"),
+        ("num_attention_heads", json!(24), "head_dim: is missing, and hidden size 4096 is not a multiple of 24"),
         ("model_type", json!("mamba"), "config.json: model_type: found `mamba`; supported: llama, llama4, mistral"),
         ("model_type", Value::Null, "config.json: model_type: is missing; supported: llama"),
         ("torch_dtype", json!("float17"), "config.json: torch_dtype: found element type `float17`; accepted"),

@@ -24,7 +24,7 @@ pub(super) struct Expansion<'a> {
     pub forward_nanoseconds: u64,
     emit: Emitter,
     /// Calls in the pass for inputs that gradients of weights hide if these are not computed separately.
-    beside_weights: Exposure,
+    with_weight_gradients: Exposure,
     layer_calls: HashMap<(Pass, LayerParts), LayerCalls>,
     /// Started with the layers of the first forward passes and the last backward passes.
     first_forward: InStep,
@@ -57,7 +57,7 @@ struct InStep {
     spreads: Vec<Spread>,
     /// Finished layers of these events.
     units_done: usize,
-    under_way: Vec<u32>,
+    in_flight: Vec<u32>,
 }
 
 impl<'a> Expansion<'a> {
@@ -79,7 +79,7 @@ impl<'a> Expansion<'a> {
             received,
             forward_nanoseconds,
             emit: Emitter::default(),
-            beside_weights: match events.iter().any(|event| event.pass == SchedulePass::InputGradient) {
+            with_weight_gradients: match events.iter().any(|event| event.pass == SchedulePass::InputGradient) {
                 true => Exposure::Exposed,
                 false => Exposure::Hidden,
             },
@@ -103,7 +103,7 @@ impl<'a> Expansion<'a> {
             self.event(event);
         }
         self.emit.wait_for_hidden();
-        for slot in std::mem::take(&mut self.last_backward.under_way) {
+        for slot in std::mem::take(&mut self.last_backward.in_flight) {
             self.emit.wait(slot);
         }
         self.emit.wait_for_sent();
@@ -208,7 +208,7 @@ impl<'a> Expansion<'a> {
             self.after_layer(index, &mut whole, unit);
         }
         self.emit.hide(behind);
-        self.emit.hide(whole.under_way);
+        self.emit.hide(whole.in_flight);
         for op in whole.exposed {
             self.emit.exposed(op);
         }
@@ -216,9 +216,9 @@ impl<'a> Expansion<'a> {
 
     fn calls_of(&mut self, pass: Pass, layer: u32) -> LayerCalls {
         let parts = self.step.model.parts_of(layer);
-        let (ops, beside_weights) = (&self.ops[..self.own_ops], self.beside_weights);
+        let (ops, with_weight_gradients) = (&self.ops[..self.own_ops], self.with_weight_gradients);
         let known = self.layer_calls.entry((pass, parts));
-        known.or_insert_with(|| LayerCalls::of(ops, pass, parts, beside_weights)).clone()
+        known.or_insert_with(|| LayerCalls::of(ops, pass, parts, with_weight_gradients)).clone()
     }
 
     /// One layer in one pass: its computing in equal stretches around its calls.
@@ -241,9 +241,9 @@ impl<'a> Expansion<'a> {
             // The calls that this layer needs were started with the layer before; the first must wait for its own.
             let needed = if in_step.units_done == 0 { in_step.needed(0) } else { Vec::new() };
             let first: Vec<u32> = needed.into_iter().map(|op| self.emit.start(op, Movement::Together)).collect();
-            let needed_now = [std::mem::take(&mut in_step.under_way), first].concat();
+            let needed_now = [std::mem::take(&mut in_step.in_flight), first].concat();
             let next = in_step.needed(in_step.units_done + 1);
-            in_step.under_way = next.into_iter().map(|op| self.emit.start(op, Movement::Together)).collect();
+            in_step.in_flight = next.into_iter().map(|op| self.emit.start(op, Movement::Together)).collect();
             in_step.units_done += 1;
             needed_now.into_iter().for_each(|slot| self.emit.wait(slot));
         }
@@ -258,12 +258,12 @@ impl<'a> Expansion<'a> {
             in_step.units_done += 1;
             let ready: Vec<usize> = in_step.spreads.iter_mut().flat_map(|spread| spread.ready_after(unit)).collect();
             for op in ready {
-                in_step.under_way.push(self.emit.start(op, Movement::Together));
+                in_step.in_flight.push(self.emit.start(op, Movement::Together));
             }
         }
         let ready: Vec<usize> = whole.behind.iter_mut().flat_map(|spread| spread.ready_after(unit)).collect();
         for op in ready {
-            whole.under_way.push(self.emit.start(op, Movement::Together));
+            whole.in_flight.push(self.emit.start(op, Movement::Together));
         }
     }
 
@@ -312,7 +312,7 @@ impl<'a> Expansion<'a> {
                 continue;
             }
             let exposure = match op.overlap {
-                Overlap::WeightGradient => self.beside_weights,
+                Overlap::WeightGradient => self.with_weight_gradients,
                 overlap => overlap.exposure(),
             };
             for _ in 0..calls {
@@ -397,7 +397,7 @@ impl<'a> Expansion<'a> {
             |event: &usize| self.step.stages.layers_of_chunk(self.stage, self.events[*event].chunk).len().max(1);
         let units = events.iter().map(layers).sum();
         let spreads = Spread::by_axis(self.ops, &self.calls_of_step(moment, Exposure::Hidden), units);
-        InStep { events, spreads, units_done: 0, under_way: Vec::new() }
+        InStep { events, spreads, units_done: 0, in_flight: Vec::new() }
     }
 }
 
@@ -413,7 +413,7 @@ struct Whole {
     ahead: Vec<Spread>,
     behind: Vec<Spread>,
     exposed: Vec<usize>,
-    under_way: Vec<u32>,
+    in_flight: Vec<u32>,
 }
 
 /// The messages to other stages in one direction.
@@ -538,9 +538,9 @@ struct Placed {
 }
 
 impl LayerCalls {
-    /// The calls of `pass` in a layer of these parts. `beside_weights`: whether gradients of weights hide a call of the pass for inputs,
+    /// The calls of `pass` in a layer of these parts. `with_weight_gradients`: whether gradients of weights hide a call of the pass for inputs,
     /// which they cannot where they are computed separately.
-    pub(super) fn of(ops: &[Op], pass: Pass, layer: LayerParts, beside_weights: Exposure) -> LayerCalls {
+    pub(super) fn of(ops: &[Op], pass: Pass, layer: LayerParts, with_weight_gradients: Exposure) -> LayerCalls {
         let mut calls = LayerCalls::default();
         // Calls of one op are evenly spread over the layer: call i of n at (2i + 1) / 2n of it, ops in list order.
         let mut within: Vec<Placed> = Vec::new();
@@ -552,7 +552,7 @@ impl LayerCalls {
             let repeated = std::iter::repeat_n(index, calls_per_layer as usize);
             match op.overlap {
                 Overlap::Exposed => within.extend(evenly(index, calls_per_layer, Exposure::Exposed)),
-                Overlap::WeightGradient => within.extend(evenly(index, calls_per_layer, beside_weights)),
+                Overlap::WeightGradient => within.extend(evenly(index, calls_per_layer, with_weight_gradients)),
                 Overlap::InputGradient | Overlap::Attention | Overlap::Pieces => {
                     within.extend(evenly(index, calls_per_layer, Exposure::Hidden));
                 }

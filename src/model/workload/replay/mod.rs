@@ -462,7 +462,7 @@ mod replay_tests {
     }
 
     #[test]
-    fn calls_under_way_together_never_write_to_the_same_bytes() {
+    fn calls_in_flight_together_never_write_to_the_same_bytes() {
         let buckets = "micro_batches = 2\nbucket_parameters = 100000000";
         let plan = plan_of(&suite(SMALL, buckets, "tp = 2\ndp = 2\npp = 2"), 8).unwrap();
         let mut together_at_most = 0;

@@ -18,6 +18,7 @@ const LONGEST_LAYER_SECONDS: f64 = 3600.0;
 /// Maximum number of actions in a program; more would take gigabytes.
 const MOST_ACTIONS: u128 = 1 << 28;
 
+/// How often a step is replayed, and what it simulates between its calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayOptions {
     /// Number of timed replays of the step.
@@ -335,29 +336,29 @@ fn lengths<'a>(
 /// its buffer for the whole program.
 fn shares(program: &ReplayProgram, lengths: &[Lengths]) -> Vec<usize> {
     let slots = program.slots.len();
-    let mut beside: Vec<Vec<u32>> = vec![Vec::new(); slots];
-    let mut under_way: Vec<u32> = Vec::new();
+    let mut concurrent: Vec<Vec<u32>> = vec![Vec::new(); slots];
+    let mut in_flight: Vec<u32> = Vec::new();
     for action in &program.actions {
         match action {
             Action::Start { slot } => {
                 if lengths[*slot as usize].receive == 0 {
                     continue;
                 }
-                for other in &under_way {
+                for other in &in_flight {
                     if lengths[*other as usize].receive == lengths[*slot as usize].receive {
-                        insert(&mut beside[*slot as usize], *other);
-                        insert(&mut beside[*other as usize], *slot);
+                        insert(&mut concurrent[*slot as usize], *other);
+                        insert(&mut concurrent[*other as usize], *slot);
                     }
                 }
-                under_way.push(*slot);
+                in_flight.push(*slot);
             }
-            Action::Wait { slot } => under_way.retain(|other| other != slot),
+            Action::Wait { slot } => in_flight.retain(|other| other != slot),
             Action::Compute { .. } => {}
         }
     }
     let mut shares = vec![usize::MAX; slots];
     for slot in 0..slots {
-        let mut in_use: Vec<usize> = beside[slot].iter().map(|other| shares[*other as usize]).collect();
+        let mut in_use: Vec<usize> = concurrent[slot].iter().map(|other| shares[*other as usize]).collect();
         in_use.sort_unstable();
         in_use.dedup();
         shares[slot] =

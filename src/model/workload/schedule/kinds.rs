@@ -108,19 +108,19 @@ fn check_whole_groups(kind: ScheduleKind, stages: u32, micro_batches: u32) -> Re
         return Ok(());
     }
     Err(format!(
-        "{kind}: {micro_batches} micro-batches, must be a multiple of the {stages} pipeline stages: {}",
+        "{kind}: {micro_batches} micro-batches, must be a multiple of the {stages} pipeline stages; {}",
         nearest(u64::from(micro_batches), u64::from(stages), u64::from(stages))
     ))
 }
 
 fn check_two_directions(stages: u32, micro_batches: u32) -> Result<(), String> {
     if !stages.is_multiple_of(2) {
-        return Err(format!("dualpipe: {stages} pipeline stages, must be even: {}", nearest(u64::from(stages), 2, 2)));
+        return Err(format!("dualpipe: {stages} pipeline stages, must be even; {}", nearest(u64::from(stages), 2, 2)));
     }
     let fewest = 2 * u64::from(stages);
     if u64::from(micro_batches) < fewest || !micro_batches.is_multiple_of(2) {
         return Err(format!(
-            "dualpipe: {micro_batches} micro-batches, must be even and at least 2 x pipeline stages = {fewest}: {}",
+            "dualpipe: {micro_batches} micro-batches, must be even and at least 2 x pipeline stages = {fewest}; {}",
             nearest(u64::from(micro_batches), 2, fewest)
         ));
     }

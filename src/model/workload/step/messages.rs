@@ -150,9 +150,9 @@ mod tests {
                 ScheduleKind::Interleaved,
                 2,
                 1001,
-                "1001 micro-batches, must be a multiple of the 4 pipeline stages: 1000 or 1004",
+                "1001 micro-batches, must be a multiple of the 4 pipeline stages; nearest: 1000 or 1004",
             ),
-            (ScheduleKind::Interleaved, 2, 6, "must be a multiple of the 4 pipeline stages: 4 or 8"),
+            (ScheduleKind::Interleaved, 2, 6, "must be a multiple of the 4 pipeline stages; nearest: 4 or 8"),
             (ScheduleKind::DualPipe, 1, 1001, "must be even"),
             (ScheduleKind::DualPipe, 1, 6, "at least 2 x pipeline stages = 8"),
             (

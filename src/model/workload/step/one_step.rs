@@ -138,9 +138,9 @@ impl TrainingStep<'_> {
     fn performed(&self, mut ops: Vec<Op>) -> Vec<Op> {
         ops.retain(|op| self.layout.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches) != Some(0));
         if !self.training.tensor.overlap_calls {
-            let beside_products =
+            let with_products =
                 |op: &&mut Op| matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient | Overlap::Pieces);
-            ops.iter_mut().filter(beside_products).for_each(|op| op.overlap = Overlap::Exposed);
+            ops.iter_mut().filter(with_products).for_each(|op| op.overlap = Overlap::Exposed);
         }
         ops
     }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_cannot_be_shared_out_are_refused_with_what_can() {
+    fn layers_that_cannot_be_divided_are_refused_with_what_can() {
         let plain = choices(ScheduleKind::OneForwardOneBackward, 1, None);
         let interleaved = choices(ScheduleKind::Interleaved, 4, None);
         let given = |layers: &[u32]| choices(ScheduleKind::OneForwardOneBackward, 1, Some(layers.to_vec()));

@@ -104,7 +104,7 @@ impl<'a> TrainingStep<'a> {
         self.stages.layers_passed(stage).filter(|layer| self.is_of_kind(*layer, kind)).count() as u64
     }
 
-    /// Whether a layer is of a kind.
+    /// Whether a layer has a kind.
     pub fn is_of_kind(&self, layer: u32, kind: LayerKind) -> bool {
         kind.has(self.model.parts_of(layer))
     }
@@ -115,6 +115,7 @@ impl<'a> TrainingStep<'a> {
 //
 // The splits are those of `config::Model`; `stages` assigns layers to stages.
 
+/// Number of parameters on one rank, by how they are divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankParameters {
     /// Parameters that tensor parallelism divides or copies: attention, dense feed-forward, norms, routers, shared
@@ -150,12 +151,12 @@ impl TrainingStep<'_> {
     pub fn parameters_of_layer(&self, layer: u32) -> RankParameters {
         let (model, t) = (self.model, u64::from(self.layout.degrees.tp));
         let predicts_further = layer >= model.layers;
-        let beside =
+        let prediction =
             if predicts_further { self.prediction_projection_parameters() + 3 * model.norm_parameters() } else { 0 };
         if !model.has_experts_in(layer) {
-            return RankParameters { dense: model.layer_parameters(layer, t) + beside, experts: 0 };
+            return RankParameters { dense: model.layer_parameters(layer, t) + prediction, experts: 0 };
         }
-        let dense = beside
+        let dense = prediction
             + model.mixer_parameters(model.parts_of(layer).mixer, t)
             + model.layer_norm_parameters()
             + model.router_parameters()
@@ -284,7 +285,7 @@ fn by_node(step: &TrainingStep, mixture: &Mixture) -> std::result::Result<(), St
 /// Checks that the bytes of tokens through nodes are known.
 pub(super) fn nodes_of_experts(layout: &Layout, mixture: &Mixture) -> std::result::Result<(), String> {
     let (nodes, ranks) = (layout.group_size(Axis::EpOuter), layout.group_size(Axis::EpInner));
-    match trouble(mixture, u64::from(nodes), u64::from(ranks)) {
+    match problem(mixture, u64::from(nodes), u64::from(ranks)) {
         None => Ok(()),
         Some(problem) => Err(format!("{nodes} nodes of {ranks} ranks (expert_inner): {problem}")),
     }
@@ -307,7 +308,7 @@ pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64) -
 // Tokens that have an expert on a rank or a node, if every token selects experts uniformly.
 
 /// Why the expected bytes on such nodes are unknown; `None` if they are known.
-pub(super) fn trouble(mixture: &Mixture, nodes: u64, ranks: u64) -> Option<String> {
+pub(super) fn problem(mixture: &Mixture, nodes: u64, ranks: u64) -> Option<String> {
     let per_node = mixture.experts / nodes;
     [per_node, per_node / ranks].into_iter().find_map(|block| share_of_tokens(mixture, block).err())
 }
@@ -435,7 +436,7 @@ mod tests {
         assert!((share_of_tokens(&mixture, 256).unwrap() - 1.0).abs() < 1e-12);
         let error = share_of_tokens(&mixture, 48).unwrap_err();
         assert!(error.contains("neither a whole number of the router's 8 groups of 32 experts"), "{error}");
-        assert!(trouble(&mixture, 8, 8).is_none() && trouble(&Mixture { experts: 240, ..mixture }, 5, 8).is_some());
+        assert!(problem(&mixture, 8, 8).is_none() && problem(&Mixture { experts: 240, ..mixture }, 5, 8).is_some());
     }
 
     #[test]

@@ -250,8 +250,7 @@ mod hybrid_tests {
             assert!(calls.iter().any(|row| (row.0, row.3, row.4) == (AllReduce, 1, 52)), "{calls:?}");
             let ops = step.ops_of_stage(0).unwrap();
             let of_layers = ops.iter().find(|op| matches!(op.when, When::Layer { .. })).unwrap();
-            let says =
-                of_layers.why.contains("keys and values, and states of linear attention, stay where their heads are");
+            let says = of_layers.why.contains("keys and values, and states of linear attention, stay with their heads");
             assert_eq!(says, step.phase_name() == "decode", "{}", of_layers.why);
         });
     }

@@ -619,7 +619,7 @@ mod vocabulary_tests {
     }
 
     #[test]
-    fn layers_that_predict_further_tokens_are_refused_where_nobody_lists_them() {
+    fn layers_that_predict_further_tokens_are_refused_where_no_layout_lists_them() {
         for (written, layout, expected) in [
             ("", "cp = 2", "prediction_layers = 1 with cp = 2"),
             ("data_style = 'fsdp'", "dp = 2", "prediction_layers = 1 with data_style fsdp"),

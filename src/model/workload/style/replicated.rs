@@ -58,10 +58,11 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
         let further = |layer: &u32| if *layer >= model.layers { 3 * norm } else { 0 };
         let in_layers: u64 = layers
             .iter()
-            .map(|layer| model.layer_norm_parameters() + beside_norms(model, *layer) + further(layer))
+            .map(|layer| model.layer_norm_parameters() + other_parameters(model, *layer) + further(layer))
             .sum();
         let behind = if step.stages.has_output(stage) { norm } else { 0 };
-        let what = format!("{in_layers} in {} layers, {behind} after the last: norms{}", layers.len(), beside(model));
+        let what =
+            format!("{in_layers} in {} layers, {behind} after the last: norms{}", layers.len(), others_named(model));
         (in_layers + behind, what)
     } else {
         let of_each = query_key_norms(model);
@@ -97,11 +98,13 @@ fn shards(step: &TrainingStep) -> &'static str {
 }
 
 /// Parameters of one layer, apart from its norms, that are marked `sequence_parallel`.
-fn beside_norms(model: &Model, layer: u32) -> u64 {
+fn other_parameters(model: &Model, layer: u32) -> u64 {
     let (h, parts) = (model.hidden, model.parts_of(layer));
     let mixer = match parts.mixer {
-        Some(Mixer::Attention) => beside_norms_of_attention(model),
-        Some(Mixer::Linear) => model.attention.linear.as_ref().map_or(0, |linear| beside_norms_of_linear(linear, h)),
+        Some(Mixer::Attention) => other_parameters_of_attention(model),
+        Some(Mixer::Linear) => {
+            model.attention.linear.as_ref().map_or(0, |linear| other_parameters_of_linear(linear, h))
+        }
         None => 0,
     };
     let feed_forward = match (parts.feed_forward, &model.mixture) {
@@ -114,7 +117,7 @@ fn beside_norms(model: &Model, layer: u32) -> u64 {
     mixer + feed_forward
 }
 
-fn beside_norms_of_attention(model: &Model) -> u64 {
+fn other_parameters_of_attention(model: &Model) -> u64 {
     let h = model.hidden;
     let attention = match &model.attention.latent {
         Some(latent) => {
@@ -129,12 +132,12 @@ fn beside_norms_of_attention(model: &Model) -> u64 {
 
 /// The norm after the state, if all heads share it, and the bias of the output projection (Megatron-LM core/ssm/gated_delta_net/common.py
 /// `out_norm`, `out_proj`). Without sequence parallelism no call carries that norm's gradient.
-fn beside_norms_of_linear(linear: &LinearAttention, h: u64) -> u64 {
+fn other_parameters_of_linear(linear: &LinearAttention, h: u64) -> u64 {
     linear.replicated_norm_parameters() + if linear.projection_bias { h } else { 0 }
 }
 
 /// Names of the parameters apart from norms.
-fn beside(model: &Model) -> String {
+fn others_named(model: &Model) -> String {
     [
         (model.biases.attention_output || model.biases.feed_forward, ", biases of row-parallel linears"),
         (model.attention.latent.is_some(), ", projections to the compressed width"),
@@ -361,7 +364,7 @@ mod tests {
     fn indivisible_layers_are_refused() {
         let mixtral = "sequence = 4096\nmicro_batches = 1";
         let alone = format!("{EIGHT_B}\nlinears = 'column'");
-        let beside = format!("{alone}\nsequence_parallel = true");
+        let with_sequence = format!("{alone}\nsequence_parallel = true");
         for (preset, written, layout, ranks, expected) in [
             (
                 "mixtral-8x7b",
@@ -370,7 +373,13 @@ mod tests {
                 2,
                 "tp = 2 with the experts of mixtral-8x7b needs sequence parallelism",
             ),
-            ("llama-3-8b", beside.as_str(), "tp = 2", 2, "linears = column needs sequence_parallel = false; found"),
+            (
+                "llama-3-8b",
+                with_sequence.as_str(),
+                "tp = 2",
+                2,
+                "linears = column needs sequence_parallel = false; found",
+            ),
             ("llama-3-8b", EIGHT_B, "tp = 5", 5, "tp = 5 does not divide the 32 query heads of llama-3-8b"),
             ("llama-3-8b", EIGHT_B, "tp = 64", 64, "tp = 64 does not divide the 32 query heads of llama-3-8b"),
             ("qwen2.5-0.5b", EIGHT_B, "tp = 7", 7, "tp = 7 does not divide the 4864 inner width of qwen2.5-0.5b"),
@@ -459,19 +468,19 @@ mod tests {
         // 2 B x 8192 tokens, times widths of llama-3-8b: QKV 128 (32 + 2 x 8), both inputs of the gated feed-forward 2 x 14336.
         let (qkv, fc1, inner) = (16_384 * 6144, 16_384 * 28_672, 16_384 * 14_336);
         let (forward, backward) = (Some(Pass::Forward), Some(Pass::Backward));
-        let (exposed, beside) = (Overlap::Exposed, Overlap::WeightGradient);
+        let (exposed, overlapped) = (Overlap::Exposed, Overlap::WeightGradient);
         for (linears, expected) in [
             (
                 "column",
                 vec![
                     (AllGather, forward, qkv, 1, exposed),
-                    (AllReduce, backward, HIDDEN, 1, beside),
+                    (AllReduce, backward, HIDDEN, 1, overlapped),
                     (AllGather, forward, HIDDEN, 1, exposed),
-                    (AllReduce, backward, HIDDEN, 1, beside),
+                    (AllReduce, backward, HIDDEN, 1, overlapped),
                     (AllGather, forward, fc1, 1, exposed),
-                    (AllReduce, backward, HIDDEN, 1, beside),
+                    (AllReduce, backward, HIDDEN, 1, overlapped),
                     (AllGather, forward, HIDDEN, 1, exposed),
-                    (AllReduce, backward, inner, 1, beside),
+                    (AllReduce, backward, inner, 1, overlapped),
                 ],
             ),
             (

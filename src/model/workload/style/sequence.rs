@@ -133,12 +133,12 @@ impl Linears<'_> {
             TensorStyle::DTensor => self.forward_until_needed(&output)?,
         };
         let gradient = format!("output gradient of the row-parallel linears, {which}");
-        ops.extend(self.gathered(Pass::Backward, self.beside_product(), &gradient, Usage::GRADIENT)?);
+        ops.extend(self.gathered(Pass::Backward, self.overlap_with_product(), &gradient, Usage::GRADIENT)?);
         Ok(ops)
     }
 
     /// The work that hides a call that a product waits for, or that waits for a product.
-    fn beside_product(&self) -> Overlap {
+    fn overlap_with_product(&self) -> Overlap {
         match self.step.training.tensor.product_overlap {
             ProductOverlap::None => Overlap::Exposed,
             ProductOverlap::Pieces => Overlap::Pieces,
@@ -147,10 +147,10 @@ impl Linears<'_> {
 
     /// The input of a linear, and again with full recomputation.
     fn gathered_forward(&self, what: &str) -> Result<Vec<Op>> {
-        let mut ops = self.gathered(Pass::Forward, self.beside_product(), what, Usage::INPUT)?;
+        let mut ops = self.gathered(Pass::Forward, self.overlap_with_product(), what, Usage::INPUT)?;
         if repeats_forward(self.step) {
             let again = format!("{what}, again for the backward pass (full recomputation)");
-            ops.extend(self.gathered(Pass::Recompute, self.beside_product(), &again, Usage::INPUT)?);
+            ops.extend(self.gathered(Pass::Recompute, self.overlap_with_product(), &again, Usage::INPUT)?);
         }
         Ok(ops)
     }
@@ -181,7 +181,8 @@ impl Linears<'_> {
 
     /// Forward, and again with full recomputation.
     fn forward(&self, collective: Collective, what: &str) -> Result<Vec<Op>> {
-        let overlap = if collective == Collective::ReduceScatter { self.beside_product() } else { Overlap::Exposed };
+        let overlap =
+            if collective == Collective::ReduceScatter { self.overlap_with_product() } else { Overlap::Exposed };
         let mut ops = vec![self.op(collective, Pass::Forward, overlap, what)?];
         if repeats_forward(self.step) {
             let again = format!("{what}, again for the backward pass (full recomputation)");
@@ -193,7 +194,7 @@ impl Linears<'_> {
     /// Forward, and again with full recomputation except the last sum of the layer, which no gradient needs: PyTorch stops before it
     /// (torch/utils/checkpoint.py, early stop).
     fn forward_until_needed(&self, what: &str) -> Result<Vec<Op>> {
-        let overlap = self.beside_product();
+        let overlap = self.overlap_with_product();
         let mut ops = vec![self.op(Collective::ReduceScatter, Pass::Forward, overlap, what)?];
         if repeats_forward(self.step) && self.calls > 1 {
             let again = format!("{what}, again for the backward pass, except the last of the layer");
@@ -374,7 +375,7 @@ mod tests {
         let written = "sequence = 4100\nmicro_batches = 1\nsequence_parallel = true";
         let message = refusal(&training("llama-3-8b", written, "tp = 8\ncp = 2"), 16);
         assert!(message.contains("4100 / cp 2 = 2050 tokens by tp = 8"), "{message}");
-        assert!(message.contains("nearest sequences that do: 4096, 4112"), "{message}");
+        assert!(message.contains("nearest sequences that do not: 4096, 4112"), "{message}");
     }
 
     #[test]

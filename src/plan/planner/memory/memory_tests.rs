@@ -70,8 +70,8 @@ fn parameters_and_activations_of_figure_1_come_out_exactly() {
         let found = first_stage(index, "", |step| {
             // The figure counts 12 L h^2 parameters: without biases, norms and the ends of the model.
             let figure = 12 * layers * h * h * 18 / (p * t);
-            let beside = layers / p * (7 * h / t + 6 * h) + step.rank_end_parameters(0).total();
-            assert_eq!(UNFUSED.memory(step, 0).state(), Bytes(figure + 18 * beside), "{preset}");
+            let replicated = layers / p * (7 * h / t + 6 * h) + step.rank_end_parameters(0).total();
+            assert_eq!(UNFUSED.memory(step, 0).state(), Bytes(figure + 18 * replicated), "{preset}");
             (gibibytes(Bytes(figure)), gibibytes(UNFUSED.memory(step, 0).activations))
         });
         assert_eq!(found, (state, none), "{preset}");
@@ -224,7 +224,7 @@ fn seven_and_a_half_billion_parameters_on_64_gpus_take_what_zero_printed() {
 
 /// A 70B on tp 8 x dp 8, a 180B on tp 8 x pp 4 x dp 4 (5.625 B parameters on each rank), computed by hand.
 #[test]
-fn shares_of_the_state_multiply_only_where_everything_is_shared_out() {
+fn shares_of_the_state_multiply_only_where_everything_is_sharded() {
     for (style, dp, parameters_on_rank, expected) in [
         ("zero3", 8, 70.0 / 8.0, 70.0 * 18.0 / 64.0),
         ("zero2", 8, 70.0 / 8.0, 70.0 * 2.0 / 8.0 + 70.0 * 16.0 / 64.0),
@@ -264,7 +264,7 @@ fn sharded_parameters_are_gathered_two_units_ahead_with_the_gradients_of_one() {
 }
 
 #[test]
-fn gradients_that_are_added_up_whole_are_there_beside_the_shards_that_another_stream_allocates() {
+fn whole_gradients_and_the_shards_that_another_stream_allocates_both_count() {
     let gradients = |more: &str, micro_batches: u32| {
         let training = format!("data_style = 'fsdp'\nmicro_batches = {micro_batches}\n{more}");
         with_step("llama-3-8b", &training, "dp = 8", 8, |step| memory(step, 0).gradients.0)

@@ -230,8 +230,8 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
         step.stages.layers_stored(stage).map(|layer| step.parameters_of_layer(layer).total()).max().unwrap_or(0);
     let layers = step.stages.layers_stored(stage).count() as u64;
     let gathered = if step.reshards_after_forward() {
-        let at_work = u128::from(largest) * u128::from(GATHERED_UNITS.min(layers));
-        at_work.max(kept_for_reuse(step, stage))
+        let gathered_units = u128::from(largest) * u128::from(GATHERED_UNITS.min(layers));
+        gathered_units.max(kept_for_reuse(step, stage))
     } else {
         let RankParameters { dense, experts } = step.rank_layer_parameters(stage);
         u128::from(dense) + u128::from(experts)

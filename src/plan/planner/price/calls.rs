@@ -220,7 +220,7 @@ pub(in crate::planner) struct DataCallTimes {
     /// Exposed seconds of the calls of a micro-batch, all passes together.
     pub exposed_seconds: f64,
     /// Seconds of calls hidden by whole passes, one after another: no pass is shorter than its calls.
-    pub beside_passes_seconds: f64,
+    pub overlapped_seconds: f64,
 }
 
 impl FirstStage {
@@ -261,13 +261,13 @@ impl FirstStage {
         for op in &self.ops {
             timed.push(Timed { op, seconds: seconds(op)? });
         }
-        let (mut exposed_seconds, mut beside_passes_seconds) = (0.0, 0.0);
+        let (mut exposed_seconds, mut overlapped_seconds) = (0.0, 0.0);
         for (op, count) in &self.repeated {
-            let sum = if op.overlap.is_exposed() { &mut exposed_seconds } else { &mut beside_passes_seconds };
+            let sum = if op.overlap.is_exposed() { &mut exposed_seconds } else { &mut overlapped_seconds };
             *sum += count * seconds(op)?;
         }
         let once = Once::of(timed.into_iter(), compute.lost_beside_calls);
-        Some(DataCallTimes { once, exposed_seconds, beside_passes_seconds })
+        Some(DataCallTimes { once, exposed_seconds, overlapped_seconds })
     }
 
     /// Seconds of a message with this many samples, 0 without a pipeline; `None` if the rates refuse it.

@@ -519,8 +519,8 @@ mod tests {
         // One all_reduce of 2 x 2048 x 4096 B on 4 ranks: 6 us + 1.5 x 16.8 MB at 10 GB/s. Two forward in each of 32 layers, one for the
         // embedding, are exposed; two backward overlap with weight gradients of 2 x 2048 x 218e6 / 4 / 1e14 s.
         let call = 6e-6 + 1.5 * 16_777_216.0 / 10e9;
-        let beside = 2.0 * 2048.0 * 218_103_808.0 / 4.0 / 1e14;
-        let expected = 65.0 * call + 32.0 * (2.0 * call - beside);
+        let product = 2.0 * 2048.0 * 218_103_808.0 / 4.0 / 1e14;
+        let expected = 65.0 * call + 32.0 * (2.0 * call - product);
         assert!((price.exposed.tp / expected - 1.0).abs() < 0.02, "{} {expected}", price.exposed.tp);
     }
 
@@ -619,11 +619,11 @@ mod tests {
 
     #[test]
     fn a_place_is_the_layouts_own() {
-        let lies = Locality { nodes_spanned: 1, ranks_per_node: 2, stride: 1, concurrent_groups_per_node: 2 };
+        let locality = Locality { nodes_spanned: 1, ranks_per_node: 2, stride: 1, concurrent_groups_per_node: 2 };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites/test.toml");
         let text = "[model]\npreset = 'llama-3-8b'\n[training]\nsequence = 2048\nglobal_batch = 8\n[layout]\ntp = 2\n";
         let suite = Suite::parse(&path, text).unwrap();
         let steps = Step::all_of(&suite.layouts[0], 8).unwrap();
-        assert_eq!(steps[0].layout().locality(commgauge_model::layout::Axis::Tp, 4), lies);
+        assert_eq!(steps[0].layout().locality(commgauge_model::layout::Axis::Tp, 4), locality);
     }
 }

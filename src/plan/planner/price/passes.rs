@@ -83,9 +83,9 @@ impl Passes {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct Once {
     before: Exposed,
-    beside_first: Hidden,
+    overlapped_first: Hidden,
     after: Exposed,
-    beside_last: Hidden,
+    overlapped_last: Hidden,
     /// Exposed time for which all stages wait together.
     pub last: Exposed,
     lost_beside_calls: f64,
@@ -100,8 +100,8 @@ impl Once {
             let together = call.op.axis == Axis::Embedding || call.op.style == Style::Control;
             match (moment, call.op.overlap.is_exposed()) {
                 (Moment::FirstForward, true) => *once.before.of_op(call.op) += seconds,
-                (Moment::FirstForward, false) => once.beside_first.add(call.op, seconds),
-                (Moment::LastBackward, false) => once.beside_last.add(call.op, seconds),
+                (Moment::FirstForward, false) => once.overlapped_first.add(call.op, seconds),
+                (Moment::LastBackward, false) => once.overlapped_last.add(call.op, seconds),
                 (Moment::LastBackward, true) => *once.after.of_op(call.op) += seconds,
                 // Calls across several stages, and sequences of small calls, run after all stages are done.
                 (Moment::AfterBackward, _) if together => *once.last.of_op(call.op) += seconds,
@@ -114,12 +114,12 @@ impl Once {
 
     /// Exposed time before the first forward pass, which takes `forward` seconds.
     pub fn before(&self, forward: f64) -> Exposed {
-        self.before.plus(self.beside_first.beside(forward, self.lost_beside_calls))
+        self.before.plus(self.overlapped_first.exposed_in(forward, self.lost_beside_calls))
     }
 
     /// Exposed time after the last backward pass, which takes `backward` seconds.
     pub fn after(&self, backward: f64) -> Exposed {
-        self.after.plus(self.beside_last.beside(backward, self.lost_beside_calls))
+        self.after.plus(self.overlapped_last.exposed_in(backward, self.lost_beside_calls))
     }
 }
 
@@ -130,9 +130,9 @@ pub(in crate::planner) struct Loads {
     exposed_forward: Exposed,
     exposed_backward: Exposed,
     /// Overlapping with the weight gradient, the input gradient, attention forward, attention recomputed and attention backward.
-    beside: [Hidden; 5],
+    overlapped: [Hidden; 5],
     /// Overlapping with the whole pass, forward and backward.
-    beside_pass: [Hidden; 2],
+    overlapped_pass: [Hidden; 2],
 }
 
 impl Loads {
@@ -145,13 +145,13 @@ impl Loads {
             match op.overlap {
                 Overlap::Exposed if forward => *loads.exposed_forward.of_op(op) += seconds,
                 Overlap::Exposed => *loads.exposed_backward.of_op(op) += seconds,
-                Overlap::WeightGradient => loads.beside[0].add(op, seconds),
-                Overlap::InputGradient => loads.beside[1].add(op, seconds),
-                Overlap::Attention if forward => loads.beside[2].add(op, seconds),
+                Overlap::WeightGradient => loads.overlapped[0].add(op, seconds),
+                Overlap::InputGradient => loads.overlapped[1].add(op, seconds),
+                Overlap::Attention if forward => loads.overlapped[2].add(op, seconds),
                 // A ring in a recomputed forward pass overlaps with the recomputed attention.
-                Overlap::Attention if pass == Pass::Recompute => loads.beside[3].add(op, seconds),
-                Overlap::Attention => loads.beside[4].add(op, seconds),
-                _ => loads.beside_pass[usize::from(!forward)].add(op, seconds),
+                Overlap::Attention if pass == Pass::Recompute => loads.overlapped[3].add(op, seconds),
+                Overlap::Attention => loads.overlapped[4].add(op, seconds),
+                _ => loads.overlapped_pass[usize::from(!forward)].add(op, seconds),
             }
         }
         loads
@@ -169,8 +169,8 @@ impl Loads {
         self.work.lost_beside_calls = other.work.lost_beside_calls;
         self.exposed_forward = self.exposed_forward.plus(other.exposed_forward.times(count));
         self.exposed_backward = self.exposed_backward.plus(other.exposed_backward.times(count));
-        let hidden = self.beside.iter_mut().chain(&mut self.beside_pass);
-        for (sum, more) in hidden.zip(other.beside.iter().chain(&other.beside_pass)) {
+        let hidden = self.overlapped.iter_mut().chain(&mut self.overlapped_pass);
+        for (sum, more) in hidden.zip(other.overlapped.iter().chain(&other.overlapped_pass)) {
             sum.0 = sum.0.plus(more.0.times(count));
         }
     }
@@ -187,14 +187,15 @@ impl Loads {
             weight_gradient: compute.weight_gradient.0,
             ..ChunkPasses::default()
         };
-        for (index, (hidden, window)) in self.beside.iter().zip(windows).enumerate() {
+        for (index, (hidden, window)) in self.overlapped.iter().zip(windows).enumerate() {
             let pass = if index == 2 { &mut own.exposed_forward } else { &mut own.exposed_backward };
-            *pass = pass.plus(hidden.beside(window, lost_beside_calls));
+            *pass = pass.plus(hidden.exposed_in(window, lost_beside_calls));
         }
         let forward = compute.forward.0 + own.exposed_forward.total();
         let backward = compute.backward().0 + own.exposed_backward.total();
-        own.exposed_forward = own.exposed_forward.plus(self.beside_pass[0].beside(forward, lost_beside_calls));
-        own.exposed_backward = own.exposed_backward.plus(self.beside_pass[1].beside(backward, lost_beside_calls));
+        own.exposed_forward = own.exposed_forward.plus(self.overlapped_pass[0].exposed_in(forward, lost_beside_calls));
+        own.exposed_backward =
+            own.exposed_backward.plus(self.overlapped_pass[1].exposed_in(backward, lost_beside_calls));
         own.forward = compute.forward.0 + own.exposed_forward.total();
         own.backward = compute.backward().0 + own.exposed_backward.total();
         own
@@ -233,7 +234,7 @@ impl Hidden {
     }
 
     /// The part that exceeds the window, and the slowdown of the computing in it, divided in the same proportions.
-    fn beside(&self, window: f64, lost_beside_calls: f64) -> Exposed {
+    fn exposed_in(&self, window: f64, lost_beside_calls: f64) -> Exposed {
         let total = self.0.total();
         if total <= 0.0 {
             return Exposed::default();

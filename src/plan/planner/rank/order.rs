@@ -110,7 +110,7 @@ impl Order {
         text_of(&self.places)
     }
 
-    /// What becomes of the rule: `does not hold: DP > TP > PP`.
+    /// The verdict on the rule: `does not hold: DP > TP > PP`.
     pub fn rule_text(&self) -> String {
         match self.rule {
             Rule::Holds | Rule::DoesNotHold if self.rule_probability.is_none() => {

@@ -505,7 +505,7 @@ impl Composition {
         }
         // No pass of the first stage is shorter than its calls that overlap with it.
         let own = busy.first_forward + busy.first_backward + first.calls.exposed_seconds;
-        longest = longest.max(micro_batches * self.passed * own.max(first.calls.beside_passes_seconds));
+        longest = longest.max(micro_batches * self.passed * own.max(first.calls.overlapped_seconds));
         // The first stage begins first and ends last, so only its own first and last pass hide these.
         let once = &first.calls.once;
         let (before, after) = (once.before(busy.first_forward), once.after(busy.first_backward));

@@ -110,7 +110,7 @@ impl World {
 
     fn rates(&self) -> Box<dyn Rates + '_> {
         let links = Published::new(&self.machine);
-        let hidden = Hidden::beside(Axis::Dp, Collective::AllGather, Axis::Pp, 1.7);
+        let hidden = Hidden::while_calling(Axis::Dp, Collective::AllGather, Axis::Pp, 1.7);
         if self.uneven { Box::new(Uneven { links, hidden }) } else { Box::new(links) }
     }
 

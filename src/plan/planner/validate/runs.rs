@@ -142,6 +142,7 @@ impl LevelKey {
     }
 }
 
+/// The kind of layer whose level of computing applies to a model.
 pub fn layers_of(model: &Model) -> LayerKind {
     if model.mixture.is_some() { LayerKind::Experts } else { LayerKind::Dense }
 }

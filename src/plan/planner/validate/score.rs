@@ -511,8 +511,8 @@ mod tests {
     }
 
     /// A run with this computing time at a share of 1, and this time for everything else.
-    fn run(compute: f64, beside: f64, measured: f64) -> Priced {
-        Priced { seconds: SHARES.map(|share| compute / share + beside), measured_seconds: measured }
+    fn run(compute: f64, hidden: f64, measured: f64) -> Priced {
+        Priced { seconds: SHARES.map(|share| compute / share + hidden), measured_seconds: measured }
     }
 
     #[test]

@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(row.locality, locality_of(2, 4, 1, 1));
         assert_eq!(row.labels["device"], "Tesla V100-SXM2-32GB");
         assert_eq!((row.known.placement, row.known.reduce_op), (Some(Placement::InPlace), Some(ReduceOp::Sum)));
-        assert_eq!(row.known.data_check, None, "a deviation is no number of wrong elements");
+        assert_eq!(row.known.data_check, None, "a deviation is not a number of wrong elements");
     }
 
     #[test]

@@ -552,7 +552,7 @@ mod tests {
         assert!(file.notes[0].contains("after 2 nodes"), "{:?}", file.notes);
         // A length that no file can have.
         let file = read([&bytes[..], &[0xff; 8], &[0x7f]].concat().as_slice());
-        assert!(file.notes[0].contains("not whole"), "{:?}", file.notes);
+        assert!(file.notes[0].contains("incomplete"), "{:?}", file.notes);
         for other in [&b"# a suite"[..], b"", b"\x00", b"\x1f\x8b\x08\x00", b"hello world, this is a text"] {
             assert!(!is_chakra(other), "{other:?}");
         }
@@ -589,7 +589,7 @@ mod tests {
         let sizes: Vec<_> = file.calls.iter().map(|call| (call.kind.name(), call.bytes_total.0)).collect();
         assert_eq!(sizes, [("all_reduce", 4 * 525_568), ("barrier", 0)]);
         assert_eq!(file.unknown.get("gloo:fancy"), Some(&1));
-        assert!(file.notes[0].contains("gloo's calls do not say in which group they are"), "{:?}", file.notes);
+        assert!(file.notes[0].contains("gloo's calls do not name their group"), "{:?}", file.notes);
     }
 
     #[test]

@@ -20,17 +20,17 @@ pub(super) enum Part<T> {
 pub(super) fn read<T: DeserializeOwned>(
     source: impl Read,
     list: &'static str,
-    beside: Option<&'static str>,
+    other: Option<&'static str>,
     take: &mut dyn FnMut(Part<T>),
 ) -> Result<(), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_reader(source);
-    Whole { list, beside, take }.deserialize(&mut json)?;
+    Whole { list, other, take }.deserialize(&mut json)?;
     json.end()
 }
 
 struct Whole<'a, T> {
     list: &'static str,
-    beside: Option<&'static str>,
+    other: Option<&'static str>,
     take: &'a mut dyn FnMut(Part<T>),
 }
 
@@ -53,7 +53,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Whole<'_, T> {
         while let Some(key) = map.next_key::<String>()? {
             if key == self.list {
                 map.next_value_seed(Elements { take: &mut *self.take, of: PhantomData })?;
-            } else if Some(key.as_str()) == self.beside {
+            } else if Some(key.as_str()) == self.other {
                 (self.take)(Part::Other(map.next_value()?));
             } else {
                 map.next_value::<IgnoredAny>()?;

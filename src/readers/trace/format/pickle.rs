@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_itself_or_lies_too_deep_is_refused() {
+    fn what_refers_to_itself_or_nests_too_deep_is_refused() {
         let deep = [&b"\x80\x02)"[..], &[0x85; 100_000], b"."].concat();
         let itself = b"\x80\x02]q\x00h\x00h\x00aa.";
         for (pickle, expected) in [(&deep[..], "more than 64 levels"), (itself, "added to one that it contains")] {

@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_nobody_has_is_an_error() {
+    fn more_memory_than_exists_is_an_error() {
         assert!(Arena::default().reserve(1 << 55).is_err());
     }
 

@@ -31,7 +31,7 @@ pub(super) struct MpiReplayer<'b> {
     send: &'b mut Arena,
     receive: &'b mut Arena,
     /// Active slots that have not been seen complete.
-    under_way: Vec<u32>,
+    in_flight: Vec<u32>,
     /// By axis: number of active calls, and since when there is at least one.
     busy: [(u32, u64); Axis::ALL.len()],
     cursor: usize,
@@ -76,7 +76,7 @@ impl<'b> MpiReplayer<'b> {
         }
         Ok(MpiReplayer {
             rank,
-            under_way: Vec::with_capacity(slots.len()),
+            in_flight: Vec::with_capacity(slots.len()),
             counted: vec![Counted::default(); program.ops.len()],
             program,
             slots,
@@ -128,14 +128,14 @@ impl<'b> MpiReplayer<'b> {
             self.done(slot, axis, end);
             return Ok(());
         }
-        self.under_way.push(slot);
+        self.in_flight.push(slot);
         Ok(())
     }
 
     #[inline]
     fn wait(&mut self, slot: u32) -> Result<()> {
-        let Some(place) = self.under_way.iter().position(|other| *other == slot) else { return Ok(()) };
-        self.under_way.swap_remove(place);
+        let Some(place) = self.in_flight.iter().position(|other| *other == slot) else { return Ok(()) };
+        self.in_flight.swap_remove(place);
         let begin = host::now_nanoseconds();
         let call = &mut self.slots[slot as usize];
         call.request.wait()?;
@@ -149,10 +149,10 @@ impl<'b> MpiReplayer<'b> {
     /// Notes that a call has completed.
     #[inline]
     fn done(&mut self, slot: u32, axis: usize, now: u64) {
-        let (under_way, since) = &mut self.busy[axis];
-        *under_way -= 1;
-        if *under_way == 0 {
-            self.times[0].axes[axis].under_way_nanoseconds += now - *since;
+        let (in_flight, since) = &mut self.busy[axis];
+        *in_flight -= 1;
+        if *in_flight == 0 {
+            self.times[0].axes[axis].in_flight_nanoseconds += now - *since;
         }
         let call = &self.slots[slot as usize];
         if call.is_hidden {
@@ -172,7 +172,7 @@ impl<'b> MpiReplayer<'b> {
         let (end, mut next_test) = (begin + nanoseconds, begin);
         let mut now = begin;
         while now < end {
-            if now >= next_test && !self.under_way.is_empty() {
+            if now >= next_test && !self.in_flight.is_empty() {
                 self.test_one(now)?;
                 next_test = now + NANOSECONDS_BETWEEN_TESTS;
             } else {
@@ -186,11 +186,11 @@ impl<'b> MpiReplayer<'b> {
 
     #[inline]
     fn test_one(&mut self, now: u64) -> Result<()> {
-        self.cursor = if self.cursor + 1 < self.under_way.len() { self.cursor + 1 } else { 0 };
-        let slot = self.under_way[self.cursor];
+        self.cursor = if self.cursor + 1 < self.in_flight.len() { self.cursor + 1 } else { 0 };
+        let slot = self.in_flight[self.cursor];
         let call = &mut self.slots[slot as usize];
         if call.request.test()? {
-            self.under_way.swap_remove(self.cursor);
+            self.in_flight.swap_remove(self.cursor);
             let axis = call.axis;
             self.done(slot, axis, now);
         }
@@ -275,7 +275,7 @@ impl Replayer for MpiReplayer<'_> {
 impl Drop for MpiReplayer<'_> {
     /// Calls in progress may still write: so the memory is never freed, and the launch is about to be aborted.
     fn drop(&mut self) {
-        if !self.under_way.is_empty() {
+        if !self.in_flight.is_empty() {
             std::mem::forget(std::mem::take(self.send));
             std::mem::forget(std::mem::take(self.receive));
             std::mem::forget(std::mem::take(&mut self.slots));

@@ -210,7 +210,7 @@ impl Handle {
         let Matrices { left, right, result, m, n, k } = *of;
         let Arithmetic { data, compute } = arithmetic;
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
-        // Scales are of the type of the sums.
+        // Scales have the type of the sums.
         let scale = |at: usize| -> *const c_void {
             if compute == 70 { (&raw const double[at]).cast() } else { (&raw const single[at]).cast() }
         };

@@ -645,7 +645,7 @@ mod tests {
         assert_eq!(log.last_choice().unwrap(), None);
         write("NCCL INFO AllReduce: 8 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}\n");
         log.skip().unwrap();
-        assert_eq!(log.last_choice().unwrap(), None, "it is of an earlier case");
+        assert_eq!(log.last_choice().unwrap(), None, "it belongs to an earlier case");
         write("NCCL INFO AllReduce: 8 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}\n");
         write("NCCL INFO AllReduce: 9 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}\nNCCL INFO other\n");
         assert_eq!(log.last_choice().unwrap().map(|choice| choice.to_string()).as_deref(), Some("ring ll x2"));

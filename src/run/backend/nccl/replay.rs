@@ -208,7 +208,7 @@ impl<'b> NcclReplayer<'b> {
                     self.done[slot as usize] = Some(end);
                     self.spans.push(match call.is_hidden {
                         true => EventSpan::hidden(call.axis, call.op, begin, end),
-                        false => EventSpan::under_way(call.axis, begin, end),
+                        false => EventSpan::in_flight(call.axis, begin, end),
                     });
                     if !call.receives_message {
                         self.counted[call.op].add(call.bytes);

@@ -155,7 +155,7 @@ impl EventSpan {
         EventSpan { kind: SpanKind::Waiting { axis }, begin, end }
     }
 
-    pub fn under_way(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
+    pub fn in_flight(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
         EventSpan { kind: SpanKind::UnderWay { axis }, begin, end }
     }
 
@@ -166,7 +166,7 @@ impl EventSpan {
 
 /// Room for the times of active calls, by axis, and of hidden calls.
 pub(super) struct Intervals {
-    under_way: Vec<Interval>,
+    in_flight: Vec<Interval>,
     pub hidden: Vec<HiddenCall>,
 }
 
@@ -180,12 +180,12 @@ struct Interval {
 
 impl Intervals {
     pub fn with_room(spans: usize) -> Intervals {
-        Intervals { under_way: Vec::with_capacity(spans), hidden: Vec::with_capacity(spans) }
+        Intervals { in_flight: Vec::with_capacity(spans), hidden: Vec::with_capacity(spans) }
     }
 
     /// Sums all spans; overlapping spans of one axis count once. `first` is the event with which the replay began.
     pub fn sum_up(&mut self, first: CUevent, spans: &[EventSpan], times: &mut RankTimes) -> Result<()> {
-        self.under_way.clear();
+        self.in_flight.clear();
         self.hidden.clear();
         for span in spans {
             let took = || driver::nanoseconds_between(span.begin, span.end).map(|took| took as u64);
@@ -195,17 +195,17 @@ impl Intervals {
                 SpanKind::UnderWay { axis } | SpanKind::Hidden { axis, .. } => {
                     let begin = driver::nanoseconds_between(first, span.begin)? as u64;
                     let nanoseconds = took()?;
-                    self.under_way.push(Interval { axis, begin, end: begin + nanoseconds });
+                    self.in_flight.push(Interval { axis, begin, end: begin + nanoseconds });
                     if let SpanKind::Hidden { op, .. } = span.kind {
                         self.hidden.push(HiddenCall { op, calls: 1, nanoseconds });
                     }
                 }
             }
         }
-        self.under_way.sort_unstable();
-        let unions = unions(&self.under_way);
+        self.in_flight.sort_unstable();
+        let unions = unions(&self.in_flight);
         for (axis, nanoseconds) in unions.into_iter().enumerate() {
-            times.axes[axis].under_way_nanoseconds = nanoseconds;
+            times.axes[axis].in_flight_nanoseconds = nanoseconds;
         }
         Ok(())
     }

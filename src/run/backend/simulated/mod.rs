@@ -181,12 +181,12 @@ fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     if !is_expected || binding.variant != Variant::default() {
         return 1.0;
     }
-    let lies =
+    let locality_of =
         |place: &dyn Fn(u32) -> u32| Locality::of(binding.groups, &(0..fleet.ranks).map(place).collect::<Vec<u32>>());
     let ranks = geometry.ranks();
     let call = ExpectedCall {
         collective: op.collective,
-        group: lies(&|rank| fleet.node_of(rank)).group(ranks),
+        group: locality_of(&|rank| fleet.node_of(rank)).group(ranks),
         cadence: binding.cadence,
         placement: binding.placement,
         element_type: op.element,
@@ -197,7 +197,7 @@ fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let candidates: Vec<&Expectation> = machine.expectations.iter().filter(is_candidate).collect();
     let Some(group) = nearest(&candidates, &call, machine.hosts_per_node > 1) else { return 1.0 };
     let locality = match group == call.group {
-        true => lies(&|rank| fleet.domain_of(rank)),
+        true => locality_of(&|rank| fleet.domain_of(rank)),
         false => Locality::filled(group.ranks, group.ranks_per_node, 1),
     };
     let by_links = seconds_without_noise(machine, op.collective, group.ranks, op.bytes_total, &locality);
@@ -740,12 +740,12 @@ mod simulated_tests {
                     machine.between_nodes.adapters_per_node = adapters;
                     let groups = groups(world, ranks, stride);
                     let hosts: Vec<u32> = (0..world).map(|rank| rank / 4).collect();
-                    let lies = commgauge_model::layout::Locality::of(&groups, &hosts);
+                    let locality = commgauge_model::layout::Locality::of(&groups, &hosts);
                     let bound = machine.bus_bandwidth_bound(
                         collective,
-                        lies.nodes_spanned,
-                        lies.ranks_per_node,
-                        lies.concurrent_groups_per_node,
+                        locality.nodes_spanned,
+                        locality.ranks_per_node,
+                        locality.concurrent_groups_per_node,
                     );
                     let Some(bound) = bound else {
                         assert_eq!(collective, Collective::Barrier);
@@ -792,10 +792,10 @@ mod simulated_tests {
                     let (machine, groups) = (machine(""), groups(world, ranks, stride));
                     let op = op(Collective::AllToAllV, 1 << 26, routed(routing, back));
                     let hosts: Vec<u32> = (0..world).map(|rank| rank / 4).collect();
-                    let lies = commgauge_model::layout::Locality::of(&groups, &hosts);
-                    let per_node = lies.concurrent_groups_per_node;
+                    let locality = commgauge_model::layout::Locality::of(&groups, &hosts);
+                    let per_node = locality.concurrent_groups_per_node;
                     let bound = machine
-                        .bus_bandwidth_bound(op.collective, lies.nodes_spanned, lies.ranks_per_node, per_node)
+                        .bus_bandwidth_bound(op.collective, locality.nodes_spanned, locality.ranks_per_node, per_node)
                         .unwrap();
                     let seconds = ends(&machine, &groups, &op).into_iter().max().unwrap() as f64 * 1e-9;
                     let accounted = op.geometry(ranks).unwrap().bytes_accounted.0 as f64;

@@ -183,7 +183,7 @@ impl<'b> SimulatedReplayer<'b> {
                     times.waiting_nanoseconds += end.saturating_sub(state.clock);
                     // Calls end in the order of their starts, except messages, for which a little is lost here.
                     let covered = &mut state.covered_until[axis];
-                    times.under_way_nanoseconds += end.saturating_sub(started.max(*covered));
+                    times.in_flight_nanoseconds += end.saturating_sub(started.max(*covered));
                     *covered = end.max(*covered);
                     state.clock = state.clock.max(end);
                 }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_died_by_itself_is_told_by_who_was_asked_to_end_and_by_who_goes_on() {
+    fn who_died_by_itself_follows_from_who_was_asked_to_end_and_who_still_runs() {
         for (what, fates, others_run, asks_first, own, is_unsure) in [
             ("others still run", [Running, Gone, Dying, Running], true, true, vec![1, 2], false),
             ("the launcher has asked the others", [Asked, Gone, Dying, Asked], true, true, vec![1, 2], false),

@@ -103,7 +103,7 @@ fn is_being_killed(pid: u32) -> bool {
 
 /// Whether a process certainly belongs to another launch: it runs another program, or carries another launch's mark. Such a process is
 /// never killed. Missing information does not count.
-pub(super) fn is_of_another_launch(pid: u32) -> bool {
+pub(super) fn belongs_to_another_launch(pid: u32) -> bool {
     let program = |pid: &str| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let pid = pid.to_string();
     let is_other_program = program(&pid).zip(program("self")).is_some_and(|(theirs, ours)| theirs != ours);
@@ -392,15 +392,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_program_is_none_of_this_launch() {
+    fn a_process_of_another_program_is_not_part_of_this_launch() {
         let mut child = Command::new("sleep").arg("30").spawn().expect("it starts");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         // Between fork and exec it is still this program.
-        while !is_of_another_launch(child.id()) {
+        while !belongs_to_another_launch(child.id()) {
             assert!(std::time::Instant::now() < deadline, "another program");
         }
-        assert!(!is_of_another_launch(std::process::id()));
-        assert!(!is_of_another_launch(0), "nothing is known about an invisible process");
+        assert!(!belongs_to_another_launch(std::process::id()));
+        assert!(!belongs_to_another_launch(0), "nothing is known about an invisible process");
         child.kill().and_then(|()| child.wait()).expect("it ends");
         assert_eq!(variable(b"A=1\0COMMGAUGE_LAUNCH=x=y\0B=2\0", "COMMGAUGE_LAUNCH"), Some(b"x=y".to_vec()));
     }
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_asked_to_end_before_it_was_killed_is_told_from_one_that_was_only_killed() {
+    fn a_process_asked_to_end_before_it_was_killed_is_distinguished_from_one_only_killed() {
         let mut children = [(); 2].map(|()| Command::new("sleep").arg("30").spawn().expect("it starts"));
         let processes = [0, 1].map(|at| process_of(&children[at]));
         let signal = |at: usize, signal| kill_process(Pid::from_child(&children[at]), signal).expect("ours");

@@ -495,7 +495,7 @@ mod tests {
                 Some("2"),
             ),
             (
-                "nobody answers",
+                "no rank answers",
                 LATE,
                 vec![silent(3, 5, 2), silent(3, 4, 1)],
                 "0-1",
@@ -595,7 +595,7 @@ mod tests {
             Entry { rank, status, state, last_heartbeat, process, detail: None, device, sleeps: false }
         };
         for (steps, sentence) in [
-            ([5, 5], "all ranks have entered all_reduce, call 2 (c) and none stands out"),
+            ([5, 5], "all ranks have entered all_reduce, call 2 (c) with no outlier"),
             ([5, 7], "all ranks have entered all_reduce, call 2 (c); rank 1 on a came through it, the others did not"),
         ] {
             let entries = [0, 1].map(|rank| entry(rank, RankStatus::Live, Some("device\u{1b}0"), steps[rank as usize]));

@@ -64,6 +64,7 @@ pub(super) struct Times {
     states_sent: Instant,
 }
 
+/// The state of a collector while it serves its ranks and peers.
 pub struct Serving {
     pub(super) config: Config,
     pub(super) admission: Admission,
@@ -242,7 +243,7 @@ impl Serving {
             PeerKind::Rank(rank)
                 if !known
                     && self.config.local_ranks.binary_search(&rank).is_ok()
-                    && !process::is_of_another_launch(hello.pid) =>
+                    && !process::belongs_to_another_launch(hello.pid) =>
             {
                 if let Some(entry) = self.table.get_mut(rank) {
                     entry.process = Process { pid: hello.pid, start: hello.process_start };
@@ -629,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_connects_after_the_others_were_asked_or_told_to_end_is_told_the_same() {
+    fn a_rank_that_connects_after_the_others_were_asked_or_made_to_end_gets_the_same_order() {
         let folder = tempfile::tempdir().expect("a folder");
         let now = Instant::now();
         let trigger = Trigger::Deadline(Duration::from_secs(2));

@@ -37,7 +37,7 @@ pub fn number_on_host(device: c_int) -> Result<u32, c_int> {
     usize::try_from(device).ok().and_then(|device| VISIBLE.get(device).copied()).ok_or(INVALID_DEVICE)
 }
 
-/// From the call of the host to the work on the device: 2 to 4 us, of its own for each device.
+/// From the call of the host to the work on the device: 2 to 4 us, different for each device.
 pub fn submission_delay(device: c_int) -> Duration {
     Duration::from_nanos(2_000 + u64::from(number_on_host(device).unwrap_or(0)) * 700 % 2_001)
 }

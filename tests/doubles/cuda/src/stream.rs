@@ -87,7 +87,7 @@ pub static STREAMS: Handles<Stream> = Handles::new();
 /// The streams that are always there, by device.
 static DEFAULTS: Mutex<BTreeMap<c_int, Arc<Stream>>> = Mutex::new(BTreeMap::new());
 
-/// Whoever enqueues more waits: the driver has room for about so many launches before the device has begun them.
+/// Callers that enqueue more wait: the driver has room for about this many launches before the device has begun them.
 const MOST_PENDING: usize = 1024;
 
 /// A waiting thread looks this often whether the device was lost meanwhile.
@@ -240,8 +240,8 @@ pub fn synchronize_device(device: c_int) -> Answer {
     streams.filter(|stream| stream.device == device).try_for_each(|stream| stream.synchronize())
 }
 
-/// Waits for all that runs on a device, as the driver does where it gets memory or loads code, and spoils no capture by it. Behind a
-/// kernel that waits for the calling thread that is for ever.
+/// Waits for all that runs on a device, as the driver does where it gets memory or loads code, and spoils no capture by it. Behind a kernel
+/// that waits for the calling thread it blocks forever.
 pub fn wait_for_kernels(device: c_int) -> Answer {
     let default = DEFAULTS.lock().unwrap().get(&device).cloned();
     let streams = STREAMS.all().into_iter().chain(default);

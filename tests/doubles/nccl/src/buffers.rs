@@ -2,7 +2,7 @@
 
 use crate::communicator::{self, Communicator};
 use crate::driver;
-use crate::result::{Answer, INVALID_ARGUMENT, code_of, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, code_of, failure};
 #[cfg(since_2_27)]
 use crate::result::{IN_PROGRESS, VERSION};
 #[cfg(since_2_27)]
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ncclMemAlloc(address: *mut usize, bytes: usize) -> c_in
 pub extern "C" fn ncclMemFree(address: usize) -> c_int {
     // NCCL says nothing, and carries wrong data later.
     if communicator::is_registered_for_a_graph(address) {
-        return code_of(trouble(
+        return code_of(failure(
             INVALID_ARGUMENT,
             format!(
                 "0x{address:x} is freed while it is registered for a graph: NCCL withdraws that only at some later group of calls"
@@ -88,7 +88,7 @@ pub struct Known {
 /// The length of what NCCL allocated around a buffer. Of other memory it registers nothing, without a word, or cannot make a window.
 fn allocation(address: usize, what: &str) -> Answer<usize> {
     around(address).map_or_else(
-        || trouble(INVALID_ARGUMENT, format!("{what} at 0x{address:x} is no memory of ncclMemAlloc")),
+        || failure(INVALID_ARGUMENT, format!("{what} at 0x{address:x} is no memory of ncclMemAlloc")),
         |(_, bytes)| Ok(bytes),
     )
 }
@@ -135,7 +135,7 @@ fn deregister(communicator: usize, handle: usize, what: &str) -> Answer {
     match registered.get_mut(&handle) {
         Some(known) if known.times > 1 => known.times -= 1,
         Some(_) => drop(registered.remove(&handle)),
-        None => return trouble(INVALID_ARGUMENT, format!("{what}: the handle is not known")),
+        None => return failure(INVALID_ARGUMENT, format!("{what}: the handle is not known")),
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
         let communicator = communicator::ready(communicator)?;
         *window = 0;
         if !(0..=15).contains(&flags) {
-            return trouble(INVALID_ARGUMENT, format!("window flags {flags} are not known"));
+            return failure(INVALID_ARGUMENT, format!("window flags {flags} are not known"));
         }
         if is_off("NCCL_WIN_ENABLE") {
             // Before 2.29 there is something else instead of nothing.
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
             return Ok(());
         }
         if !address.is_multiple_of(WINDOW_ALIGNMENT) {
-            return trouble(
+            return failure(
                 INVALID_ARGUMENT,
                 format!("a window at 0x{address:x} is not aligned to {WINDOW_ALIGNMENT}"),
             );
@@ -208,11 +208,11 @@ pub unsafe extern "C" fn ncclCommWindowRegister(
 fn meet(communicator: &Arc<Communicator>, mine: [usize; 3]) -> Answer {
     let mine: Vec<u8> = mine.iter().flat_map(|number| number.to_ne_bytes()).collect();
     let number = communicator.issue();
-    let mut said = trouble(IN_PROGRESS, "");
+    let mut said = failure(IN_PROGRESS, "");
     communicator.in_turn(number, || said = all_say(communicator, &mine));
     match said?.iter().position(|other| *other != mine) {
         Some(other) => {
-            trouble(INVALID_ARGUMENT, format!("rank {other} has a window of another length, or in other memory"))
+            failure(INVALID_ARGUMENT, format!("rank {other} has a window of another length, or in other memory"))
         }
         None => Ok(()),
     }

@@ -5,7 +5,7 @@ use crate::element::Element;
 use crate::group;
 use crate::op::{Call, Kind};
 use crate::operator::{Named, Operator};
-use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, code_of, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, code_of, failure};
 use std::ffi::c_int;
 use std::sync::LazyLock;
 
@@ -41,16 +41,16 @@ fn checked(raw: Raw) -> Answer {
         false => Named::Now(Operator::Sum),
     };
     let Ok(peer) = u32::try_from(raw.peer) else {
-        return trouble(INVALID_ARGUMENT, format!("rank {} is named", raw.peer));
+        return failure(INVALID_ARGUMENT, format!("rank {} is named", raw.peer));
     };
     let Raw { kind, send, receive, count, .. } = raw;
     if kind == Kind::AllReduce
         && let Some(forced) = &*IMPOSSIBLE
     {
-        return trouble(INVALID_USAGE, format!("no algorithm/protocol available for function AllReduce. {forced}"));
+        return failure(INVALID_USAGE, format!("no algorithm/protocol available for function AllReduce. {forced}"));
     }
     if kind == Kind::AllToAll && send == receive && count > 0 {
-        return trouble(INVALID_ARGUMENT, "all_to_all in place is not offered");
+        return failure(INVALID_ARGUMENT, "all_to_all in place is not offered");
     }
     group::call(
         raw.communicator,

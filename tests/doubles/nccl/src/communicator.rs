@@ -9,7 +9,7 @@ use crate::op::Connection;
 use crate::operator::Made;
 use crate::residency;
 use crate::result::{
-    Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, Trouble, UNHANDLED_CUDA_ERROR, VERSION, trouble,
+    Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, Failure, UNHANDLED_CUDA_ERROR, VERSION, failure,
 };
 use crate::segment::{self, End, Segment};
 use settings::{Kind, SETTINGS};
@@ -24,7 +24,7 @@ static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Arc<Communicator>>>> = LazyL
 static NEXT: AtomicUsize = AtomicUsize::new(0x10);
 /// Communicators that this process began to make.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
-/// Those that live: each has threads, descriptors and memory, of which there are so many.
+/// Live communicators: each has threads, descriptors and memory, whose number is limited.
 static ALIVE: AtomicU64 = AtomicU64::new(0);
 
 pub struct Communicator {
@@ -97,7 +97,7 @@ const DESCRIPTORS: usize = 8;
 
 fn descriptors() -> Answer<Vec<OwnedFd>> {
     let one = |_| match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) } {
-        -1 => trouble(SYSTEM_ERROR, "no descriptor is left for another communicator (ulimit -n)"),
+        -1 => failure(SYSTEM_ERROR, "no descriptor is left for another communicator (ulimit -n)"),
         descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
     };
     (0..DESCRIPTORS).map(one).collect()
@@ -118,7 +118,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// The communicator of a handle.
 pub fn find(handle: usize) -> Answer<Arc<Communicator>> {
     let found = COMMUNICATORS.lock().unwrap().get(&handle).cloned();
-    found.map_or_else(|| trouble(INVALID_ARGUMENT, "the communicator is not there, or not any more"), Ok)
+    found.map_or_else(|| failure(INVALID_ARGUMENT, "the communicator is not there, or not any more"), Ok)
 }
 
 /// Whether a communicator has something registered for a graph in the memory that begins at an address.
@@ -132,9 +132,9 @@ pub fn ready(handle: usize) -> Answer<Arc<Communicator>> {
     match communicator.state() {
         0 => Ok(communicator),
         IN_PROGRESS => {
-            trouble(INVALID_ARGUMENT, "the communicator was used before its earlier call was no longer in progress")
+            failure(INVALID_ARGUMENT, "the communicator was used before its earlier call was no longer in progress")
         }
-        code => trouble(code, "the communicator has an asynchronous error"),
+        code => failure(code, "the communicator has an asynchronous error"),
     }
 }
 
@@ -147,7 +147,7 @@ pub fn add(communicator: Arc<Communicator>) -> usize {
 
 pub fn remove(handle: usize) -> Answer<Arc<Communicator>> {
     let removed = COMMUNICATORS.lock().unwrap().remove(&handle);
-    removed.map_or_else(|| trouble(INVALID_ARGUMENT, "the communicator is not there, or was destroyed already"), Ok)
+    removed.map_or_else(|| failure(INVALID_ARGUMENT, "the communicator is not there, or was destroyed already"), Ok)
 }
 
 impl Communicator {
@@ -158,7 +158,7 @@ impl Communicator {
         let streams = [driver::create_stream()?, driver::create_stream()?];
         if !take_place() {
             streams.into_iter().for_each(driver::destroy_stream);
-            return trouble(SYSTEM_ERROR, format!("more than {} communicators at one time", SETTINGS.communicators));
+            return failure(SYSTEM_ERROR, format!("more than {} communicators at one time", SETTINGS.communicators));
         }
         Ok(Arc::new(Communicator {
             rank,
@@ -188,7 +188,7 @@ impl Communicator {
 
     /// Connects to the other ranks under a name. Afterwards the state has the result.
     pub fn connect(&self, name: &str) -> Answer {
-        let met = self.meet(name).inspect_err(Trouble::keep);
+        let met = self.meet(name).inspect_err(Failure::keep);
         segment::retire(name, met.is_err());
         self.settle(met)
     }
@@ -196,7 +196,7 @@ impl Communicator {
     fn meet(&self, name: &str) -> Answer {
         let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
         if let Some(fault) = SETTINGS.fault(Kind::InitError, Some(self.rank), "", |_| number) {
-            return trouble(
+            return failure(
                 fault.code,
                 match fault.code {
                     UNHANDLED_CUDA_ERROR => {
@@ -215,7 +215,7 @@ impl Communicator {
         // From 2.30 on several ranks may share a device if the environment allows it.
         let shares = VERSION >= 23000 && std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
         match segment.sharer(self.rank as usize) {
-            Some(other) if !shares => trouble(
+            Some(other) if !shares => failure(
                 INVALID_USAGE,
                 format!("Duplicate GPU detected : rank {} and rank {other} both on one device", self.rank),
             ),
@@ -231,13 +231,13 @@ impl Communicator {
             let said = crate::split::all_say(self, &registered_pages.map(u64::to_le_bytes).concat());
             let agreed = said.and_then(|said| match said.iter().all(|theirs| *theirs == said[0]) {
                 true => Ok(()),
-                false => trouble(
+                false => failure(
                     INVALID_USAGE,
                     "some ranks have registered the buffers of a call and others not, or less of them",
                 ),
             });
-            if let Err(trouble) = agreed {
-                self.set_asynchronous_error(&trouble);
+            if let Err(failure) = agreed {
+                self.set_asynchronous_error(&failure);
             }
         });
     }
@@ -247,7 +247,7 @@ impl Communicator {
         let mut buffers = self.buffers.lock().unwrap();
         if buffers.is_none() {
             if SETTINGS.fault(Kind::ConnectOutOfMemory, Some(self.rank), "", |_| 1).is_some() {
-                return trouble(UNHANDLED_CUDA_ERROR, "Cuda failure 2 'out of memory'");
+                return failure(UNHANDLED_CUDA_ERROR, "Cuda failure 2 'out of memory'");
             }
             *buffers = Some(driver::take_memory(self.device, BUFFERS_DIVISOR)?);
         }
@@ -272,7 +272,7 @@ impl Communicator {
     fn wait_while(&self, waits: impl Fn() -> bool) -> Answer {
         while waits() {
             if self.is_aborted() {
-                return trouble(INVALID_USAGE, "the communicator was aborted while it connected");
+                return failure(INVALID_USAGE, "the communicator was aborted while it connected");
             }
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -281,12 +281,12 @@ impl Communicator {
 
     /// Ends what was in progress.
     pub fn settle(&self, ended: Answer) -> Answer {
-        self.set_state(ended.as_ref().err().map_or(0, |trouble| trouble.code));
+        self.set_state(ended.as_ref().err().map_or(0, |failure| failure.code));
         ended
     }
 
     pub fn segment(&self) -> Answer<&Segment> {
-        self.segment.get().map_or_else(|| trouble(INVALID_USAGE, "the communicator was never connected"), Ok)
+        self.segment.get().map_or_else(|| failure(INVALID_USAGE, "the communicator was never connected"), Ok)
     }
 
     pub fn state(&self) -> c_int {
@@ -298,9 +298,9 @@ impl Communicator {
     }
 
     /// Notes an error that no call returns.
-    pub fn set_asynchronous_error(&self, trouble: &Trouble) {
-        eprintln!("commgauge double: rank {} of {}: {}", self.rank, self.ranks, trouble.text);
-        self.set_state(trouble.code);
+    pub fn set_asynchronous_error(&self, failure: &Failure) {
+        eprintln!("commgauge double: rank {} of {}: {}", self.rank, self.ranks, failure.text);
+        self.set_state(failure.code);
     }
 
     pub fn is_aborted(&self) -> bool {

@@ -4,7 +4,7 @@ use crate::communicator::{self, Communicator};
 use crate::config::{self, Asked, Config};
 use crate::group;
 use crate::op::Kind;
-use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, code_of, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, code_of, failure};
 use crate::segment;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl UniqueId {
         let name = self.0.strip_prefix(MAGIC).and_then(|rest| rest.split(|byte| *byte == 0).next());
         let name = name.and_then(|name| std::str::from_utf8(name).ok()).filter(|name| !name.contains('/'));
         name.map_or_else(
-            || trouble(INVALID_ARGUMENT, "the unique id was not made by this library"),
+            || failure(INVALID_ARGUMENT, "the unique id was not made by this library"),
             |name| Ok(name.to_owned()),
         )
     }
@@ -45,7 +45,7 @@ pub fn make(handle: &mut usize, rank: u32, ranks: u32, name: String, asked: Aske
     let communicator = Communicator::new(rank, ranks, asked)?;
     *handle = communicator::add(communicator.clone());
     let made = group::make(asked.blocking, move || communicator.connect(&name));
-    if !group::is_open() && made.as_ref().is_err_and(|trouble| trouble.code != crate::result::IN_PROGRESS) {
+    if !group::is_open() && made.as_ref().is_err_and(|failure| failure.code != crate::result::IN_PROGRESS) {
         let _ = communicator::remove(std::mem::take(handle));
     }
     made
@@ -56,7 +56,7 @@ unsafe fn init(handle: *mut usize, ranks: c_int, id: UniqueId, rank: c_int, conf
     let name = id.name()?;
     match (u32::try_from(rank), u32::try_from(ranks)) {
         (Ok(rank), Ok(ranks)) if rank < ranks && ranks <= 1024 => make(&mut *handle, rank, ranks, name, asked),
-        _ => trouble(INVALID_ARGUMENT, format!("rank {rank} of {ranks} ranks")),
+        _ => failure(INVALID_ARGUMENT, format!("rank {rank} of {ranks} ranks")),
     }
 }
 
@@ -96,21 +96,21 @@ pub unsafe extern "C" fn ncclCommInitRankScalable(
                 match names.len() == count {
                     // The files of the others are not used.
                     true => init(handle, ranks, *id, rank, config),
-                    false => trouble(INVALID_ARGUMENT, "two of the unique ids are the same"),
+                    false => failure(INVALID_ARGUMENT, "two of the unique ids are the same"),
                 }
             })
         }
-        _ => trouble(INVALID_ARGUMENT, format!("{ids} unique ids for {ranks} ranks")),
+        _ => failure(INVALID_ARGUMENT, format!("{ids} unique ids for {ranks} ranks")),
     })
 }
 
-/// Waits for what is under way, and for all ranks. Afterwards nothing may be called but destroy.
+/// Waits for calls in flight, and for all ranks. Afterwards only destroy may be called.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommFinalize(handle: usize) -> c_int {
     code_of((|| {
         let communicator = communicator::ready(handle)?;
         if group::is_open() {
-            return trouble(INVALID_USAGE, "finalize in a group");
+            return failure(INVALID_USAGE, "finalize in a group");
         }
         communicator.set_state(crate::result::IN_PROGRESS);
         let number = communicator.issue();
@@ -132,7 +132,7 @@ pub extern "C" fn ncclCommDestroy(handle: usize) -> c_int {
     }
     code_of((|| {
         if group::is_open() {
-            return trouble(INVALID_USAGE, "destroy while a group is open: what was called in it never begins");
+            return failure(INVALID_USAGE, "destroy while a group is open: what was called in it never begins");
         }
         let communicator = communicator::remove(handle)?;
         communicator.drain();

@@ -1,6 +1,6 @@
 //! The configuration of a communicator, as far as NCCL itself refuses wrong ones.
 
-use crate::result::{Answer, INVALID_ARGUMENT, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, failure};
 use std::ffi::{c_char, c_int};
 use std::sync::LazyLock;
 
@@ -42,24 +42,24 @@ pub unsafe fn read(config: *const Config, otherwise: bool) -> Answer<Asked> {
     let Some(config) = config.as_ref() else { return Ok(Asked { blocking: otherwise, most_ctas: None }) };
     let mut most_ctas = None;
     if config.magic != MAGIC || config.size < size_of::<usize>() + 12 || config.version < 21400 {
-        return trouble(INVALID_ARGUMENT, "the configuration was not initialised");
+        return failure(INVALID_ARGUMENT, "the configuration was not initialised");
     }
     // As many bytes are read as both sides know (`parseCommConfig`): structures of newer versions are accepted and their additions ignored,
     // which before 2.17 is all but whether calls block.
     if cfg!(since_2_17) && config.size >= size_of::<Config>() {
         let given = |value: c_int| value != UNDEFINED;
         if given(config.cga_cluster_size) && !(0..=8).contains(&config.cga_cluster_size) {
-            return trouble(INVALID_ARGUMENT, format!("cgaClusterSize is {}", config.cga_cluster_size));
+            return failure(INVALID_ARGUMENT, format!("cgaClusterSize is {}", config.cga_cluster_size));
         }
         for (name, value) in [("minCTAs", config.fewest_ctas), ("maxCTAs", config.most_ctas)] {
             if given(value) && value <= 0 {
-                return trouble(INVALID_ARGUMENT, format!("{name} is {value}"));
+                return failure(INVALID_ARGUMENT, format!("{name} is {value}"));
             }
         }
         most_ctas = u32::try_from(config.most_ctas).ok();
         // As NCCL compares them (`parseCommConfig` in its src/init.cc): what is not given is the least number there is.
         if config.fewest_ctas > config.most_ctas {
-            return trouble(
+            return failure(
                 INVALID_ARGUMENT,
                 format!("minCTAs {} is more than maxCTAs {}", config.fewest_ctas, config.most_ctas),
             );
@@ -69,7 +69,7 @@ pub unsafe fn read(config: *const Config, otherwise: bool) -> Answer<Asked> {
         UNDEFINED => otherwise,
         0 => false,
         1 => true,
-        other => return trouble(INVALID_ARGUMENT, format!("blocking is {other}")),
+        other => return failure(INVALID_ARGUMENT, format!("blocking is {other}")),
     };
     Ok(Asked { blocking: FORCED.unwrap_or(asked), most_ctas })
 }

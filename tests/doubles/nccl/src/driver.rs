@@ -1,6 +1,6 @@
 //! The functions of the stand-in for libcuda that this one calls. It refuses to work with the real driver.
 
-use crate::result::{Answer, INVALID_ARGUMENT, SYSTEM_ERROR, UNHANDLED_CUDA_ERROR, VERSION, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, SYSTEM_ERROR, UNHANDLED_CUDA_ERROR, VERSION, failure};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::LazyLock;
 
@@ -31,10 +31,10 @@ macro_rules! driver {
         $(
             #[allow(non_snake_case)]
             unsafe fn $name($($argument: $kind),*) -> Answer {
-                let driver = DRIVER.as_ref().or_else(|cause| trouble(SYSTEM_ERROR, cause.clone()))?;
+                let driver = DRIVER.as_ref().or_else(|cause| failure(SYSTEM_ERROR, cause.clone()))?;
                 match (driver.$name)($($argument),*) {
                     0 => Ok(()),
-                    code => trouble(UNHANDLED_CUDA_ERROR, format!("{} answered {code}", stringify!($name))),
+                    code => failure(UNHANDLED_CUDA_ERROR, format!("{} answered {code}", stringify!($name))),
                 }
             }
         )*
@@ -80,7 +80,7 @@ pub fn current_device() -> Answer<(c_int, [u8; 16])> {
         }
         cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device)?;
         if !CStr::from_ptr(name.as_ptr()).to_string_lossy().contains("double") {
-            return trouble(SYSTEM_ERROR, "the stand-in for NCCL works with the stand-in for the driver alone");
+            return failure(SYSTEM_ERROR, "the stand-in for NCCL works with the stand-in for the driver alone");
         }
     }
     Ok((device, uuid))
@@ -144,18 +144,18 @@ pub fn free(address: usize) -> Answer {
     unsafe { cuMemFree_v2(address) }
 }
 
-/// Refuses a buffer that is not memory of the driver, or ends before so many bytes.
+/// Rejects a buffer that is not memory of the driver, or ends before this many bytes.
 pub fn check_buffer(address: usize, bytes: usize, what: &str) -> Answer {
     if bytes == 0 {
         return Ok(());
     }
     let (mut start, mut room) = (0, 0);
     if unsafe { cuMemGetAddressRange_v2(&mut start, &mut room, address) }.is_err() {
-        return trouble(INVALID_ARGUMENT, format!("{what}: 0x{address:x} is no memory of a device"));
+        return failure(INVALID_ARGUMENT, format!("{what}: 0x{address:x} is no memory of a device"));
     }
     let left = start + room - address;
     if bytes > left {
-        return trouble(
+        return failure(
             INVALID_ARGUMENT,
             format!("{what}: {bytes} bytes from 0x{address:x}, where {left} are allocated"),
         );
@@ -174,7 +174,7 @@ pub fn take_memory(device: c_int, divisor: usize) -> Answer<usize> {
     unsafe {
         cuDeviceTotalMem_v2(&mut bytes, device)?;
         commgauge_double_take_memory(bytes / divisor).or_else(|_| {
-            trouble(
+            failure(
                 UNHANDLED_CUDA_ERROR,
                 format!("Cuda failure 2 'out of memory': {} bytes for a communicator", bytes / divisor),
             )

@@ -1,6 +1,6 @@
 //! NCCL's data types by number.
 
-use crate::result::{Answer, INVALID_ARGUMENT, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, failure};
 use std::ffi::c_int;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Element {
         // 8-bit floats came with 2.24.
         let known = if cfg!(since_2_24) { 12 } else { 10 };
         let found = usize::try_from(number).ok().filter(|number| *number < known).map(|number| ALL[number]);
-        found.map_or_else(|| trouble(INVALID_ARGUMENT, format!("data type {number} is not known")), Ok)
+        found.map_or_else(|| failure(INVALID_ARGUMENT, format!("data type {number} is not known")), Ok)
     }
 
     pub fn bytes(self) -> usize {

@@ -1,7 +1,7 @@
-//! Messages between the ranks of a communicator: all of a call's, or of a group's, under way at the same time.
+//! Messages between the ranks of a communicator: all of a call's, or of a group's, in flight at the same time.
 
 use crate::communicator::Communicator;
-use crate::result::{Answer, INVALID_USAGE, trouble};
+use crate::result::{Answer, INVALID_USAGE, failure};
 use std::collections::VecDeque;
 
 /// Key of a message; both ends must use the same.
@@ -50,11 +50,11 @@ impl Exchange {
             let mut moved = false;
             for (peer, messages) in self.send.iter_mut().enumerate() {
                 moved |= pass(messages, |bytes| segment.write(me, peer, bytes), Direction::Out)
-                    .or_else(|text| trouble(INVALID_USAGE, text))?;
+                    .or_else(|text| failure(INVALID_USAGE, text))?;
             }
             for (peer, messages) in self.receive.iter_mut().enumerate() {
                 moved |= pass(messages, |bytes| segment.read(peer, me, bytes), Direction::In)
-                    .or_else(|text| trouble(INVALID_USAGE, format!("rank {me} from rank {peer}: {text}")))?;
+                    .or_else(|text| failure(INVALID_USAGE, format!("rank {me} from rank {peer}: {text}")))?;
             }
             if communicator.is_aborted() {
                 return Ok(false);

@@ -1,6 +1,6 @@
 //! The queue of a communicator's work to its kernels, of 1 MiB: whoever calls what it has no room for waits, at the end of the group, until
 //! kernels have taken out what is before it (`waitWorkFifoAvailable` in NCCL's src/enqueue.cc). Behind a kernel that waits for the calling
-//! thread that is for ever. Graphs have memory of their own for it.
+//! thread it blocks forever. Graphs have memory of their own for it.
 
 use std::sync::{Condvar, LazyLock, Mutex};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Bytes in the queue of a launch with so many bytes of work.
+    /// Bytes in the queue for a launch with this many bytes of work.
     pub fn queued(bytes: usize) -> usize {
         if bytes <= IN_ARGUMENTS { 0 } else { bytes }
     }

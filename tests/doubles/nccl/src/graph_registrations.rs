@@ -1,6 +1,6 @@
-//! What a communicator has registered by itself for calls in graphs. NCCL withdraws that neither with the graph nor with the next call, but at
-//! every eleventh group, if the graph is gone by then (`GROUP_MAX_RECLAIM_STEPS` in its src/group.cc). It knows the memory by its address:
-//! where it was freed and something else lies there, calls in later graphs read and write the old memory of other ranks.
+//! What a communicator has registered by itself for calls in graphs. NCCL withdraws that neither with the graph nor with the next call, but
+//! at every eleventh group, if the graph is gone by then (`GROUP_MAX_RECLAIM_STEPS` in its src/group.cc). It knows the memory by its
+//! address: if it was freed and something else is there, calls in later graphs read and write the old memory of other ranks.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

@@ -5,7 +5,7 @@ use crate::driver;
 use crate::job::{Job, Planned};
 use crate::log;
 use crate::op::{Call, Kind};
-use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, code_of, trouble};
+use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, code_of, failure};
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -50,13 +50,13 @@ pub fn call(handle: usize, stream: usize, call: Call) -> Answer {
     inside(|| {
         let communicator = communicator::ready(handle)?;
         if call.is_made_of_messages() && communicator.has_left_over.load(Ordering::SeqCst) {
-            return trouble(
+            return failure(
                 INVALID_USAGE,
                 "messages of a group that was only simulated are still queued and would be carried first",
             );
         }
         if call.peer >= communicator.ranks {
-            return trouble(INVALID_ARGUMENT, format!("rank {} of {} ranks is named", call.peer, communicator.ranks));
+            return failure(INVALID_ARGUMENT, format!("rank {} of {} ranks is named", call.peer, communicator.ranks));
         }
         let extents = call.extents(communicator.rank, communicator.ranks);
         driver::check_buffer(call.send, extents.0, &format!("send buffer of {}", call.kind.name()))?;
@@ -64,7 +64,7 @@ pub fn call(handle: usize, stream: usize, call: Call) -> Answer {
         if communicator.ranks == 1 && call.is_eight_bit_product() {
             // The macro that would let it in is one of the device's, and the function one of the host (`ncclLaunchOneRank` in NCCL's
             // src/device/onerank.cu, 2.30).
-            return trouble(
+            return failure(
                 INVALID_ARGUMENT,
                 format!("{} of one rank has no kernel for eight-bit floats", call.kind.name()),
             );
@@ -104,10 +104,10 @@ pub fn is_open() -> bool {
 fn inside(work: impl FnOnce() -> Answer) -> Answer {
     GROUP.with_borrow_mut(|group| group.depth += 1);
     let done = work();
-    if let Err(trouble) = &done {
+    if let Err(failure) = &done {
         GROUP.with_borrow_mut(|group| {
             if group.depth > 1 {
-                group.failed = group.failed.or(Some(trouble.code));
+                group.failed = group.failed.or(Some(failure.code));
             }
         });
     }
@@ -118,23 +118,23 @@ fn inside(work: impl FnOnce() -> Answer) -> Answer {
 fn end(launch: bool) -> Answer {
     let group = GROUP.with_borrow_mut(|group| {
         if group.depth == 0 {
-            return trouble(INVALID_USAGE, "a group is ended that was not started");
+            return failure(INVALID_USAGE, "a group is ended that was not started");
         }
         group.depth -= 1;
         Ok((group.depth == 0).then(|| std::mem::take(group)))
     })?;
     let Some(group) = group else { return Ok(()) };
     for thread in group.making {
-        thread.join().unwrap_or_else(|_| trouble(3, "making a communicator panicked"))?;
+        thread.join().unwrap_or_else(|_| failure(3, "making a communicator panicked"))?;
     }
     if let Some(code) = group.failed {
-        return trouble(code, "a call of the group failed, and none of it was begun");
+        return failure(code, "a call of the group failed, and none of it was begun");
     }
     let calls = if launch { group.calls } else { simulated(group.calls) };
     if !calls.is_empty() {
         return begin(calls);
     }
-    if group.any_non_blocking { trouble(IN_PROGRESS, "") } else { Ok(()) }
+    if group.any_non_blocking { failure(IN_PROGRESS, "") } else { Ok(()) }
 }
 
 /// The part of a simulated group that is executed: collectives of one rank, which NCCL enqueues at once (`taskAppend`
@@ -158,13 +158,13 @@ fn begin(calls: Vec<Gathered>) -> Answer {
     let context = driver::current_context()?;
     std::thread::spawn(move || {
         let posted = driver::set_current_context(context).and_then(|()| post(calls));
-        let code = posted.err().map_or(0, |trouble| trouble.code);
+        let code = posted.err().map_or(0, |failure| failure.code);
         communicators
             .iter()
             .filter(|communicator| communicator.state() == IN_PROGRESS)
             .for_each(|communicator| communicator.set_state(code));
     });
-    trouble(IN_PROGRESS, "")
+    failure(IN_PROGRESS, "")
 }
 
 fn post(mut calls: Vec<Gathered>) -> Answer {
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn ncclGroupSimulateEnd(simulation: *mut Simulation) -> c_
         let bytes = GROUP.with_borrow_mut(estimated);
         if let Some(simulation) = simulation.as_mut() {
             if simulation.magic != 0x7468_5283 || simulation.size < size_of::<Simulation>() {
-                return trouble(INVALID_ARGUMENT, "the simulation info was not initialised");
+                return failure(INVALID_ARGUMENT, "the simulation info was not initialised");
             }
             // A law that a test can compute: 10 us and 10 GB/s.
             if !bytes.is_empty() {

@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 use crate::fifo::Fifo;
 use crate::op::Call;
 use crate::residency::{self, Launched};
-use crate::result::{Answer, Trouble, UNHANDLED_CUDA_ERROR, trouble};
+use crate::result::{Answer, Failure, UNHANDLED_CUDA_ERROR, failure};
 use settings::{Fault, Kind, SETTINGS};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -58,7 +58,7 @@ impl Planned {
             SETTINGS.fault(kind, Some(rank), call.kind.name(), number).cloned()
         };
         if let Some(fault) = fault(Kind::Error) {
-            return trouble(fault.code, format!("call {of_all} ({}) fails, as requested", call.kind.name()));
+            return failure(fault.code, format!("call {of_all} ({}) fails, as requested", call.kind.name()));
         }
         let kinds = [
             Kind::Kill,
@@ -196,7 +196,7 @@ impl Job {
             } else if is_new {
                 let what =
                     format!("{} of {} bytes is captured before it was ever called", call.kind.name(), call.bytes());
-                return trouble(UNHANDLED_CUDA_ERROR, format!("{what}: it would be connected within the capture"));
+                return failure(UNHANDLED_CUDA_ERROR, format!("{what}: it would be connected within the capture"));
             }
         }
         Ok(())
@@ -243,8 +243,8 @@ impl Job {
             launched.run(
                 || self.communicator.is_aborted(),
                 || {
-                    if let Err(trouble) = self.carry_out() {
-                        self.communicator.set_asynchronous_error(&trouble);
+                    if let Err(failure) = self.carry_out() {
+                        self.communicator.set_asynchronous_error(&failure);
                     }
                 },
             );
@@ -292,7 +292,7 @@ impl Job {
                 }
                 Kind::AsyncError => {
                     let text = "an asynchronous error, as requested".to_owned();
-                    return Err(Trouble { code: fault.code, text });
+                    return Err(Failure { code: fault.code, text });
                 }
                 Kind::Kill => {
                     unsafe { libc::raise(fault.code) };

@@ -1,7 +1,7 @@
 //! NCCL's log of what it chooses: a line for every call that is begun, on the first rank of a communicator.
 //!
-//! Settings as NCCL has them: `NCCL_DEBUG=INFO`, `TUNING` in `NCCL_DEBUG_SUBSYS`, the file in `NCCL_DEBUG_FILE`. Read once, and the file
-//! is made anew when the first line is written.
+//! Settings as NCCL has them: `NCCL_DEBUG=INFO`, `TUNING` in `NCCL_DEBUG_SUBSYS`, the file in `NCCL_DEBUG_FILE`. Read once, and the file is
+//! created again when the first line is written.
 
 use crate::buffers;
 use crate::communicator::Communicator;

@@ -61,7 +61,7 @@ pub struct Call {
 /// Kind, bytes and peer of a call.
 pub type Connection = (Kind, usize, u32);
 
-/// Reductions are carried out in pieces of so many bytes for each rank.
+/// Reductions are executed in pieces of this many bytes for each rank.
 const PIECE_BYTES: usize = 64 << 10;
 
 impl Kind {

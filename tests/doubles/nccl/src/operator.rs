@@ -2,7 +2,7 @@
 
 use crate::communicator;
 use crate::element::Element;
-use crate::result::{Answer, INVALID_ARGUMENT, code_of, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, code_of, failure};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -43,11 +43,11 @@ impl Named {
         let made = usize::try_from(number - FIRST_MADE).ok().and_then(|index| operators.get(index)?.as_ref());
         match made {
             Some(made) if made.element == element => Ok(made.named),
-            Some(made) => trouble(
+            Some(made) => failure(
                 INVALID_ARGUMENT,
                 format!("operator {number} was made for {:?}, not for {element:?}", made.element),
             ),
-            None => trouble(INVALID_ARGUMENT, format!("operator {number} is not known")),
+            None => failure(INVALID_ARGUMENT, format!("operator {number} is not known")),
         }
     }
 
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn ncclRedOpCreatePreMulSum(
             // ncclScalarDevice, ncclScalarHostImmediate.
             0 => Named::Later(scalar as usize),
             1 => Named::Now(Operator::PreMulSum(scalar_at(scalar as usize, element))),
-            other => return trouble(INVALID_ARGUMENT, format!("scalar residence {other} is not known")),
+            other => return failure(INVALID_ARGUMENT, format!("scalar residence {other} is not known")),
         };
         let mut operators = communicator.operators.lock().unwrap();
         operators.push(Some(Made { element, named }));
@@ -98,7 +98,7 @@ pub extern "C" fn ncclRedOpDestroy(number: c_int, communicator: usize) -> c_int 
         let place = usize::try_from(number - FIRST_MADE).ok().and_then(|index| operators.get_mut(index));
         match place.and_then(Option::take) {
             Some(_) => Ok(()),
-            None => trouble(INVALID_ARGUMENT, format!("operator {number} was not made by this communicator")),
+            None => failure(INVALID_ARGUMENT, format!("operator {number} was not made by this communicator")),
         }
     })())
 }

@@ -11,21 +11,21 @@ pub const IN_PROGRESS: c_int = 7;
 
 /// An error code and its message.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct Failure {
     pub code: c_int,
     pub text: String,
 }
 
-pub type Answer<T = ()> = Result<T, Trouble>;
+pub type Answer<T = ()> = Result<T, Failure>;
 
-pub fn trouble<T>(code: c_int, text: impl Into<String>) -> Answer<T> {
-    Err(Trouble { code, text: text.into() })
+pub fn failure<T>(code: c_int, text: impl Into<String>) -> Answer<T> {
+    Err(Failure { code, text: text.into() })
 }
 
 /// One for the process, as in NCCL (`ncclLastError` in its src/debug.cc): threads that connect in the background write it too.
 static LAST: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 
-impl Trouble {
+impl Failure {
     /// Stores the text for `ncclGetLastError`.
     pub fn keep(&self) {
         let text = format!("commgauge double: {}", self.text);
@@ -40,11 +40,11 @@ impl Trouble {
 /// The return code of the C function; stores the text.
 pub fn code_of(answer: Answer) -> c_int {
     answer.map_or_else(
-        |trouble| {
-            if trouble.code != IN_PROGRESS {
-                trouble.keep();
+        |failure| {
+            if failure.code != IN_PROGRESS {
+                failure.keep();
             }
-            trouble.code
+            failure.code
         },
         |()| 0,
     )

@@ -3,7 +3,7 @@
 //! Every two ranks have a ring of bytes in each direction. A file that a crashed rank left behind is removed by the
 //! process that creates the next one: its lock shows that no process has it open.
 
-use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, failure};
 use settings::SETTINGS;
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
@@ -76,7 +76,7 @@ pub fn create() -> Answer<String> {
             return Ok(name);
         }
     }
-    trouble(SYSTEM_ERROR, format!("no file can be made in {}", SETTINGS.shared.display()))
+    failure(SYSTEM_ERROR, format!("no file can be made in {}", SETTINGS.shared.display()))
 }
 
 /// Removes files that their processes left behind.
@@ -104,7 +104,7 @@ impl Segment {
     pub fn open(name: &str, rank: usize, ranks: usize, uuid: [u8; 16]) -> Answer<Segment> {
         let path = SETTINGS.shared.join(name);
         let opened = OpenOptions::new().read(true).write(true).open(&path);
-        let file = opened.or_else(|cause| trouble(INVALID_ARGUMENT, format!("the unique id names {name}: {cause}")))?;
+        let file = opened.or_else(|cause| failure(INVALID_ARGUMENT, format!("the unique id names {name}: {cause}")))?;
         lock_shared(&file);
         // Sparse: untouched pages take no memory.
         let ring_bytes = ((64 << 20) / (ranks * ranks)).clamp(4 << 10, 64 << 10);
@@ -114,22 +114,22 @@ impl Segment {
             + pairs * (size_of::<Ring>() + ring_bytes)
             + 4 * pairs;
         if file.set_len(bytes as u64).is_err() {
-            return trouble(SYSTEM_ERROR, format!("{} has no room for {bytes} bytes", SETTINGS.shared.display()));
+            return failure(SYSTEM_ERROR, format!("{} has no room for {bytes} bytes", SETTINGS.shared.display()));
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
-            return trouble(SYSTEM_ERROR, format!("{bytes} bytes of {name} cannot be mapped"));
+            return failure(SYSTEM_ERROR, format!("{bytes} bytes of {name} cannot be mapped"));
         }
         let segment = Segment { start: start.cast(), bytes, ranks, ring_bytes, _file: file };
         let agreed = segment.head().ranks.compare_exchange(0, ranks as u32, Ordering::SeqCst, Ordering::SeqCst);
         if let Err(others) = agreed.or_else(|others| if others as usize == ranks { Ok(0) } else { Err(others) }) {
-            return trouble(INVALID_ARGUMENT, format!("this rank says {ranks} ranks, others say {others}"));
+            return failure(INVALID_ARGUMENT, format!("this rank says {ranks} ranks, others say {others}"));
         }
         let seat = segment.seat(rank);
         if seat.taken.swap(1, Ordering::SeqCst) != 0 {
-            return trouble(INVALID_USAGE, format!("rank {rank} is there twice"));
+            return failure(INVALID_USAGE, format!("rank {rank} is there twice"));
         }
         for (half, place) in uuid.as_chunks::<8>().0.iter().zip(&seat.uuid) {
             place.store(u64::from_ne_bytes(*half), Ordering::SeqCst);

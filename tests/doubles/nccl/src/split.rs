@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 use crate::group;
 #[cfg(since_2_18)]
 use crate::result::code_of;
-use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, trouble};
+use crate::result::{Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, failure};
 use crate::segment;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -35,15 +35,15 @@ unsafe fn split(parent: usize, colour: c_int, key: c_int, handle: &mut usize, co
     *handle = 0;
     let parent = communicator::ready(parent)?;
     if group::is_open() {
-        return trouble(INVALID_USAGE, "the doubles split outside of groups alone");
+        return failure(INVALID_USAGE, "the doubles split outside of groups alone");
     }
     if colour < NO_COLOUR {
-        return trouble(INVALID_ARGUMENT, format!("colour {colour} is less than no colour"));
+        return failure(INVALID_ARGUMENT, format!("colour {colour} is less than no colour"));
     }
     let asked = config::read(config, parent.blocking)?;
     // The groups are known only after the exchange, which therefore blocks even if the rest does not.
     let number = parent.issue();
-    let mut place = trouble(IN_PROGRESS, "");
+    let mut place = failure(IN_PROGRESS, "");
     parent.in_turn(number, || place = talk(&parent, colour, key));
     match place? {
         Some(place) => crate::communicator_calls::make(handle, place.rank, place.ranks, place.name, asked),
@@ -87,6 +87,6 @@ pub fn all_say(parent: &Communicator, mine: &[u8]) -> Answer<Vec<Vec<u8>>> {
     }
     match exchange.run(parent)? {
         true => Ok(heard),
-        false => trouble(INVALID_USAGE, "the communicator was aborted while it was split"),
+        false => failure(INVALID_USAGE, "the communicator was aborted while it was split"),
     }
 }

@@ -245,7 +245,7 @@ impl<'a> Walk<'a> {
             }
         }
         match self.instances.iter().find(|instance| !instance.is_complete()) {
-            Some(instance) => Err(self.nobody_else_came(instance)),
+            Some(instance) => Err(self.no_other_rank_came(instance)),
             None => Ok(()),
         }
     }
@@ -377,12 +377,12 @@ impl<'a> Walk<'a> {
             _ => None,
         };
         match waits_for {
-            Some(index) => self.nobody_else_came(&self.instances[index]),
+            Some(index) => self.no_other_rank_came(&self.instances[index]),
             None => Error::usage(format!("rank {rank} of the trace cannot continue")),
         }
     }
 
-    fn nobody_else_came(&self, instance: &Instance) -> Error {
+    fn no_other_rank_came(&self, instance: &Instance) -> Error {
         let (rank, call) = instance.arrived[0];
         let members = &self.groups[instance.call.groups].groups[instance.place.group];
         let missing: Vec<u32> = match instance.call.kind {

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_both_ends_send_first_wait_for_nobody() {
+    fn messages_that_both_ends_send_first_do_not_wait() {
         let exchange = |peer: u32| {
             one_by_one(&[
                 call(0, RecordedKind::Send { to: peer }, 40),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broadcast_whose_root_goes_on_alone_does_not_hold_it_up() {
+    fn a_broadcast_does_not_hold_up_its_root() {
         // The root completes its broadcast before rank 1, which waits for a message that the root sends afterwards, enters it.
         let root = one_by_one(&[together(Collective::Broadcast, 8), call(0, RecordedKind::Send { to: 1 }, 40)]);
         let other = one_by_one(&[together(Collective::Broadcast, 8)]);

@@ -150,7 +150,7 @@ mod context_tests {
     }
 
     #[test]
-    fn contexts_that_cannot_be_shared_out_are_refused_with_what_could() {
+    fn contexts_that_cannot_be_divided_are_refused_with_what_could() {
         for (preset, written, layout, ranks, expected) in [
             ("llama-3-70b", "decode_context = 3", "tp = 8", 8, "decode_context = 3 does not divide tp = 8"),
             (
@@ -194,7 +194,7 @@ mod drafts_tests {
         phase("llama-3-70b", &written, layout, ranks, which, stage)
     }
 
-    /// The embedding, the two sums of a layer, and the logits of 16 tokens, in so many passes of so many times 16 tokens.
+    /// The embedding, the two sums of a layer, and the logits of 16 tokens, in this many passes of this many times 16 tokens.
     fn drafting(tokens: u64, passes: u64) -> [Found; 3] {
         [
             (AllReduce, Tp, HIDDEN * tokens, passes),
