@@ -1,7 +1,7 @@
 //! Measures latency and bandwidth between every two ranks. Started by mpirun or srun, or by `commgauge run`.
 
 use commgauge::cli::launched;
-use commgauge::cli::programs::PairsRun;
+use commgauge::cli::work::PairsRun;
 use std::process::exit;
 
 fn main() {

@@ -1,7 +1,7 @@
 //! Measures collectives over sizes; has the flags of nccl-tests. Started by mpirun or srun.
 
 use commgauge::cli::launched;
-use commgauge::cli::programs::Sweep;
+use commgauge::cli::work::Sweep;
 use std::process::exit;
 
 fn main() {
