@@ -517,7 +517,7 @@ mod tests {
                         let row = &verdict.rows[ROWS - 1];
                         assert_eq!(row.decision, Some(wanted), "{what}, {question:?}: {:?}", row.reasons);
                         assert!(
-                            row.reasons[0].starts_with("only bad.jsonl: "),
+                            row.reasons[0].starts_with("bad.jsonl alone: "),
                             "{what}, {question:?}: {:?}",
                             row.reasons
                         );
