@@ -3,7 +3,7 @@
 //! Samples are the shipped and recorded files and, for a parser NAME, those of `tests/corpus/NAME/`, among them inputs
 //! that broke it earlier.
 
-use commgauge::cli::degrees::parse_ranks;
+use commgauge::cli::layout::parse_ranks;
 use commgauge::config::machine::{Fault, lint};
 use commgauge::config::{Machine, Model, Suite};
 use commgauge::cost::Fit;

@@ -8,7 +8,7 @@ use crate::fixtures;
 use crate::offline::{commgauge, text};
 use clap::ValueEnum;
 use clap::error::ErrorKind;
-use commgauge::cli::program_name::ProgramName;
+use commgauge::cli::show::ProgramName;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::offline::commgauge;
 use crate::records::{Made, machine, write};
-use commgauge::cli::program_name::ProgramName;
+use commgauge::cli::show::ProgramName;
 use commgauge::record::Line;
 use commgauge::record::line::CaseLine;
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@
 use crate::blocks::pages;
 use crate::layers::{Sources, read_sources};
 use clap::{Command, ValueEnum};
-use commgauge::cli::program_name::ProgramName;
+use commgauge::cli::show::ProgramName;
 use regex::Regex;
 use std::collections::HashSet;
 use std::fs;

@@ -9,13 +9,13 @@
 
 mod heat_map;
 mod plot;
-mod position;
+
 mod write;
 
 pub use heat_map::{Cell, HeatMap};
 pub use plot::{Bar, Bars, Change, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Point, Series, Shade};
-pub use position::{Position, xy};
 pub use write::{PointShape, STYLE, Svg};
+pub use write::{Position, xy};
 
 use commgauge_base::units::{Bytes, Rate, Seconds, three_digits};
 use write::{Anchor, Canvas, Path, cut, text_width};

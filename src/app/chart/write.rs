@@ -1,6 +1,5 @@
 //! SVG as text: escaping, portable number formatting, and the elements of charts. No layout.
 
-use super::position::{Position, xy};
 use commgauge_base::visible::is_control_or_format;
 use std::fmt::Write;
 
@@ -301,4 +300,20 @@ impl PointShape {
 /// A polygon whose corners are seen from its centre.
 fn polygon(path: &mut Path, center: Position, corners: &[Position]) {
     path.polygon(corners.iter().map(|corner| xy(center.x + corner.x, center.y + corner.y)));
+}
+
+// Places in the plane of two axes, or in the picture.
+
+/// A place by its two coordinates: values of the axes, or units of the picture, in which y grows downwards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Position {
+    /// Along the horizontal axis.
+    pub x: f64,
+    /// Along the vertical one.
+    pub y: f64,
+}
+
+/// The place of these coordinates; in short, as the code of pictures is full of them.
+pub fn xy(x: f64, y: f64) -> Position {
+    Position { x, y }
 }

@@ -4,7 +4,7 @@
 use super::suite::report_resolved_file;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_base::units::{Rate, Seconds, parse_rate, three_digits};
 use commgauge_base::visible::ShownPath;
 use commgauge_cost::cost::{Fit, PlaceQuery};
 use commgauge_model::config::machine::{ANY_GPU, Computing as Gpu, LayerKind, Level};
@@ -426,7 +426,7 @@ pub(super) struct GpuFlags {
     pub peak_tflops: Option<f64>,
 
     /// What a GPU's memory moves, such as 3.35TB/s [default: that of the machine file, else of an H100]
-    #[arg(long, value_name = "RATE", value_parser = rate, hide_short_help = true)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, hide_short_help = true)]
     pub memory_rate: Option<Rate>,
 }
 
@@ -434,10 +434,6 @@ pub(super) struct GpuFlags {
 pub(super) fn positive(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("found `{text}`; accepted: a number above 0");
     text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
-}
-
-fn rate(text: &str) -> std::result::Result<Rate, String> {
-    commgauge_base::units::parse_rate(text)
 }
 
 impl GpuFlags {
@@ -555,14 +551,6 @@ impl RatesSource {
             Named::Both(fit, name, machine) => {
                 Box::new(Both::new(Fitted::new(fit, name, self.unknown), Published::new(machine)))
             }
-        }
-    }
-
-    /// The fit, where one was named.
-    pub fn fit(&self) -> Option<&Fit> {
-        match &self.named {
-            Named::Fit(fit, _) | Named::Both(fit, ..) => Some(fit),
-            Named::Machine(_) => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `commgauge doctor`: reports what can run on this machine, what is missing, and how to fix it.
 
-use super::backend_name::Backend;
+use super::launched_arguments::Backend;
 use super::output::{AnswerArguments, print};
 use crate::doctor::{DoctorDocument, Machine, doctor_text, examine};
 use commgauge_base::error::Result;

@@ -1,7 +1,7 @@
 //! `commgauge expect`: checks machine files, learns one from healthy runs, and tests the rules that use them.
 
 use super::AnswerArguments;
-use super::judge::confidence;
+use super::judge::{CONFIDENCE, within};
 use super::output::{check_only_format, read_all, records_in, replace};
 use crate::report::{selftest_text, visible};
 use clap::Subcommand;
@@ -70,7 +70,7 @@ pub struct LearnCommand {
     pub links: LinkArguments,
 
     /// The least tolerance, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = tolerance)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = within(0.0..=50.0))]
     pub tolerance: f64,
 
     /// Believe figures above what the links allow: the switches themselves reduce or copy
@@ -227,13 +227,6 @@ fn machine_name(text: &str) -> std::result::Result<String, String> {
     }
 }
 
-fn tolerance(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("found `{text}`; accepted: a number from 0 to 50")),
-    }
-}
-
 // `commgauge expect selftest`: tests the error rates of the rules of gate and compare, on synthetic noise and on recorded
 // runs.
 
@@ -260,11 +253,11 @@ pub struct SelfTestCommand {
     pub replicates: u32,
 
     /// Noise from run to run, in per cent of the time
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = noise)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = within(0.01..=20.0))]
     pub noise: f64,
 
     /// Confidence of the rules, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = within(CONFIDENCE), hide_short_help = true)]
     pub confidence: f64,
 
     /// Of the noise
@@ -309,11 +302,4 @@ fn read_folder(folder: &Path) -> Result<OwnRecords> {
         }
     }
     Ok(own)
-}
-
-fn noise(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.01..=20.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("found `{text}`; accepted: a number from 0.01 to 20")),
-    }
 }

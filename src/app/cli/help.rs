@@ -85,7 +85,7 @@ fn with_color(definition: Command) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::program_name::ProgramName;
+    use crate::cli::show::ProgramName;
     use clap::ValueEnum;
 
     /// Every program and command with its name.

@@ -1,16 +1,16 @@
 //! The main function of the programs that MPI launches: flags become a plan, the session measures it, and the end of
 //! its record is shown.
 
-use super::backend_name::Backend;
+use super::launched_arguments::Backend;
 use super::launched_arguments::{LaunchedArguments, NcclArguments, Setting};
-use super::output::{Sink, columns_of, print, replace};
-use super::programs::{PlannedWork, Work, planned};
+use super::output::{Sink, replace};
 use super::report::{Live, write_above};
 use super::run::{exit_code_if_complete, resume_command, state};
 use super::suite::SuiteWork;
+use super::work::{PlannedWork, Work, planned};
 use super::{output, suite};
 use crate::report::pretty_json;
-use crate::report::{Format, View, launch_check_text, refusal as refusal_text};
+use crate::report::{View, launch_check_text, refusal as refusal_text};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -100,12 +100,10 @@ fn exit_code_of_finished(path: &Path, arguments: &LaunchedArguments) -> Result<O
 
 /// Shows the launch check, and returns the exit code.
 fn show_check(arguments: &LaunchedArguments, report: &LaunchReport) -> Result<i32> {
-    let output = &arguments.output;
-    match (&arguments.launch_report, output.format()) {
-        (Some(path), _) => replace(path, &pretty_json(report)?)?,
-        (None, Format::Json) => print(&pretty_json(report)?)?,
-        (None, Format::Table) => print(&launch_check_text(report, columns_of(output.width, Sink::File)))?,
-        (None, _) => return Err(Error::usage("--check-launch writes --format table or json")),
+    let out = &mut std::io::stdout().lock();
+    match &arguments.launch_report {
+        Some(path) => replace(path, &pretty_json(report)?)?,
+        None => arguments.output.show_answer(report, |width| launch_check_text(report, width), out)?,
     }
     Ok(if report.refusals.is_empty() { 0 } else { 7 })
 }
@@ -178,6 +176,9 @@ pub(super) fn launch<W: Work>(work: &W, begun: Instant) -> Result<Launch> {
     let arguments = work.launched();
     let is_nccl = arguments.backend == Backend::Nccl;
     arguments.nccl.check(arguments.backend)?;
+    if arguments.check_launch {
+        arguments.output.check_answer("--check-launch", true)?;
+    }
     if arguments.no_watchdog && arguments.timeout.is_some() && !is_nccl {
         return Err(Error::usage(
             "--timeout with --no-watchdog is for --backend nccl: MPI calls cannot be cancelled, so leave one of them out",

@@ -1,7 +1,6 @@
 //! The flags of every program that MPI launches. They do not depend on MPI, so that `commgauge run` can check the
 //! arguments that it passes on.
 
-use super::backend_name::Backend;
 use super::output::OutputArguments;
 use clap::{Args, ValueEnum};
 use commgauge_base::error::{Error, Result};
@@ -198,6 +197,31 @@ pub struct Setting {
     pub since_minor: u32,
 }
 
+/// A flag of this group: whether it was given, and what it means to the record and to NCCL.
+struct NcclFlag {
+    flag: &'static str,
+    given: bool,
+    /// Its value in the record, where it distinguishes cases from the same ones without; the key is the flag's name.
+    label: Option<String>,
+    /// The variable that it sets. What is without one goes into the configuration of the communicators, or decides what is measured.
+    setting: Option<Setting>,
+}
+
+impl NcclFlag {
+    fn new(flag: &'static str, given: bool) -> NcclFlag {
+        NcclFlag { flag, given, label: None, setting: None }
+    }
+
+    fn labelled(flag: &'static str, label: Option<String>) -> NcclFlag {
+        NcclFlag { label, ..NcclFlag::new(flag, false) }
+    }
+
+    fn sets(self, variable: &'static str, value: Option<&'static str>, since_minor: u32) -> NcclFlag {
+        let setting = value.map(|value| Setting { flag: self.flag, variable, value, since_minor });
+        NcclFlag { setting, ..self }
+    }
+}
+
 /// Most thread blocks, or any number.
 type MostBlocks = Option<u32>;
 
@@ -224,11 +248,6 @@ pub enum Protocol {
 }
 
 impl Algorithm {
-    /// The value of the flag.
-    pub fn flag(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
     /// The value of NCCL_ALGO, if an algorithm is forced.
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -245,11 +264,6 @@ impl Algorithm {
 }
 
 impl Protocol {
-    /// The value of the flag.
-    pub fn flag(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
     /// The value of NCCL_PROTO, if a protocol is forced.
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -264,22 +278,13 @@ impl Protocol {
 impl NcclArguments {
     /// Labels that distinguish the cases of a run with these flags from the same cases without.
     pub fn labels(&self) -> BTreeMap<String, String> {
-        let set = [
-            ("algorithm", self.algorithm.and_then(Algorithm::name).map(str::to_owned)),
-            ("protocol", self.protocol.and_then(Protocol::name).map(str::to_owned)),
-            ("min_ctas", self.min_ctas.map(|blocks| blocks.to_string())),
-            ("cta_policy", self.cta_policy.map(value_of)),
-            ("nvls", self.nvls.map(value_of)),
-            ("gpudirect", self.gpudirect.map(value_of)),
-        ];
-        set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+        let key = |flag: &str| flag.trim_start_matches('-').replace('-', "_");
+        self.flags().into_iter().filter_map(|flag| Some((key(flag.flag), flag.label?))).collect()
     }
 
-    /// The variables that flags set.
-    pub fn settings(&self) -> Vec<Setting> {
-        let of = |flag, variable, value: Option<&'static str>, since_minor| {
-            value.map(|value| Setting { flag, variable, value, since_minor })
-        };
+    /// Every flag that has an effect with NCCL alone.
+    fn flags(&self) -> [NcclFlag; 15] {
+        let (algorithm, protocol) = (self.algorithm.and_then(Algorithm::name), self.protocol.and_then(Protocol::name));
         let switched =
             |switch: Option<Switch>, on, off| switch.map(|switch| if switch == Switch::On { on } else { off });
         let (policy, since) = match self.cta_policy {
@@ -288,14 +293,40 @@ impl NcclArguments {
             Some(CtaPolicy::Efficiency) => (Some("1"), 27),
             Some(CtaPolicy::Zero) => (Some("2"), 28),
         };
-        let all = [
-            of("--algorithm", "NCCL_ALGO", self.algorithm.and_then(Algorithm::name), 0),
-            of("--protocol", "NCCL_PROTO", self.protocol.and_then(Protocol::name), 0),
-            of("--cta-policy", "NCCL_CTA_POLICY", policy, since),
-            of("--nvls", "NCCL_NVLS_ENABLE", switched(self.nvls, "1", "0"), 17),
-            of("--gpudirect", "NCCL_NET_GDR_LEVEL", switched(self.gpudirect, "SYS", "LOC"), 0),
-        ];
-        all.into_iter().flatten().collect()
+        let nvls = switched(self.nvls, "1", "0");
+        let gpudirect = switched(self.gpudirect, "SYS", "LOC");
+        let new = NcclFlag::new;
+        let labelled = NcclFlag::labelled;
+        [
+            new("--device-map", self.device_map.is_some()),
+            new("--share-gpu", self.share_gpu),
+            new("--no-numa-binding", self.no_numa_binding),
+            NcclFlag { given: self.algorithm.is_some(), ..labelled("--algorithm", algorithm.map(str::to_owned)) }.sets(
+                "NCCL_ALGO",
+                algorithm,
+                0,
+            ),
+            NcclFlag { given: self.protocol.is_some(), ..labelled("--protocol", protocol.map(str::to_owned)) }.sets(
+                "NCCL_PROTO",
+                protocol,
+                0,
+            ),
+            new("--record-algorithm", self.record_algorithm),
+            new("--buffers", !self.buffers.is_empty()),
+            new("--submit", !self.submit.is_empty()),
+            new("--aggregate", !self.aggregate.is_empty()),
+            labelled("--min-ctas", self.min_ctas.map(|blocks| blocks.to_string())),
+            new("--max-ctas", !self.max_ctas.is_empty()),
+            labelled("--cta-policy", self.cta_policy.map(value_of)).sets("NCCL_CTA_POLICY", policy, since),
+            labelled("--nvls", self.nvls.map(value_of)).sets("NCCL_NVLS_ENABLE", nvls, 17),
+            labelled("--gpudirect", self.gpudirect.map(value_of)).sets("NCCL_NET_GDR_LEVEL", gpudirect, 0),
+            new("--ranks-per-id", self.ranks_per_id != RANKS_PER_ID),
+        ]
+    }
+
+    /// The variables that flags set.
+    pub fn settings(&self) -> Vec<Setting> {
+        self.flags().into_iter().filter_map(|flag| flag.setting).collect()
     }
 
     /// The variants in which every case is measured.
@@ -340,24 +371,8 @@ impl NcclArguments {
     /// # Errors
     /// Usage errors that name the flag. NCCL's file may be set in the environment of a run that does not use it.
     pub fn check(&self, backend: Backend) -> Result<()> {
-        let given = [
-            ("--device-map", self.device_map.is_some()),
-            ("--share-gpu", self.share_gpu),
-            ("--no-numa-binding", self.no_numa_binding),
-            ("--algorithm", self.algorithm.is_some()),
-            ("--protocol", self.protocol.is_some()),
-            ("--record-algorithm", self.record_algorithm),
-            ("--buffers", !self.buffers.is_empty()),
-            ("--submit", !self.submit.is_empty()),
-            ("--aggregate", !self.aggregate.is_empty()),
-            ("--min-ctas", self.min_ctas.is_some()),
-            ("--max-ctas", !self.max_ctas.is_empty()),
-            ("--cta-policy", self.cta_policy.is_some()),
-            ("--nvls", self.nvls.is_some()),
-            ("--gpudirect", self.gpudirect.is_some()),
-            ("--ranks-per-id", self.ranks_per_id != RANKS_PER_ID),
-        ];
-        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && backend != Backend::Nccl) {
+        let given = self.flags().into_iter().find(|flag| flag.given || flag.label.is_some());
+        if let Some(NcclFlag { flag, .. }) = given.filter(|_| backend != Backend::Nccl) {
             return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
         }
         match (self.min_ctas, self.max_ctas.iter().flatten().min().copied()) {
@@ -369,8 +384,33 @@ impl NcclArguments {
     }
 }
 
-fn value_of(value: impl ValueEnum) -> String {
+/// The value as the flag takes it.
+pub(super) fn value_of(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+// The backends as flags name them.
+
+/// The backends that can be requested by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backend {
+    /// Host memory over MPI.
+    Mpi,
+    /// No data, a virtual clock; runs in this process.
+    Simulated,
+    /// Device memory over NCCL, on GPUs.
+    Nccl,
+}
+
+impl Backend {
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Mpi => "mpi",
+            Backend::Simulated => "simulated",
+            Backend::Nccl => "nccl",
+        }
+    }
 }
 
 #[cfg(test)]

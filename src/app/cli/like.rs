@@ -4,6 +4,7 @@
 use clap::builder::ArgPredicate;
 use clap::error::Error;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use std::sync::LazyLock;
 
 /// The flag itself.
 const LIKE: &str = "like";
@@ -63,91 +64,31 @@ struct Foreign {
     letter: char,
     name: &'static str,
     /// Values that match the behaviour of commgauge.
-    accepted: &'static [&'static str],
+    accepted: Vec<&'static str>,
     /// The alternative to other values.
     instead: &'static str,
 }
 
-const fn foreign(
-    letter: char,
-    name: &'static str,
-    accepted: &'static [&'static str],
-    instead: &'static str,
-) -> Foreign {
-    Foreign { letter, name, accepted, instead }
-}
-
-const TABLE: [Foreign; 19] = [
-    foreign(
-        'g',
-        "ngpus",
-        &["1"],
-        "a rank has one GPU here; start as many ranks, as with commgauge run -n 8 or mpirun -np 8",
-    ),
-    foreign(
-        't',
-        "nthreads",
-        &["1"],
-        "a rank is a process here; start as many ranks, as with commgauge run -n 8 or mpirun -np 8",
-    ),
-    // With one thread per process, as here, it makes no difference in nccl-tests either.
-    foreign('p', "parallel_init", &["0", "1"], "ranks are processes, which start in parallel"),
-    foreign('a', "average", &["3"], "times are those of the slowest rank, which is -a 3"),
-    foreign('N', "run_cycles", &["1"], "--replicates repeats everything and gives one row with its spread"),
-    foreign(
-        'I',
-        "per_iter_timing",
-        &["0"],
-        "calls are timed one by one in any case: --format json has the percentiles, --record FILE the samples",
-    ),
-    foreign('K', "per_iter_skip", &["0"], "-w/--warmup_iters makes as many calls before timing"),
-    foreign('C', "report_cputime", &["0"], "times are those of completed calls"),
-    foreign('M', "memory", &["0"], "memory of GPUs is not reported; a run that does not fit says so before it starts"),
-    foreign('u', "unalign", &["0"], "buffers are always aligned"),
-    foreign(
-        'S',
-        "report_timestamps",
-        &["0"],
-        "the header says when the run started, and --record FILE keeps what was done in order",
-    ),
-    foreign(
-        'z',
-        "blocking",
-        &["0"],
-        "--cadence isolated has each call start after all ranks are there, and times it by itself",
-    ),
-    foreign(
-        'G',
-        "cudagraph",
-        &["0"],
-        "--submit graph:CALLS --buffers allocated captures calls in a CUDA graph, with --backend nccl",
-    ),
-    foreign('R', "local_register", &["0"], "--buffers registered (-R 1) or symmetric (-R 2), with --backend nccl"),
-    foreign('D', "device_implementation", &["0"], "calls are those of NCCL's host interface"),
-    foreign(
-        'V',
-        "device_cta_count",
-        &[],
-        "there are no kernels of -D here; --max-ctas limits the thread blocks of NCCL's own, --version says the version",
-    ),
-    foreign('J', "output_file", &[], "--format json > FILE writes JSON, and --record FILE all samples"),
-    foreign('y', "stream_null", &["0"], "calls use a separate stream"),
-    // Its long name is also a flag of ours, in seconds too, but for one call.
-    foreign(
-        'T',
-        "",
-        &[],
-        "--timeout SECONDS says how long a rank may stay in one call, --time-limit TIME how long the run may take",
-    ),
-];
+static TABLE: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
+    let rows = include_str!("nccl_tests_options.txt").lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(Foreign::of).collect()
+});
 
 /// All such options; they are only validated, so no value is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclTestsFlags;
 
 impl Foreign {
+    /// The option of a line of the table.
+    fn of(line: &'static str) -> Option<Foreign> {
+        let mut parts = line.split('|').map(str::trim);
+        let (letter, name) = (parts.next()?.chars().next()?, parts.next()?);
+        let accepted = parts.next()?.split(',').filter(|value| !value.is_empty()).collect();
+        Some(Foreign { letter, name, accepted, instead: parts.next()? })
+    }
+
     fn read(&self, text: &str) -> Result<String, String> {
-        match self.accepted {
+        match self.accepted.as_slice() {
             accepted if accepted.contains(&text) => Ok(text.to_owned()),
             [] => Err(format!("an option of nccl-tests; {}", self.instead)),
             accepted => Err(format!("accepted: {}; {}", accepted.join(", "), self.instead)),
@@ -187,8 +128,8 @@ impl FromArgMatches for NcclTestsFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::programs::{Sweep, Work};
     use crate::cli::suite::SuiteWork;
+    use crate::cli::work::{Sweep, Work};
     use crate::report::Format;
     use clap::{Parser, ValueEnum};
     use commgauge_base::sample::{Cadence, ClockMethod, Timing};
@@ -291,12 +232,12 @@ mod tests {
 
     #[test]
     fn default_behaviour_is_accepted_and_the_rest_refused_with_the_alternative() {
-        for foreign in &TABLE {
+        for foreign in TABLE.iter() {
             let letter = format!("-{}", foreign.letter);
             let long = format!("--{}", foreign.name);
             let flags = [letter.as_str(), long.as_str()];
             for flag in &flags[..if foreign.name.is_empty() { 1 } else { 2 }] {
-                for value in foreign.accepted {
+                for value in &foreign.accepted {
                     assert!(parse(&[flag, value]).is_ok(), "{flag} {value}");
                 }
                 let refused = parse(&[flag, "7"]).expect_err(flag);

@@ -1,38 +1,30 @@
 //! The command line: parses flags, runs commands and returns exit codes.
 
-mod backend_name;
 pub mod calibrate;
 pub mod computing;
-pub mod degrees;
 pub mod doctor;
 pub mod expect;
-pub mod export;
 mod help;
-pub mod history;
-pub mod import;
+pub mod interop;
 pub mod judge;
 mod launched_arguments;
-mod layout;
+pub mod layout;
 mod like;
-mod manual;
-mod measure;
 pub mod ops;
 pub mod output;
-mod pairs;
 pub mod plan;
-pub mod program_name;
 pub mod programs;
 pub mod rank;
 pub mod report;
 pub mod run;
-mod schemas;
-mod show;
+pub mod show;
 pub mod simulate;
 pub mod step;
 mod suite;
 mod sweep;
 pub mod trace;
 mod validate;
+pub mod work;
 
 #[cfg(feature = "mpi")]
 pub mod launched;
@@ -41,9 +33,8 @@ pub use launched_arguments::LaunchedArguments;
 pub use output::{
     AnswerArguments, AnswerFormat, AnswerOutput, OutputArguments, TableOrJson, TextOutput, VerdictOutput,
 };
-pub use pairs::PairsArguments;
 pub use suite::suite_work;
-pub use sweep::{Chosen, SweepArguments};
+pub use sweep::{Chosen, PairsArguments, SweepArguments};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 

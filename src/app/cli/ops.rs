@@ -83,7 +83,7 @@ impl OpsCommand {
 mod tests {
     // Tests of `commgauge ops`: the table, the document, and the errors.
     use super::*;
-    use crate::cli::schemas::Document;
+    use crate::cli::show::Document;
     use clap::Parser;
     use serde_json::Value;
 

@@ -56,6 +56,35 @@ impl OutputArguments {
     }
 
     /// Rows that can be printed as they are done, if the format has such rows.
+    /// Refuses a format in which the answer to this flag cannot be written.
+    ///
+    /// # Errors
+    /// A usage error that says which can.
+    pub(crate) fn check_answer(&self, flag: &str, has_json: bool) -> Result<()> {
+        match &self.format {
+            None | Some(Chosen::Named(Format::Table)) => Ok(()),
+            Some(Chosen::Named(Format::Json) | Chosen::Template(_)) if has_json => Ok(()),
+            Some(_) => {
+                let accepted = if has_json { "table, json or template:FILE" } else { "table" };
+                Err(Error::usage(format!("{flag}: the answer has no such --format; accepted: {accepted}")))
+            }
+        }
+    }
+
+    /// An answer with a table and JSON, in one of the formats that [`OutputArguments::check_answer`] accepts.
+    pub(crate) fn show_answer(
+        &self,
+        document: &impl Serialize,
+        table: impl FnOnce(u16) -> String,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        match (self.format.as_ref().and_then(Chosen::template), self.format()) {
+            (Some(template), _) => print_drawn_on(out, &template.draw(&parsed(&pretty_json(document)?)?)?),
+            (None, Format::Json) => print_on(out, &pretty_json(document)?),
+            (None, _) => print_on(out, &table(self.columns(Sink::stdout()))),
+        }
+    }
+
     pub(crate) fn live_rows(&self, sink: Sink) -> Option<LiveRows> {
         LiveRows::new(self.format(), self.columns(sink), self.paint(sink))
     }

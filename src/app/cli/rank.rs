@@ -6,7 +6,7 @@ use super::computing::RatesFlags;
 use super::step::StepFlags;
 use super::suite::report_resolved_file;
 use super::{AnswerFormat, AnswerOutput, WithParts};
-use crate::report::predictions::{self, QueryInput};
+use crate::report::fit::{QueryInput, predictions_csv, predictions_document, predictions_text, read_queries};
 use crate::report::pretty_json;
 use crate::report::rank::{RankDocument, StepDocument, csv, text};
 use commgauge_base::error::{Error, Result};
@@ -158,7 +158,7 @@ pub struct CallCommand {
     pub ranks: Option<u32>,
 
     /// Size as nccl-tests counts it, such as 1MiB
-    #[arg(long, required_unless_present = "queries", value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, required_unless_present = "queries", value_name = "SIZE", value_parser = Bytes::parse)]
     pub bytes: Option<Bytes>,
 
     /// Element type; needed where several were fitted
@@ -181,10 +181,6 @@ pub struct CallCommand {
     shown: AnswerOutput,
 }
 
-fn bytes(text: &str) -> std::result::Result<Bytes, String> {
-    Bytes::parse(text)
-}
-
 fn label(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("found `{text}`; accepted: NAME=TEXT"))?;
     Ok((name.to_owned(), value.to_owned()))
@@ -197,7 +193,7 @@ impl CallCommand {
         let format = self.shown.check(&inputs.collect::<Vec<_>>())?;
         let fit = Fit::read(&self.fit)?;
         let input = match &self.queries {
-            Some(path) => predictions::read_queries(path)?,
+            Some(path) => read_queries(path)?,
             None => self.single()?,
         };
         let predictor = Predictor::new(&fit).choosing(self.label.iter().cloned().collect());
@@ -209,9 +205,9 @@ impl CallCommand {
             );
         }
         self.shown.write(&match format {
-            AnswerFormat::Table => predictions::text(&fit, &input, &answers, self.shown.to.columns()),
-            AnswerFormat::Csv => predictions::csv(&input, &answers)?,
-            AnswerFormat::Json => pretty_json(&predictions::document(&self.fit, &fit, &input, &answers))?,
+            AnswerFormat::Table => predictions_text(&fit, &input, &answers, self.shown.to.columns()),
+            AnswerFormat::Csv => predictions_csv(&input, &answers)?,
+            AnswerFormat::Json => pretty_json(&predictions_document(&self.fit, &fit, &input, &answers))?,
         })?;
         let refused = answers.iter().any(|answer| answer.status == Status::Refused);
         Ok(if refused && self.queries.is_none() { REFUSED } else { 0 })

@@ -9,22 +9,19 @@ mod arguments;
 mod launches;
 mod progress;
 mod resumable;
-mod sweep_flags;
 
 pub use arguments::RunArguments;
 pub(crate) use arguments::SummaryParts;
 #[cfg(feature = "mpi")]
 pub(crate) use resumable::{command as resume_command, exit_code_if_complete, state};
 
-use super::backend_name::Backend;
+use super::launched_arguments::Backend;
 use super::output::print_on;
 use super::suite;
 use super::suite::SuiteWork;
-use crate::cli::output::columns;
 use crate::launch;
 use crate::launch::{GRACE, LauncherContext};
-use crate::report::pretty_json;
-use crate::report::{Format, launch_check_text, plan_text};
+use crate::report::{launch_check_text, plan_text};
 use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -41,6 +38,10 @@ use std::path::Path;
 /// Runs the subcommand and returns the exit code. Data goes to `out`, everything else to standard error.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     arguments.check_sweep_flags()?;
+    if arguments.dry_run || arguments.check_launch {
+        let flag = if arguments.dry_run { "--dry-run" } else { "--check-launch" };
+        arguments.output.check_answer(flag, arguments.check_launch)?;
+    }
     if let Some(record) = &arguments.resume {
         return launches::run_resume(arguments, record, out);
     }
@@ -102,9 +103,6 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
 
 /// Starts the ranks, and prints the report that rank 0 wrote.
 fn run_check_launch(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
-    if !matches!(arguments.output.format(), Format::Table | Format::Json) {
-        return Err(Error::usage("--check-launch writes --format table or json"));
-    }
     // No record is made: its path only determines where the report goes, which rank 0 can write just like the record.
     let record = suite::record_path(arguments.record.as_deref())?;
     let report = record.with_extension("launch.json");
@@ -123,11 +121,7 @@ fn run_check_launch(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
         return Ok(if verdict.exit_code == 0 { 6 } else { verdict.exit_code });
     };
     progress.finish();
-    let text = match arguments.output.format() {
-        Format::Json => pretty_json(&found)?,
-        _ => launch_check_text(&found, columns(arguments.output.width)),
-    };
-    print_on(out, &text)?;
+    arguments.output.show_answer(&found, |width| launch_check_text(&found, width), out)?;
     Ok(if found.refusals.is_empty() { 0 } else { 7 })
 }
 

@@ -1,7 +1,7 @@
 //! Shared by `commgauge ops` and `commgauge-step`: a model, a layout and a step, given by flags; and the measurements
 //! of `commgauge-step`, and the trace that it replays instead.
 
-use crate::cli::degrees::DegreeFlags;
+use crate::cli::layout::DegreeFlags;
 use crate::cli::suite::SuiteWork;
 use crate::cli::sweep::SamplingArguments;
 use clap::error::Error as ClapError;

@@ -1,6 +1,6 @@
 //! `commgauge trace`: what a job really called, by axis, compared with the list of a step and with a fit, and as a suite.
 
-use super::degrees::DegreeFlags;
+use super::layout::DegreeFlags;
 use super::output::{AnswerArguments, check_only_format, replace};
 use crate::report::trace::{self as report, FitOnNodes, TraceDocument};
 use commgauge_base::collective::Collective;

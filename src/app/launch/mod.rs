@@ -10,15 +10,13 @@ mod family;
 pub mod find;
 mod host_file;
 mod outcome;
-mod relaunch;
 
 pub use allocation::{Allocation, srun_mpi};
 pub use child::{Ending, GRACE, Watch, first_exit, supervise};
-pub use command::{LaunchCommand, Request, build, parse_hosts};
+pub use command::{LaunchCommand, LauncherPart, Request, build, parse_hosts};
 pub use commgauge_base::quote::quote;
 pub use commgauge_run::launcher::{Family, Flavor};
 pub use family::{Cause, Death, Launcher, Reported, advice, deaths};
 pub use find::{LauncherContext, find, flavor, folder, probe, program};
 pub use host_file::{hosts_of_ranks, remote_shell, silent_hosts, slots_of_hosts, wait_for_hosts};
 pub use outcome::{OutOfMemoryKills, RecordState, conclude, end_record};
-pub use relaunch::LauncherPart;

@@ -2,7 +2,7 @@
 
 use super::document;
 use super::document::{
-    Block, Column, Row as TableRow, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
+    Block, Column, Fields, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
 };
 use super::row::{Counts, Row, Status};
 use Role::{Always, Check, InHeading, Labels, WhereKnown};
@@ -370,9 +370,12 @@ impl Slowdown {
     }
 
     /// The factor, its interval and the replicates.
-    fn cells(&self) -> [String; 3] {
-        let interval = range(self.interval().map(|interval| interval.map(three_digits)));
-        [optional(self.factor_median.map(three_digits)), interval, self.replicates.to_string()]
+    fn factor(&self) -> String {
+        optional(self.factor_median.map(three_digits))
+    }
+
+    fn range(&self) -> String {
+        range(self.interval().map(|interval| interval.map(three_digits)))
     }
 
     /// What it means.
@@ -431,37 +434,22 @@ impl Contention {
 
 /// The table of all pairs, where there are any.
 pub(super) fn contention_document(pairs: &[Contention], rows: &[Row]) -> Option<Block> {
-    const COLUMNS: [Column; 10] = [
-        Column::left("axis", 0),
-        Column::left("style", 4),
-        Column::left("call", 0),
-        Column::right("size", 0),
-        Column::left("cadence", 3),
-        Column::right("groups at once", 2),
-        Column::right("factor", 0),
-        Column::left("[95 %]", 0),
-        Column::right("repl.", 1),
-        Column::left("reads as", 5),
-    ];
     let title = "contention: time of a call with all groups of its axis at once, over its time with one group alone";
-    let cells = pairs.iter().filter_map(|pair| Some(cells(pair, rows.get(pair.row)?)));
-    let table = Table::new(title, &COLUMNS, cells).whole_in("`commgauge report --format json` has every call");
+    let rows = pairs.iter().filter_map(|pair| Some((pair, rows.get(pair.row)?)));
+    let table = Fields::of(rows)
+        .left("axis", 0, |(_, row)| row.facts.axis)
+        .left("style", 4, |(_, row)| row.facts.style.name())
+        .left("call", 0, |(_, row)| collective_and_variant(row))
+        .right("size", 0, |(_, row)| row.facts.bytes_total)
+        .left("cadence", 3, |(_, row)| row.facts.cadence)
+        .right("groups at once", 2, |(pair, _)| pair.groups)
+        .right("factor", 0, |(pair, _)| pair.slowdown.factor())
+        .left("[95 %]", 0, |(pair, _)| pair.slowdown.range())
+        .right("repl.", 1, |(pair, _)| pair.slowdown.replicates)
+        .left("reads as", 5, |(pair, _)| pair.slowdown.reading())
+        .table(title);
+    let table = table.whole_in("`commgauge report --format json` has every call");
     (!table.rows.is_empty()).then_some(Block::Table(table))
-}
-
-fn cells(pair: &Contention, row: &Row) -> Vec<String> {
-    let facts = &row.facts;
-    let mut cells = vec![
-        facts.axis.to_string(),
-        facts.style.name().to_owned(),
-        collective_and_variant(row),
-        facts.bytes_total.to_string(),
-        facts.cadence.to_string(),
-        pair.groups.to_string(),
-    ];
-    cells.extend(pair.slowdown.cells());
-    cells.push(pair.slowdown.reading());
-    cells
 }
 
 /// The median time of a call in each replicate that was measured, in nanoseconds.
@@ -564,36 +552,27 @@ fn middle(nanoseconds: &[u64]) -> Option<f64> {
 
 /// The table of all pairs, where there are any.
 pub(super) fn interference_document(pairs: &[CallInterference]) -> Option<Block> {
-    const COLUMNS: [Column; 10] = [
-        Column::left("timed", 0),
-        Column::left("overlapping", 0),
-        Column::right("its calls", 4),
-        Column::right("alone", 2),
-        Column::right("together", 2),
-        Column::right("factor", 0),
-        Column::left("[95 %]", 0),
-        Column::right("repl.", 3),
-        Column::right("sure overlap", 0),
-        Column::left("reads as", 5),
-    ];
-    let title = "interference: time of a call while calls of another axis are in flight, over its time alone";
-    let table =
-        Table::new(title, &COLUMNS, pairs.iter().map(row)).whole_in("`commgauge report --format json` has every pair");
-    (!table.rows.is_empty()).then_some(Block::Table(table))
-}
-
-fn row(pair: &CallInterference) -> TableRow {
     let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
-    let (tone, reading) = match &pair.problem {
+    let reading = |pair: &CallInterference| match &pair.problem {
         Some(outcome) if outcome.is_wrong() => (Tone::Bad, "WRONG: corrupt data".to_owned()),
         Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
         _ => (Tone::Plain, pair.slowdown.reading()),
     };
-    let mut cells = vec![call(&pair.timed), call(&pair.overlapping), pair.calls_beside.to_string()];
-    cells.extend([optional(pair.alone), optional(pair.together)]);
-    cells.extend(pair.slowdown.cells());
-    cells.extend([optional(pair.certain_overlap.map(|share| percent(share, 0))), reading]);
-    TableRow::toned(tone, cells)
+    let title = "interference: time of a call while calls of another axis are in flight, over its time alone";
+    let table = Fields::of(pairs)
+        .left("timed", 0, |pair| call(&pair.timed))
+        .left("overlapping", 0, |pair| call(&pair.overlapping))
+        .right("its calls", 4, |pair| pair.calls_beside)
+        .right("alone", 2, |pair| optional(pair.alone))
+        .right("together", 2, |pair| optional(pair.together))
+        .right("factor", 0, |pair| pair.slowdown.factor())
+        .left("[95 %]", 0, |pair| pair.slowdown.range())
+        .right("repl.", 3, |pair| pair.slowdown.replicates)
+        .right("sure overlap", 0, |pair| optional(pair.certain_overlap.map(|share| percent(share, 0))))
+        .left("reads as", 5, |pair| reading(pair).1)
+        .toned(title, |pair| reading(pair).0);
+    let table = table.whole_in("`commgauge report --format json` has every pair");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 
 #[cfg(test)]

@@ -1,11 +1,18 @@
 //! The tables of a fit (every curve, the held-out errors, the coefficients of contention, interference and overlap) and its plots.
 
-use super::document::{Block, Column, Mark, Row, Table, Terminal, Tone, gigabytes_per_second, optional};
+use super::document::{Block, Fields, Mark, Table, Terminal, Tone, gigabytes_per_second, optional, wrapped};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
+use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds, three_digits};
+use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::CommaSeparated;
 use commgauge_cost::cost::{
-    AtOnce, Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Predictor,
+    Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Prediction, Predictor, Query,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::path::Path;
 
 /// The tables for a terminal of this width.
 pub fn fit_text(fit: &Fit, width: u16) -> String {
@@ -26,81 +33,59 @@ pub fn fit_text(fit: &Fit, width: u16) -> String {
 
 /// Every curve.
 pub(super) fn curves(fit: &Fit) -> Table {
-    const COLUMNS: [Column; 13] = [
-        Column::left("collective", 0),
-        Column::left("type", 0),
-        Column::left("locality", 2),
-        Column::left("cadence", 6),
-        Column::right("ranks", 0),
-        Column::right("sizes", 5),
-        Column::right("disturbed", 7),
-        Column::right("alpha us", 0),
-        Column::right("95 %", 3),
-        Column::right("1/beta GB/s", 0),
-        Column::right("95 % GB/s", 4),
-        Column::right("held-out median %", 1),
-        Column::right("mean %", 8),
-    ];
     let title = "Alpha: cost of a call however small. 1/beta: bytes_total over time of a call however large";
-    let curves = fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (family, curve)));
-    let rows = curves.map(|(family, curve)| {
-        Row::toned(if curve.untrusted { Tone::Unsure } else { Tone::Plain }, curve_cells(&family.key, curve))
-    });
-    Table::new(title, &COLUMNS, rows).whole_in("`commgauge calibrate --format json` has every curve")
+    let between = |ends: Option<(String, String)>| optional(ends.map(|(low, high)| format!("{low}..{high}")));
+    let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
+    let alpha = |curve: &CurveFit| {
+        between(curve.alpha_seconds_low.map(microseconds).zip(curve.alpha_seconds_high.map(microseconds)))
+    };
+    let beta = |curve: &CurveFit| {
+        let ends = curve.bytes_per_second_low.zip(curve.bytes_per_second_high);
+        between(ends.map(|(low, high)| (gigabytes_per_second(low), gigabytes_per_second(high))))
+    };
+    let error = |curve: &CurveFit, of: fn(Errors) -> f64| {
+        optional(curve.held_out_sizes.map(|errors| format!("{:.1}", 100.0 * of(errors))))
+    };
+    let curves = fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (&family.key, curve)));
+    Fields::of(curves)
+        .left("collective", 0, |(key, _)| key.collective.to_string() + &labels(key))
+        .left("type", 0, |(key, _)| element(key))
+        .left("locality", 2, |(key, _)| key.place)
+        .left("cadence", 6, |(key, _)| key.cadence)
+        .right("ranks", 0, |(_, curve)| curve.ranks)
+        .right("sizes", 5, |(_, curve)| curve.points.len())
+        .right("disturbed", 7, |(_, curve)| curve.points.iter().filter(|point| point.is_disturbed()).count())
+        .right("alpha us", 0, |(_, curve)| microseconds(curve.alpha_seconds))
+        .right("95 %", 3, |(_, curve)| alpha(curve))
+        .right("1/beta GB/s", 0, |(_, curve)| optional(curve.bytes_per_second.map(gigabytes_per_second)))
+        .right("95 % GB/s", 4, |(_, curve)| beta(curve))
+        .right("held-out median %", 1, |(_, curve)| error(curve, |errors| errors.median))
+        .right("mean %", 8, |(_, curve)| {
+            error(curve, |errors| errors.mean) + if curve.untrusted { " UNTRUSTED" } else { "" }
+        })
+        .toned(title, |(_, curve)| if curve.untrusted { Tone::Unsure } else { Tone::Plain })
+        .whole_in("`commgauge calibrate --format json` has every curve")
 }
 
-fn curve_cells(key: &FamilyKey, curve: &CurveFit) -> Vec<String> {
-    let between = |ends: Option<(String, String)>| optional(ends.map(|(low, high)| format!("{low}..{high}")));
-    let percent = |error: Option<f64>| optional(error.map(|error| format!("{:.1}", 100.0 * error)));
-    let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
-    let mean = percent(curve.held_out_sizes.map(|errors| errors.mean));
-    vec![
-        key.collective.to_string() + &labels(key),
-        key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string()),
-        key.place.to_string(),
-        key.cadence.to_string(),
-        curve.ranks.to_string(),
-        curve.points.len().to_string(),
-        curve.points.iter().filter(|point| point.is_disturbed()).count().to_string(),
-        microseconds(curve.alpha_seconds),
-        between(curve.alpha_seconds_low.map(microseconds).zip(curve.alpha_seconds_high.map(microseconds))),
-        optional(curve.bytes_per_second.map(gigabytes_per_second)),
-        between(
-            curve
-                .bytes_per_second_low
-                .map(gigabytes_per_second)
-                .zip(curve.bytes_per_second_high.map(gigabytes_per_second)),
-        ),
-        percent(curve.held_out_sizes.map(|errors| errors.median)),
-        if curve.untrusted { mean + " UNTRUSTED" } else { mean },
-    ]
+fn element(key: &FamilyKey) -> String {
+    key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string())
 }
 
 /// Errors at what the fit did not see; none where nothing could be left out.
 pub(super) fn held_out(fit: &Fit) -> Option<Table> {
-    const COLUMNS: [Column; 6] = [
-        Column::left("left out", 0),
-        Column::right("points", 2),
-        Column::right("median %", 0),
-        Column::right("p95 %", 0),
-        Column::right("maximum %", 0),
-        Column::right("bias %", 1),
-    ];
     let percent = |value: f64| format!("{:.1}", 100.0 * value);
-    let row = |name: &str, errors: &Errors| {
-        vec![
-            name.to_owned(),
-            errors.points.to_string(),
-            percent(errors.median),
-            optional(errors.p95.map(percent)),
-            percent(errors.maximum),
-            percent(errors.bias),
-        ]
-    };
-    let mut rows: Vec<Vec<String>> = fit.held_out.sizes.iter().map(|errors| row("every second size", errors)).collect();
-    rows.extend(fit.held_out.regimes.iter().map(|by| row(&format!("  {}", by.regime.name()), &by.errors)));
-    rows.extend(fit.held_out.group_sizes.iter().map(|errors| row("inner group sizes", errors)));
-    (!rows.is_empty()).then(|| Table::new("Held-out errors, relative", &COLUMNS, rows))
+    let sizes = fit.held_out.sizes.iter().map(|errors| ("every second size".to_owned(), errors));
+    let regimes = fit.held_out.regimes.iter().map(|by| (format!("  {}", by.regime.name()), &by.errors));
+    let group_sizes = fit.held_out.group_sizes.iter().map(|errors| ("inner group sizes".to_owned(), errors));
+    let table = Fields::of(sizes.chain(regimes).chain(group_sizes))
+        .left("left out", 0, |(name, _)| name.clone())
+        .right("points", 2, |(_, errors)| errors.points)
+        .right("median %", 0, |(_, errors)| percent(errors.median))
+        .right("p95 %", 0, |(_, errors)| optional(errors.p95.map(percent)))
+        .right("maximum %", 0, |(_, errors)| percent(errors.maximum))
+        .right("bias %", 1, |(_, errors)| percent(errors.bias))
+        .table("Held-out errors, relative");
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Labels that distinguish a curve from others of the same call.
@@ -117,103 +102,65 @@ pub(super) fn coefficients(fit: &Fit) -> impl Iterator<Item = Block> + '_ {
 }
 
 fn contention(fit: &Fit) -> Table {
-    const COLUMNS: [Column; 11] = [
-        Column::left("call", 0),
-        Column::left("groups", 1),
-        Column::left("cadence", 3),
-        Column::left("counted per", 5),
-        Column::right("measured", 2),
-        Column::right("latency ^", 0),
-        Column::right("95 %", 0),
-        Column::right("bandwidth ^", 0),
-        Column::right("95 %", 0),
-        Column::right("error p95 %", 1),
-        Column::left("of", 4),
-    ];
     let title = "Contention: with x times as many groups at once a call takes x^exponent times as long";
-    Table::new(title, &COLUMNS, fit.contention.iter().map(contention_cells))
+    let counted_per = |one: &Contention| match one.adapters_per_node {
+        None => "node".to_owned(),
+        Some(adapters) => format!("adapter ({adapters} a node)"),
+    };
+    Fields::of(&fit.contention)
+        .left("call", 0, |one| one.collective.map_or_else(|| "all others".to_owned(), |call| call.to_string()))
+        .left("groups", 1, |one| if one.across_nodes { "across nodes" } else { "within a node" })
+        .left("cadence", 3, |one| one.cadence)
+        .left("counted per", 5, |one| counted_per(one))
+        .right("measured", 2, |one| format!("{}..{} groups", one.groups_fewest, one.groups_most))
+        .right("latency ^", 0, |one| value(one.latency_exponent.as_ref()))
+        .right("95 %", 0, |one| interval(one.latency_exponent.as_ref()))
+        .right("bandwidth ^", 0, |one| value(one.bandwidth_exponent.as_ref()))
+        .right("95 %", 0, |one| interval(one.bandwidth_exponent.as_ref()))
+        .right("error p95 %", 1, |one| format!("{:.1}", 100.0 * one.errors.p95_or_maximum()))
+        .left("of", 4, |one| one.errors_from.name())
+        .table(title)
 }
 
 fn interference(fit: &Fit) -> Table {
-    const COLUMNS: [Column; 5] = [
-        Column::left("timed", 0),
-        Column::left("overlapping", 0),
-        Column::right("together/alone", 0),
-        Column::right("95 %", 0),
-        Column::right("replicates", 1),
-    ];
-    let rows = fit.interference.iter().map(|pair| {
-        let AtOnce { axis, collective, beside_axis, beside_collective } = pair.calls;
-        let [value, interval] = cells(Some(&pair.slowdown));
-        let replicates = pair.slowdown.measurements.to_string();
-        vec![format!("{axis} {collective}"), format!("{beside_axis} {beside_collective}"), value, interval, replicates]
-    });
-    Table::new(
-        "Interference: time of a call while calls of another axis are in flight, over its time alone",
-        &COLUMNS,
-        rows,
-    )
+    let title = "Interference: time of a call while calls of another axis are under way, over that alone";
+    Fields::of(&fit.interference)
+        .left("timed", 0, |pair| format!("{} {}", pair.calls.axis, pair.calls.collective))
+        .left("beside", 0, |pair| format!("{} {}", pair.calls.beside_axis, pair.calls.beside_collective))
+        .right("together/alone", 0, |pair| value(Some(&pair.slowdown)))
+        .right("95 %", 0, |pair| interval(Some(&pair.slowdown)))
+        .right("replicates", 1, |pair| pair.slowdown.measurements)
+        .table(title)
 }
 
 fn overlap(fit: &Fit) -> Table {
-    const COLUMNS: [Column; 6] = [
-        Column::left("axis", 0),
-        Column::right("hidden share", 0),
-        Column::right("95 %", 0),
-        Column::right("hidden/alone", 0),
-        Column::right("95 %", 0),
-        Column::right("replays", 1),
-    ];
-    let rows = fit.overlap.iter().map(|overlap| {
-        let ([hidden, of_hidden], [slower, of_slower]) =
-            (cells(Some(&overlap.hidden_share)), cells(overlap.slowdown.as_ref()));
-        let replays = overlap.hidden_share.measurements.to_string();
-        vec![overlap.axis.to_string(), hidden, of_hidden, slower, of_slower, replays]
-    });
-    Table::new("Overlap with computing, from replays", &COLUMNS, rows)
+    Fields::of(&fit.overlap)
+        .left("axis", 0, |overlap| overlap.axis)
+        .right("hidden share", 0, |overlap| value(Some(&overlap.hidden_share)))
+        .right("95 %", 0, |overlap| interval(Some(&overlap.hidden_share)))
+        .right("hidden/alone", 0, |overlap| value(overlap.slowdown.as_ref()))
+        .right("95 %", 0, |overlap| interval(overlap.slowdown.as_ref()))
+        .right("replays", 1, |overlap| overlap.hidden_share.measurements)
+        .table("Overlap with computing, from replays")
 }
 
 fn both_ways(fit: &Fit) -> Table {
-    const COLUMNS: [Column; 4] = [
-        Column::left("stages", 0),
-        Column::right("message both ways/alone", 0),
-        Column::right("95 %", 0),
-        Column::right("replays", 1),
-    ];
-    let rows = fit.both_ways.iter().map(|both| {
-        let [slower, of_slower] = cells(Some(&both.slowdown));
-        let stages = if both.between_hosts { "on different hosts" } else { "on one host" };
-        vec![stages.to_owned(), slower, of_slower, both.slowdown.measurements.to_string()]
-    });
-    Table::new("Messages of both directions at once, from replays without computing", &COLUMNS, rows)
-}
-
-fn contention_cells(one: &Contention) -> Vec<String> {
-    let ([latency, of_latency], [bandwidth, of_bandwidth]) =
-        (cells(one.latency_exponent.as_ref()), cells(one.bandwidth_exponent.as_ref()));
-    let errors = one.errors.p95_or_maximum();
-    vec![
-        one.collective.map_or_else(|| "all others".to_owned(), |collective| collective.to_string()),
-        (if one.across_nodes { "across nodes" } else { "within a node" }).to_owned(),
-        one.cadence.to_string(),
-        one.adapters_per_node.map_or_else(|| "node".to_owned(), |adapters| format!("adapter ({adapters} a node)")),
-        format!("{}..{} groups", one.groups_fewest, one.groups_most),
-        latency,
-        of_latency,
-        bandwidth,
-        of_bandwidth,
-        format!("{:.1}", 100.0 * errors),
-        one.errors_from.name().to_owned(),
-    ]
+    Fields::of(&fit.both_ways)
+        .left("stages", 0, |both| if both.between_hosts { "on different hosts" } else { "on one host" })
+        .right("message both ways/alone", 0, |both| value(Some(&both.slowdown)))
+        .right("95 %", 0, |both| interval(Some(&both.slowdown)))
+        .right("replays", 1, |both| both.slowdown.measurements)
+        .table("Messages of both directions at once, from replays without computing")
 }
 
 /// A number and its interval.
-fn cells(coefficient: Option<&Coefficient>) -> [String; 2] {
+fn value(coefficient: Option<&Coefficient>) -> String {
+    optional(coefficient.map(|found| format!("{:.2}", found.value)))
+}
+
+fn interval(coefficient: Option<&Coefficient>) -> String {
     let interval = coefficient.and_then(|found| found.low.zip(found.high));
-    [
-        optional(coefficient.map(|found| format!("{:.2}", found.value))),
-        optional(interval.map(|(low, high)| format!("{low:.2}..{high:.2}"))),
-    ]
+    optional(interval.map(|(low, high)| format!("{low:.2}..{high:.2}")))
 }
 
 // Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
@@ -238,8 +185,7 @@ pub fn fit_plots(fit: &Fit) -> Vec<(String, String)> {
 /// A file name of letters, digits and dashes only: labels come from untrusted files.
 fn name(index: usize, family: &FamilyFit) -> String {
     let key = &family.key;
-    let element = key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string());
-    let text = format!("{:03}-{}-{element}-{}-{}", index + 1, key.collective, key.place, key.cadence);
+    let text = format!("{:03}-{}-{}-{}-{}", index + 1, key.collective, element(key), key.place, key.cadence);
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
 }
 
@@ -333,6 +279,215 @@ fn residuals(curve: &CurveFit, color: usize) -> Series {
     };
     series.points = curve.points.iter().filter_map(point).collect();
     series
+}
+
+// Predictions of single calls: the queries with the columns of their file, and the answers next to them.
+
+const REQUIRED: [&str; 3] = ["collective", "ranks", "bytes_total"];
+
+/// Queries, and the text that they were read from.
+#[derive(Clone, Debug)]
+pub struct QueryInput {
+    columns: Vec<String>,
+    values: Vec<Vec<String>>,
+    /// The calls.
+    pub queries: Vec<Query>,
+}
+
+impl QueryInput {
+    /// One query, as a file with one line.
+    ///
+    /// # Errors
+    /// A usage error that names the value that cannot be parsed.
+    pub fn of_flags(columns: Vec<String>, values: Vec<String>) -> Result<QueryInput> {
+        let query = query(&columns, &values).map_err(Error::usage)?;
+        Ok(QueryInput { columns, values: vec![values], queries: vec![query] })
+    }
+
+    /// The text of a column, unless it is missing or empty.
+    pub fn value(&self, query: usize, column: &str) -> Option<&str> {
+        fit_query_text(&self.columns, self.values.get(query)?, column)
+    }
+}
+
+/// Reads a CSV file of queries. Unknown columns are passed through.
+///
+/// # Errors
+/// A usage error that names every line that cannot be parsed.
+pub fn read_queries(path: &Path) -> Result<QueryInput> {
+    let wrong = |problem: String| Error::usage(format!("--queries {}: {problem}", path.shown()));
+    let file = commgauge_base::host::read(path).map_err(|cause| wrong(cause.to_string()))?;
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file.as_slice());
+    let columns: Vec<String> =
+        reader.headers().map_err(|cause| wrong(cause.to_string()))?.iter().map(str::to_owned).collect();
+    if let Some(missing) = REQUIRED.iter().find(|name| !columns.iter().any(|column| column == **name)) {
+        return Err(wrong(format!("line 1: there is no column `{missing}`; needed are {}", REQUIRED.join(", "))));
+    }
+    let mut input = QueryInput { columns, values: Vec::new(), queries: Vec::new() };
+    let mut problems = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|cause| wrong(cause.to_string()))?;
+        let values: Vec<String> = record.iter().map(str::to_owned).collect();
+        match query(&input.columns, &values) {
+            Ok(query) => input.queries.push(query),
+            Err(problem) => {
+                let line = record.position().map_or(0, csv::Position::line);
+                problems.push(format!("line {line}: {problem}"));
+            }
+        }
+        input.values.push(values);
+    }
+    if problems.is_empty() { Ok(input) } else { Err(wrong(problems.join("\n"))) }
+}
+
+fn fit_query_text<'a>(columns: &[String], values: &'a [String], name: &str) -> Option<&'a str> {
+    let index = columns.iter().position(|column| column == name)?;
+    values.get(index).map(String::as_str).filter(|text| !text.is_empty())
+}
+
+fn query(columns: &[String], values: &[String]) -> std::result::Result<Query, String> {
+    let needed = |name: &str| fit_query_text(columns, values, name).ok_or_else(|| format!("{name}: is missing"));
+    let number = |name: &str| {
+        let found = needed(name)?;
+        found.parse::<u64>().map_err(|_| format!("{name}: found `{found}`; accepted: a whole number"))
+    };
+    let ranks = number("ranks")?;
+    let parsed = |name: &str, problem: String| format!("{name}: {problem}");
+    Ok(Query {
+        collective: commgauge_readers::interop::collective_named(needed("collective")?)?,
+        ranks: u32::try_from(ranks).map_err(|_| format!("ranks: found `{ranks}`; accepted: up to {}", u32::MAX))?,
+        bytes_total: Bytes(number("bytes_total")?),
+        element_type: fit_query_text(columns, values, "dtype")
+            .map(|name| name.parse().map_err(|problem| parsed("dtype", problem)))
+            .transpose()?,
+        locality: fit_query_text(columns, values, "locality")
+            .map(|name| name.parse().map_err(|problem| parsed("locality", problem)))
+            .transpose()?,
+        cadence: None,
+    })
+}
+
+/// The value of `format`.
+pub const PREDICTIONS_FORMAT: &str = "commgauge-predictions";
+
+/// Incremented when a field is removed or changes its meaning.
+pub const PREDICTIONS_VERSION: u32 = 1;
+
+/// What `commgauge rank call --format json` prints.
+#[derive(Serialize, JsonSchema)]
+pub struct Predictions<'a> {
+    /// Always `commgauge-predictions`.
+    format: &'static str,
+    /// Version of the document.
+    version: u32,
+    /// File of the fit.
+    fit: String,
+    /// True where the fit comes from records without real times: nothing here is a prediction of a machine.
+    synthetic: bool,
+    /// In the order of the queries.
+    predictions: Vec<Answer<'a>>,
+}
+
+/// A query and its answer.
+#[derive(Serialize, JsonSchema)]
+struct Answer<'a> {
+    /// The call.
+    collective: &'a str,
+    /// Ranks of the group.
+    ranks: u32,
+    /// The size argument in the sense of nccl-tests.
+    bytes_total: Bytes,
+    /// Element type, as it was requested.
+    dtype: Option<&'a str>,
+    /// Locality, as it was requested.
+    locality: Option<&'a str>,
+    #[serde(flatten)]
+    prediction: &'a Prediction,
+}
+
+/// The document of a fit, queries to it, and the answers.
+pub fn predictions_document<'a>(
+    path: &Path,
+    fit: &Fit,
+    input: &'a QueryInput,
+    answers: &'a [Prediction],
+) -> Predictions<'a> {
+    let predictions = input.queries.iter().enumerate().zip(answers).map(|((index, query), answer)| Answer {
+        collective: query.collective.name(),
+        ranks: query.ranks,
+        bytes_total: query.bytes_total,
+        dtype: input.value(index, "dtype"),
+        locality: input.value(index, "locality"),
+        prediction: answer,
+    });
+    Predictions {
+        format: PREDICTIONS_FORMAT,
+        version: PREDICTIONS_VERSION,
+        fit: path.display().to_string(),
+        synthetic: fit.synthetic,
+        predictions: predictions.collect(),
+    }
+}
+
+/// The columns of the queries, then the answers, as CSV.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn predictions_csv(input: &QueryInput, answers: &[Prediction]) -> Result<String> {
+    let added = ["seconds", "low", "high", "status", "untrusted", "reason"];
+    let heading = input.columns.iter().map(String::as_str).chain(added);
+    let mut text = CommaSeparated::new("the answer as CSV", heading)?;
+    for (values, answer) in input.values.iter().zip(answers) {
+        let number = |seconds: Option<Seconds>| seconds.map_or_else(String::new, |seconds| format!("{:e}", seconds.0));
+        let own = [
+            number(answer.seconds),
+            number(answer.low),
+            number(answer.high),
+            answer.status.name().to_owned(),
+            answer.untrusted.to_string(),
+            answer.reason.clone().unwrap_or_default(),
+        ];
+        text.row(values.iter().chain(&own))?;
+    }
+    text.finish()
+}
+
+/// The answers for a terminal of this width.
+pub fn predictions_text(fit: &Fit, input: &QueryInput, answers: &[Prediction], width: u16) -> String {
+    let status =
+        |answer: &Prediction| format!("{}{}", answer.status.name(), if answer.untrusted { ", untrusted" } else { "" });
+    let table = Fields::of(input.queries.iter().zip(answers))
+        .left("collective", 0, |(query, _)| query.collective)
+        .right("ranks", 0, |(query, _)| query.ranks)
+        .right("size", 0, |(query, _)| query.bytes_total)
+        .right("time", 0, |(_, answer)| optional(answer.seconds))
+        .right("low", 0, |(_, answer)| optional(answer.low))
+        .right("high", 0, |(_, answer)| optional(answer.high))
+        .left("status", 0, |(_, answer)| status(answer))
+        .text(width);
+    let head = if fit.synthetic { "SYNTHETIC: the fit comes from records without real times\n\n" } else { "" };
+    head.to_owned() + &table + &reasons(input, answers, width)
+}
+
+/// Reasons for refusals, and sources of scaled answers: each reason once, with the first call that it applies to.
+fn reasons(input: &QueryInput, answers: &[Prediction], width: u16) -> String {
+    let mut first_and_count: Vec<(&str, &Query, usize)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (query, answer) in input.queries.iter().zip(answers) {
+        let Some(reason) = answer.reason.as_deref() else { continue };
+        let place = *places.entry(reason).or_insert(first_and_count.len());
+        match first_and_count.get_mut(place) {
+            Some((_, _, count)) => *count += 1,
+            None => first_and_count.push((reason, query, 1)),
+        }
+    }
+    let sentence = |(reason, query, count): (&str, &Query, usize)| {
+        let Query { collective, ranks, bytes_total, .. } = query;
+        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        wrapped(&format!("{collective} of {bytes_total} on {ranks} ranks{more}: {reason}"), width)
+    };
+    let lines: String = first_and_count.into_iter().map(sentence).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 #[cfg(test)]

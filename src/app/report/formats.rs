@@ -4,19 +4,27 @@
 //! Spreadsheets evaluate cells that begin with `=`, `+`, `-` or `@`; such texts get a leading apostrophe, and control
 //! characters are written out.
 
-use self::test_report_text as xml;
-use super::json::{ROW_KEYS, answer, lines};
-use super::pairs::document::lines as pair_lines;
-use super::row::{Entry, Status};
-use super::text::{Line, harmless, visible};
+use super::columns::{CallInterference, Contention};
+use super::pairs::document::{JsonPairs, lines as pair_lines};
+use super::products::{JsonCopy, JsonProduct, replay_time};
+use super::row::{Entry, Row, Status};
+use super::screen::JsonCosts;
+use super::step::JsonStep;
+use super::text::{Line, harmless, object, pretty_json, visible};
 use super::view::View;
+use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::variant;
+use commgauge_base::variant::LibraryChoice;
 use commgauge_base::writing::CommaSeparated;
 use commgauge_model::layout::Axis;
+use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
+use commgauge_model::record::work_lines::{CalibrationLine, ReplayLine};
 use commgauge_model::workload::Style;
-use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Number, Value};
-use std::time::Duration;
 
 /// The columns of the CSV of pairs: keys of a pair in the JSON document.
 const PAIR_KEYS: &str = "rank_a rank_b host_a host_b locality latency_seconds latency_percent_of_locality_median \
@@ -164,148 +172,287 @@ pub(super) fn prometheus_text(view: &View) -> Result<String> {
     super::template::through("report.prom", SOURCE, answer)
 }
 
-// Annotations as workflows of GitHub print them: one line each, of which GitHub shows the first ten of each level.
-//
-// The form and its escapes: docs.github.com, "Workflow commands for GitHub Actions", and `escapeData` and `escapeProperty` in
-// `packages/core/src/command.ts` of actions/toolkit.
-
-/// How grave an annotation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
-    /// Fails where the job does.
-    Error,
-    /// Is to be looked at.
-    Warning,
-    /// Is good to know.
-    Notice,
-}
-
-/// A line that GitHub shows as an annotation.
-pub(super) fn annotation(level: Level, title: &str, text: &str) -> String {
-    let level = match level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Notice => "notice",
-    };
-    let title = escaped(title).replace(':', "%3A").replace(',', "%2C");
-    format!("::{level} title={title}::{}\n", escaped(text))
-}
-
-fn escaped(text: &str) -> String {
-    visible(text).replace('%', "%25")
-}
-
 // A record as a JUnit report: a test case for each call, copy and matrix product. Missing and failed rows are errors, wrong data is a failure. Whether a
 // row is fast enough is decided by the gate.
 
 /// The report.
 pub(super) fn junit_text(view: &View) -> Result<String> {
-    let mut suite = suite();
-    for (name, value) in &view.provenance {
-        suite.add_property(Property::new(*name, visible(value)));
-    }
-    if view.header.backend.synthetic {
-        suite.add_property(Property::new("synthetic", "no data moved and no real time passed"));
-    }
-    for warning in &view.warnings {
-        suite.add_property(Property::new("warning", visible(warning)));
-    }
-    for entry in view.entries() {
-        let class = format!("{}.{}", entry.subject.axis(), entry.subject.what());
-        let mut case = case(&class, &entry.name, status(&entry));
-        case.set_time(measured(&entry));
-        suite.add_test_case(case);
-    }
-    // A failed run must show up where only failures are read.
-    let code = view.exit_code();
-    let mut status = TestCaseStatus::success();
-    if code != 0 {
-        status = non_success(NonSuccessKind::Error, &view.summary(), format!("exit code {code}"));
-    }
-    suite.add_test_case(case("record", "record", status));
-    xml(&format!("{}: {}", view.header.suite.name, view.summary()), suite)
+    let mut answer = answer(view)?;
+    let seconds =
+        |entry: &Entry| entry.latency.map_or(0.0, |latency| latency.median.0 * entry.counts.repetitions as f64);
+    answer["times"] = view.entries().map(|entry| format!("{:.3}", seconds(&entry))).collect();
+    answer["summary"] = view.summary().into();
+    answer["facts"] = view.provenance.iter().map(|(name, value)| Value::from(vec![*name, value])).collect();
+    const SOURCE: &str = concat!(include_str!("templates/junit.xml"), include_str!("templates/report.xml"));
+    super::template::through("report.xml", SOURCE, answer)
 }
 
-/// The time that the timed calls of an entry took together.
-fn measured(entry: &Entry) -> Duration {
-    let seconds = entry.latency.map_or(0.0, |latency| latency.median.0 * entry.counts.repetitions as f64);
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+// The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
+
+/// Name of this document.
+pub const FORMAT: &str = "commgauge-report";
+
+/// Version of this document; raised when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+#[derive(JsonSchema, Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    schema_version: u32,
+    synthetic: bool,
+    running: bool,
+    exit_code: i32,
+    provenance: &'a Header,
+    clocks: &'a [ClockLine],
+    rows: Vec<JsonRow<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    costs: Option<JsonCosts>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<JsonStep<'a>>,
+    #[serde(skip_serializing_if = "<[Contention]>::is_empty")]
+    contention: &'a [Contention],
+    #[serde(skip_serializing_if = "<[CallInterference]>::is_empty")]
+    interference: &'a [CallInterference],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replays: Vec<JsonReplay<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    products: Vec<JsonProduct<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    copies: Vec<JsonCopy<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration: Option<&'a CalibrationLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<JsonPairs<'a>>,
+    findings: &'a [String],
+    warnings: &'a [String],
+    end: Option<&'a End>,
 }
 
-fn status(entry: &Entry) -> TestCaseStatus {
-    let reason = entry.status.to_string();
-    let bad = |kind| non_success(kind, &reason, entry.status.label());
-    match entry.status.as_ref() {
-        Status::Verified if entry.is_incomplete() => {
-            let message =
-                format!("{} of {} replicates measured", entry.counts.replicates, entry.counts.replicates_planned);
-            non_success(NonSuccessKind::Error, &message, "incomplete")
+// A call, a copy or a matrix product over all its replicates. This is the one list of its fields: CSV, Parquet and the templates take
+// theirs from `lines` by key. In the document copies and products have lists of their own.
+#[derive(JsonSchema, Serialize)]
+struct JsonRow<'a> {
+    status: &'static str,
+    status_reason: Option<&'a str>,
+    #[schemars(with = "CaseFacts")]
+    case: Option<&'a CaseFacts>,
+    samples: u64,
+    samples_excluded: u64,
+    replicates: u32,
+    replicates_planned: u32,
+    latency_seconds_median: Option<Seconds>,
+    latency_seconds_interval_low: Option<Seconds>,
+    latency_seconds_interval_high: Option<Seconds>,
+    latency_seconds_p90: Option<Seconds>,
+    latency_seconds_p99: Option<Seconds>,
+    latency_seconds_p999: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    library_estimate_seconds: Option<Seconds>,
+    #[serde(skip_serializing_if = "<[LibraryChoice]>::is_empty")]
+    library_choices: &'a [LibraryChoice],
+    precision_reached: Option<f64>,
+    algbw_bytes_per_second: Option<Rate>,
+    busbw_bytes_per_second: Option<Rate>,
+    bound_bytes_per_second: Option<Rate>,
+    bound_share: Option<f64>,
+    late_rank: Option<u32>,
+    late_rank_host: Option<&'a str>,
+    late_rank_share: Option<f64>,
+    late_rank_spread_seconds_median: Option<Seconds>,
+    warnings: &'a [String],
+}
+
+impl<'a> JsonRow<'a> {
+    fn of(entry: &'a Entry) -> JsonRow<'a> {
+        let (row, latency) = (entry.row, entry.latency);
+        let late = row.and_then(|row| row.late.as_ref());
+        let interval = latency.and_then(|latency| latency.interval);
+        JsonRow {
+            status: entry.status.label(),
+            status_reason: entry.status.reason(),
+            case: row.map(|row| &row.facts),
+            samples: entry.counts.samples,
+            samples_excluded: entry.counts.samples_excluded,
+            replicates: entry.counts.replicates,
+            replicates_planned: entry.counts.replicates_planned,
+            latency_seconds_median: latency.map(|latency| latency.median),
+            latency_seconds_interval_low: interval.map(|interval| interval.low),
+            latency_seconds_interval_high: interval.map(|interval| interval.high),
+            latency_seconds_p90: latency.and_then(|latency| latency.p90),
+            latency_seconds_p99: latency.and_then(|latency| latency.p99),
+            latency_seconds_p999: latency.and_then(|latency| latency.p999),
+            library_estimate_seconds: row.and_then(|row| row.library_estimate),
+            library_choices: row.map_or(&[], |row| &row.library_choices),
+            precision_reached: row.and_then(|row| row.precision_reached),
+            algbw_bytes_per_second: entry.algbw(),
+            busbw_bytes_per_second: entry.busbw(),
+            bound_bytes_per_second: row.and_then(|row| row.facts.bound_bytes_per_second),
+            bound_share: row.and_then(|row| row.bound_share),
+            late_rank: late.map(|late| late.rank),
+            late_rank_host: late.map(|late| late.host.as_str()),
+            late_rank_share: late.map(|late| late.share),
+            late_rank_spread_seconds_median: late.map(|late| late.spread),
+            warnings: row.map_or(&[], |row| &row.warnings),
         }
-        Status::Verified => TestCaseStatus::success(),
-        // None of these shows that data is correct.
-        Status::Skipped(_) | Status::Synthetic | Status::NotVerified => skipped(&reason),
-        Status::Wrong { .. } => bad(NonSuccessKind::Failure),
-        Status::Failed(_) | Status::Missing => bad(NonSuccessKind::Error),
     }
 }
 
-// What every report in JUnit's XML shares: rows as test cases, and the text that Jenkins' schema accepts.
-
-/// The one suite of a report.
-pub(super) fn suite() -> TestSuite {
-    TestSuite::new("commgauge")
+/// What a line has beyond the fields of its row and its case.
+#[derive(Serialize)]
+struct LineFacts<'a> {
+    case: &'a str,
+    axis: String,
+    collective: &'static str,
+    element_type: Option<ElementType>,
+    bytes_total: Option<Bytes>,
+    count_per_step: Option<u64>,
+    variant: Option<String>,
+    library_choice: Option<String>,
+    copy_bytes_per_second: Option<Rate>,
+    flops_per_second: Option<f64>,
+    synthetic: bool,
+    backend: &'a str,
+    machine: &'a str,
+    suite: &'a str,
+    world_size: u32,
+    run_id: &'a str,
 }
 
-/// A test case that did not succeed, with the reason and a word for its kind.
-pub(super) fn non_success(kind: NonSuccessKind, message: &str, word: impl Into<String>) -> TestCaseStatus {
-    let mut status = TestCaseStatus::non_success(kind);
-    status.set_message(visible(message)).set_type(word.into());
-    status
+/// The columns of the CSV of calls, copies and matrix products: keys of [`lines`].
+pub(super) const ROW_KEYS: &str = "case axis style groups group_size nodes_spanned ranks_per_node stride concurrent_groups_per_node collective \
+    reduce_op root element_type bytes_total bytes_accounted bytes_per_rank placement cadence transfers_per_call count_per_step status \
+    status_reason synthetic samples samples_excluded replicates replicates_planned latency_seconds_median \
+    latency_seconds_interval_low latency_seconds_interval_high latency_seconds_p90 latency_seconds_p99 latency_seconds_p999 \
+    precision_reached algbw_bytes_per_second busbw_bytes_per_second bus_factor bound_bytes_per_second bound_share late_rank \
+    late_rank_host late_rank_share late_rank_spread_seconds_median backend world_size run_id variant library_estimate_seconds \
+    library_choice flops_per_second";
+
+/// Every call, copy and matrix product of a view.
+pub(crate) fn lines(view: &View) -> Result<Vec<Line>> {
+    view.entries().map(|entry| line(view, &entry)).collect()
 }
 
-/// A skipped test case with the reason.
-pub(super) fn skipped(message: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::skipped();
-    status.set_message(visible(message));
-    status
-}
-
-/// A test case of a class, by its name.
-pub(super) fn case(class: &str, name: &str, status: TestCaseStatus) -> TestCase {
-    let mut case = TestCase::new(visible(name), status);
-    case.set_classname(visible(class));
-    case
-}
-
-/// The text of a report with one suite. Only the suite says how many cases were skipped, as Jenkins' junit-10.xsd has it. Text
-/// within attributes has no plain quotes, so that nothing else can be meant.
-///
-/// # Errors
-/// Where it cannot be written as XML.
-pub(super) fn test_report_text(name: &str, suite: TestSuite) -> Result<String> {
-    let mut report = Report::new(visible(name));
-    report.add_test_suite(suite);
-    match report.to_string() {
-        Ok(text) => {
-            let (whole, suites) = text.split_once("<testsuite ").unwrap_or((&text, ""));
-            let whole = match whole.split_once(" skipped=\"") {
-                Some((before, after)) => before.to_owned() + after.split_once('"').map_or("", |(_, rest)| rest),
-                None => whole.to_owned(),
-            };
-            Ok(format!("{whole}<testsuite {suites}"))
+fn line(view: &View, entry: &Entry) -> Result<Line> {
+    let header = &view.header;
+    let mut line = object(&JsonRow::of(entry))?;
+    for part in ["case", "locality"] {
+        if let Some(Value::Object(fields)) = line.remove(part) {
+            line.extend(fields);
         }
-        Err(cause) => Err(Error::environment(format!("cannot write a test report as XML: {cause}"))),
+    }
+    line.extend(object(&LineFacts {
+        case: &entry.name,
+        axis: entry.subject.axis(),
+        collective: entry.subject.what(),
+        element_type: entry.subject.element_type(),
+        bytes_total: entry.subject.bytes(),
+        count_per_step: entry.row.and_then(|row| row.facts.count_per_step()),
+        variant: entry.row.map(|row| variant::shown(&row.facts.labels)),
+        library_choice: entry.row.and_then(Row::library_choice),
+        copy_bytes_per_second: entry.copy_rate(),
+        flops_per_second: entry.flops_per_second(),
+        synthetic: header.backend.synthetic,
+        backend: &header.backend.name,
+        machine: header.backend.machine.as_deref().unwrap_or(""),
+        suite: &header.suite.name,
+        world_size: header.world_size,
+        run_id: &header.run_id,
+    })?);
+    for key in ROW_KEYS.split(' ') {
+        line.entry(key).or_insert(Value::Null);
+    }
+    Ok(line)
+}
+
+/// The schema of the document, without its name.
+pub fn schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Document>().to_value()
+}
+
+/// The document.
+pub(super) fn text(view: &View) -> Result<String> {
+    with_document(view, |document| pretty_json(document))
+}
+
+/// What a template of a report sees: the document, and as `lines` what CSV has a line for, unformatted.
+pub fn answer(view: &View) -> Result<Value> {
+    let mut answer = with_document(view, |document| object(document))?;
+    let lines = lines(view)?.into_iter().map(Value::Object).collect();
+    answer.insert("lines".to_owned(), Value::Array(lines));
+    Ok(Value::Object(answer))
+}
+
+fn with_document<T>(view: &View, draw: impl FnOnce(&Document) -> T) -> T {
+    let calls: Vec<Entry> = view.rows.iter().map(Entry::of_call).collect();
+    draw(&Document {
+        format: FORMAT,
+        schema_version: SCHEMA_VERSION,
+        synthetic: view.header.backend.synthetic,
+        running: view.completion.running,
+        exit_code: view.exit_code(),
+        provenance: &view.header,
+        clocks: &view.clocks,
+        rows: calls.iter().map(JsonRow::of).collect(),
+        costs: JsonCosts::of(view),
+        steps: view.steps.iter().map(|step| JsonStep::new(step, &view.rows)).collect(),
+        contention: &view.contention,
+        interference: &view.interference,
+        replays: view.replays.iter().map(JsonReplay::new).collect(),
+        products: view.products.iter().map(JsonProduct::new).collect(),
+        copies: view.copies.iter().map(JsonCopy::new).collect(),
+        calibration: view.calibration.as_ref(),
+        pairs: view.pairs.as_ref().map(JsonPairs::of),
+        findings: &view.findings.all,
+        warnings: &view.warnings,
+        end: view.completion.end.as_ref(),
+    })
+}
+
+/// A replay: as recorded, and what its repetitions come to.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct JsonReplay<'a> {
+    #[serde(flatten)]
+    line: &'a ReplayLine,
+    seconds_median: Option<Seconds>,
+    seconds_interval_low: Option<Seconds>,
+    seconds_interval_high: Option<Seconds>,
+}
+
+impl<'a> JsonReplay<'a> {
+    /// The replay.
+    pub(super) fn new(line: &'a ReplayLine) -> JsonReplay<'a> {
+        let time = replay_time(line);
+        let interval = time.and_then(|time| time.interval);
+        JsonReplay {
+            line,
+            seconds_median: time.map(|time| time.median),
+            seconds_interval_low: interval.map(|interval| interval.low),
+            seconds_interval_high: interval.map(|interval| interval.high),
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
+/// The schema of a document, with its name, version and title.
+pub fn schema_of<T: JsonSchema>(format: &str, version: u32, title: &str) -> serde_json::Value {
+    published(schemars::schema_for!(T).to_value(), format, version, title)
+}
 
-    use super::*;
-
-    #[test]
-    fn an_annotation_stays_on_its_line_and_keeps_its_title() {
-        let line = annotation(Level::Warning, "gate: 1, 2", "50 %\r\n::error::\u{1b}[31mno");
-        assert_eq!(line, "::warning title=gate%3A 1%2C 2::50 %25\\r\\n::error::\\u{1b}[31mno\n");
+/// A document's schema with its name and version, both also as constants, which the types cannot express.
+pub fn published(mut schema: serde_json::Value, format: &str, version: u32, title: &str) -> serde_json::Value {
+    if let Some(root) = schema.as_object_mut() {
+        root.insert("$id".to_owned(), serde_json::json!(format!("urn:{format}:{version}")));
+        root.insert("title".to_owned(), serde_json::json!(title));
+        root.insert("version".to_owned(), serde_json::json!(version));
     }
+    for (property, value) in [
+        ("format", serde_json::json!(format)),
+        ("version", serde_json::json!(version)),
+        ("schema_version", serde_json::json!(version)),
+    ] {
+        if let Some(serde_json::Value::Object(facts)) = schema.pointer_mut(&format!("/properties/{property}")) {
+            facts.insert("const".to_owned(), value);
+        }
+    }
+    schema
 }

@@ -3,11 +3,11 @@
 //! Widths are decided before the first row, from the widest row that can be expected of each case. The live output and
 //! the text of [`LiveRows::finish`] together make up the report, with each row once.
 
-use super::color::Paint;
 use super::columns::{Section, sections};
 use super::document::{TableLayout, Terminal};
 use super::peer_table::{Divided, Peer};
 use super::row::Row;
+use super::text::Paint;
 use super::view::View;
 use super::{Format, MIN_WIDTH, Notes};
 use commgauge_model::record::Line;

@@ -1,7 +1,7 @@
 //! Suspects: the answer, each suspect with its evidence and next step, and what cannot be determined.
 
 use super::document::{
-    Block, Column, Mark, Row, Table, Terminal, Tone, escaped_markdown, markdown, optional, share, wrapped,
+    Block, Column, Fields, Mark, Terminal, Tone, escaped_markdown, markdown, optional, share, wrapped,
 };
 use super::text::visible;
 use super::verdict::{VerdictFormat, verdict_text};
@@ -100,22 +100,18 @@ fn document(suspects: &Suspects) -> Vec<Block> {
 
 /// The suspects, each with its evidence and what to do next, and what the data cannot show.
 pub(super) fn located(suspects: &Suspects) -> Vec<Block> {
-    const COLUMNS: [Column; 7] = [
-        Column::right("#", 3),
-        Column::left("suspect", 0),
-        Column::left("class", 1),
-        Column::left("when", 4),
-        Column::right("by", 0),
-        Column::right("strength", 2),
-        Column::left("action", Column::PAGES_ONLY),
-    ];
     let mut blocks = Vec::new();
     if !suspects.suspects.is_empty() {
-        blocks.push(Block::Table(Table::new(
-            "",
-            &COLUMNS,
-            suspects.suspects.iter().zip(1..).map(|(suspect, number)| row(number, suspect)),
-        )));
+        let table = Fields::of(suspects.suspects.iter().zip(1..))
+            .right("#", 3, |(_, number)| *number)
+            .left("suspect", 0, |(suspect, _)| suspect.name.clone())
+            .left("class", 1, |(suspect, _)| suspect.kind.class())
+            .left("when", 4, |(suspect, _)| if suspect.intermittent { "now and then" } else { "always" })
+            .right("by", 0, |(suspect, _)| by(suspect))
+            .right("strength", 2, |(suspect, _)| three_digits(suspect.strength))
+            .left("action", Column::PAGES_ONLY, |(suspect, _)| suspect.action.clone())
+            .toned("", |_| Tone::Bad);
+        blocks.push(Block::Table(table));
     }
     for suspect in &suspects.suspects {
         blocks.push(Block::heading(&suspect.name));
@@ -163,19 +159,6 @@ fn origins(suspects: &Suspects) -> impl Iterator<Item = String> + '_ {
             run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
         )
     })
-}
-
-fn row(number: usize, suspect: &Suspect) -> Row {
-    let cells = vec![
-        number.to_string(),
-        suspect.name.clone(),
-        suspect.kind.class().to_owned(),
-        if suspect.intermittent { "now and then" } else { "always" }.to_owned(),
-        by(suspect),
-        three_digits(suspect.strength),
-        suspect.action.clone(),
-    ];
-    Row::toned(Tone::Bad, cells)
 }
 
 /// How much slower or later, with its unit.

@@ -1,15 +1,13 @@
 //! What to show, then how: a record becomes a [`View`], a view becomes text in one of the formats.
 
-mod color;
 mod columns;
 pub mod document;
-mod fit;
-mod formats;
-mod framework;
+pub mod fit;
+pub mod formats;
+
 mod history;
 mod html;
-mod json;
-mod launch;
+
 pub mod layout;
 mod live;
 mod locate;
@@ -19,12 +17,12 @@ pub mod ops;
 mod pairs;
 mod peer_table;
 pub mod plan;
-pub mod predictions;
+
 mod products;
 mod provenance;
 pub mod rank;
 mod rehearsal;
-mod replay;
+
 mod row;
 pub mod screen;
 mod step;
@@ -38,31 +36,28 @@ mod view;
 #[cfg(test)]
 mod report_tests;
 
-pub use color::{ColorChoice, Paint};
-pub use columns::{CallInterference, Contention, Slowdown};
 pub use fit::{fit_plots, fit_text};
-pub use framework::framework_defaults;
+pub(crate) use formats::lines;
+pub use formats::{answer, published, schema_of};
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
-pub(crate) use json::lines;
-pub use json::{answer, published, schema_of};
-pub use launch::{launch_check_text, refusal};
 pub use live::LiveRows;
 pub use locate::{judged_text, suspects_text};
-pub use pairs::PairsView;
+pub use ops::framework_defaults;
 pub(crate) use pairs::document::lines as pair_lines;
+pub use products::replay_time;
 pub use rehearsal::{
     GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, plan_text, rehearsal_text,
     selftest_text,
 };
-pub use replay::{ReplayTime, replay_time};
+pub use rehearsal::{launch_check_text, refusal};
 pub(crate) use row::host_of;
-pub use row::{Counts, Late, Latency, Row, Status};
-pub use step::{Crossing, Crossover, Family, Measure, Span, StepOp, StepView, Sum, Totals};
+pub use row::{Row, Status};
 pub use template::Template;
+pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};
-pub use view::{Combination, Completion, Findings, View, combinations_text};
+pub use view::{Combination, View, combinations_text};
 
 use columns::{Section, sections};
 use commgauge_base::error::{Error, Result};
@@ -73,16 +68,6 @@ use document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
 use peer_table::Peer;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
-
-/// Name and version of the JSON document, and its schema.
-pub mod json_document {
-    pub use super::json::{FORMAT, SCHEMA_VERSION};
-
-    /// The JSON Schema of the document, without its name.
-    pub fn schema() -> serde_json::Value {
-        super::json::schema()
-    }
-}
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -132,7 +117,7 @@ impl Format {
 pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut dyn Write) -> Result<()> {
     let text = match format {
         Format::Table => text(view, usize::from(width), paint),
-        Format::Json => json::text(view)?,
+        Format::Json => formats::text(view)?,
         Format::Csv => formats::csv_text(view)?,
         Format::Markdown => page(view),
         Format::Junit => formats::junit_text(view)?,
@@ -204,12 +189,12 @@ fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(screen::document(view));
     blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
     blocks.extend(columns::contention_document(&view.contention, &view.rows));
-    blocks.extend(replay::soak_document(view).map(Block::Table));
+    blocks.extend(products::soak_document(&view.rows, &view.header).map(Block::Table));
     blocks.extend(columns::interference_document(&view.interference));
     blocks.extend(view::document(view));
     blocks.extend(products::document(&view.products, &view.header));
     blocks.extend(products::copies_document(&view.copies, &view.header));
-    blocks.extend(replay::document(view));
+    blocks.extend(products::replays_document(&view.replays, &view.steps));
     blocks.extend(notes.document());
     blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings.all));
     blocks.extend(Block::headed_list("Warnings", Mark::Dash, &view.warnings));

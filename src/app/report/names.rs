@@ -1,7 +1,7 @@
 //! Names that files and flags take, one line each: collected from the enums and their documentation, the shipped files, and the
 //! definitions of the programs.
 
-use super::document::{Column, GAP, table, wrapped};
+use super::document::{Fields, GAP, Table, wrapped};
 use super::visible;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -115,21 +115,12 @@ const SHORTEST: usize = 20;
 /// Maximum number of files that are named.
 const MAX_NAMED: usize = 3;
 
-/// Rows of a table whose last column is the description.
-struct Rows {
-    columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
-}
-
-/// The table of a kind for a terminal of this width, or the number of names of each kind.
+/// The table of a kind for a terminal of this width, or how many there are of each.
 pub fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> String {
     match kind {
         None => overview(document, width),
         Some(Kind::Keys) => keys_with_meaning(document, width),
-        Some(kind) => {
-            let rows = rows(document, kind);
-            rows.fitted(width) + note(kind) + &file_sources(document, kind)
-        }
+        Some(kind) => fitted(table(document, kind), width) + note(kind) + &file_sources(document, kind),
     }
 }
 
@@ -169,27 +160,27 @@ fn file_sources(document: &ListDocument, kind: Kind) -> String {
 }
 
 fn overview(document: &ListDocument, width: u16) -> String {
-    let columns = vec![Column::left("list of", 0), Column::right("count", 0), Column::left("what they are", 0)];
-    let row = |kind: &Kind| {
-        let value = kind.to_possible_value()?;
-        let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-        let count = match kind {
-            Kind::Formats => {
-                document.formats.iter().flatten().map(|format| format.name.as_str()).collect::<BTreeSet<_>>().len()
-            }
-            other => rows(document, *other).rows.len(),
-        };
-        Some(vec![value.get_name().to_owned(), count.to_string(), help])
+    let count = |kind: Kind| match kind {
+        Kind::Formats => {
+            document.formats.iter().flatten().map(|format| format.name.as_str()).collect::<BTreeSet<_>>().len()
+        }
+        Kind::Keys => document.keys.iter().flatten().count(),
+        other => table(document, other).rows.len(),
     };
-    let rows = Kind::value_variants().iter().filter_map(row).collect();
-    let text = Rows { columns, rows }.fitted(width);
-    format!("{text}\n`commgauge show models` and so on lists them.\n")
+    let kinds = Kind::value_variants().iter().filter_map(|kind| Some((*kind, kind.to_possible_value()?)));
+    let kinds = Fields::of(kinds)
+        .left("list of", 0, |(_, value)| value.get_name().to_owned())
+        .right("count", 0, |(kind, _)| count(*kind))
+        .left("what they are", 0, |(_, value)| value.get_help().map(ToString::to_string).unwrap_or_default());
+    format!("{}\n`commgauge show models` and so on lists them.\n", fitted(kinds.table(""), width))
 }
 
-fn rows(document: &ListDocument, kind: Kind) -> Rows {
-    let named = |list: &Option<Vec<Named>>| Rows {
-        columns: vec![Column::left("name", 0), Column::left("description", 0)],
-        rows: list.iter().flatten().map(|one| vec![one.name.clone(), one.description.clone()]).collect(),
+fn table(document: &ListDocument, kind: Kind) -> Table {
+    let named = |list: &Option<Vec<Named>>| {
+        Fields::of(list.iter().flatten())
+            .left("name", 0, |one| one.name.clone())
+            .left("description", 0, |one| one.description.clone())
+            .table("")
     };
     match kind {
         Kind::Collectives => named(&document.collectives),
@@ -197,17 +188,12 @@ fn rows(document: &ListDocument, kind: Kind) -> Rows {
         Kind::Styles => named(&document.styles),
         Kind::Schedules => named(&document.schedules),
         Kind::Backends => named(&document.backends),
-        Kind::Keys => key_rows(document),
-        Kind::Suites => suite_rows(document),
-        Kind::Models => model_rows(document),
-        Kind::Machines => machine_rows(document),
-        Kind::Formats => format_rows(document),
+        Kind::Keys => Table::default(),
+        Kind::Suites => suites_table(document),
+        Kind::Models => models_table(document),
+        Kind::Machines => machines_table(document),
+        Kind::Formats => formats_table(document),
     }
-}
-
-fn key_rows(document: &ListDocument) -> Rows {
-    let rows = document.keys.iter().flatten().map(|key| vec![key.name.clone(), key.description.clone()]);
-    Rows { columns: vec![Column::left("key", 0), Column::left("meaning", 0)], rows: rows.collect() }
 }
 
 /// Each key with its flag and its tables, and below it what the flag means, in full: its values are there.
@@ -222,87 +208,75 @@ fn keys_with_meaning(document: &ListDocument, width: u16) -> String {
     document.keys.iter().flatten().map(key).collect()
 }
 
-fn suite_rows(document: &ListDocument) -> Rows {
-    let rows = document.suites.iter().flatten().map(|suite| {
-        let ranks = match (suite.ranks, suite.ranks_multiple_of) {
-            (Some(ranks), _) => ranks.to_string(),
-            (None, Some(multiple)) if multiple > 1 => format!("k x {multiple}"),
-            (None, Some(_)) => "any".to_owned(),
-            (None, None) => String::new(),
-        };
-        vec![suite.name.clone(), ranks, or_problem(&suite.description, suite.problem.as_deref())]
-    });
-    Rows {
-        columns: vec![Column::left("name", 0), Column::right("ranks", 2), Column::left("description", 0)],
-        rows: rows.collect(),
-    }
+fn suites_table(document: &ListDocument) -> Table {
+    let ranks = |suite: &SuiteFacts| match (suite.ranks, suite.ranks_multiple_of) {
+        (Some(ranks), _) => ranks.to_string(),
+        (None, Some(multiple)) if multiple > 1 => format!("k x {multiple}"),
+        (None, Some(_)) => "any".to_owned(),
+        (None, None) => String::new(),
+    };
+    Fields::of(document.suites.iter().flatten())
+        .left("name", 0, |suite| suite.name.clone())
+        .right("ranks", 2, |suite| ranks(suite))
+        .left("description", 0, |suite| or_problem(&suite.description, suite.problem.as_deref()))
+        .table("")
 }
 
-fn model_rows(document: &ListDocument) -> Rows {
+fn models_table(document: &ListDocument) -> Table {
     let billions = |count: u64| format!("{} B", three_digits(count as f64 * 1e-9));
-    let rows = document.models.iter().flatten().map(|model| {
-        let active =
-            if model.parameters_active == model.parameters { String::new() } else { billions(model.parameters_active) };
-        let description = or_problem(&model.description, model.problem.as_deref());
-        vec![model.name.clone(), billions(model.parameters), active, model.layers.to_string(), description]
-    });
-    Rows {
-        columns: vec![
-            Column::left("name", 0),
-            Column::right("parameters", 1),
-            Column::right("active", 3),
-            Column::right("layers", 2),
-            Column::left("description", 0),
-        ],
-        rows: rows.collect(),
-    }
+    let active = |model: &ModelFacts| match model.parameters_active {
+        all if all == model.parameters => String::new(),
+        active => billions(active),
+    };
+    Fields::of(document.models.iter().flatten())
+        .left("name", 0, |model| model.name.clone())
+        .right("parameters", 1, |model| billions(model.parameters))
+        .right("active", 3, |model| active(model))
+        .right("layers", 2, |model| model.layers)
+        .left("description", 0, |model| or_problem(&model.description, model.problem.as_deref()))
+        .table("")
 }
 
-fn machine_rows(document: &ListDocument) -> Rows {
+fn machines_table(document: &ListDocument) -> Table {
     let rate = |bytes_per_second: f64| three_digits(Rate(bytes_per_second).gigabytes_per_second());
-    let rows = document.machines.iter().flatten().map(|machine| {
+    let description = |machine: &MachineFacts| {
         let marks = [
             (machine.assumed, "assumed rates"),
             (machine.has_faults, "faults, for simulation only"),
             (machine.imported_only, "judges imported logs only"),
         ];
         let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
-        let description = match marks.as_slice() {
+        let text = match marks.as_slice() {
             [] => machine.description.clone(),
             marks => format!("({}) {}", marks.join("; "), machine.description),
         };
-        vec![
-            machine.name.clone(),
-            machine.ranks_per_node.to_string(),
-            rate(machine.within_node_bytes_per_second),
-            rate(machine.between_nodes_bytes_per_second),
-            machine.expectations.to_string(),
-            or_problem(&description, machine.problem.as_deref()),
-        ]
-    });
-    let columns = vec![
-        Column::left("name", 0),
-        Column::right("ranks", 2),
-        Column::right("GB/s in", 3),
-        Column::right("GB/s out", 4),
-        Column::right("expects", 1),
-        Column::left("description", 0),
-    ];
-    Rows { columns, rows: rows.collect() }
+        or_problem(&text, machine.problem.as_deref())
+    };
+    Fields::of(document.machines.iter().flatten())
+        .left("name", 0, |machine| machine.name.clone())
+        .right("ranks", 2, |machine| machine.ranks_per_node)
+        .right("GB/s in", 3, |machine| rate(machine.within_node_bytes_per_second))
+        .right("GB/s out", 4, |machine| rate(machine.between_nodes_bytes_per_second))
+        .right("expects", 1, |machine| machine.expectations)
+        .left("description", 0, |machine| description(machine))
+        .table("")
 }
 
 /// Formats by command, since the same names occur in several commands.
-fn format_rows(document: &ListDocument) -> Rows {
-    let mut rows: Vec<Vec<String>> = Vec::new();
+fn formats_table(document: &ListDocument) -> Table {
+    let mut commands: Vec<(&String, Vec<&str>)> = Vec::new();
     for format in document.formats.iter().flatten() {
         for command in &format.commands {
-            match rows.iter_mut().find(|row| row[0] == *command) {
-                Some(row) => row[1] += &format!(", {}", format.name),
-                None => rows.push(vec![command.clone(), format.name.clone()]),
+            match commands.iter_mut().find(|(known, _)| *known == command) {
+                Some((_, formats)) => formats.push(&format.name),
+                None => commands.push((command, vec![&format.name])),
             }
         }
     }
-    Rows { columns: vec![Column::left("command", 0), Column::left("formats", 0)], rows }
+    Fields::of(commands)
+        .left("command", 0, |(command, _)| (*command).clone())
+        .left("formats", 0, |(_, formats)| formats.join(", "))
+        .table("")
 }
 
 fn or_problem(description: &str, problem: Option<&str>) -> String {
@@ -310,33 +284,31 @@ fn or_problem(description: &str, problem: Option<&str>) -> String {
     problem.unwrap_or_else(|| description.to_owned()).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-impl Rows {
-    /// The table, with descriptions cut so that every name stays on one line.
-    fn fitted(mut self, width: u16) -> String {
-        let last = self.columns.len() - 1;
-        let wide = |index: usize| {
-            let cells = self.rows.iter().map(|row| row[index].chars().count());
-            cells.max().unwrap_or(0).max(self.columns[index].heading().chars().count())
-        };
-        // Other columns are dropped first, so that the description has at least its minimum width.
-        let mut before: Vec<usize> = (0..last).collect();
-        let room =
-            |before: &[usize]| usize::from(width).saturating_sub(before.iter().map(|index| wide(*index) + GAP).sum());
-        while room(&before) < SHORTEST {
-            let most = before.iter().copied().filter(|index| self.columns[*index].expendable() > 0);
-            let Some(out) = most.max_by_key(|index| self.columns[*index].expendable()) else { break };
-            before.retain(|index| *index != out);
-        }
-        let longest = room(&before).max(SHORTEST);
-        for row in &mut self.rows {
-            // File names and their descriptions may contain anything.
-            row.iter_mut().for_each(|cell| *cell = visible(cell));
-            if row[last].chars().count() > longest {
-                row[last] = row[last].chars().take(longest - 3).chain("...".chars()).collect();
-            }
-        }
-        table(&self.columns, &self.rows, width)
+/// The table, with descriptions cut so that every name stays on one line.
+fn fitted(mut table: Table, width: u16) -> String {
+    let last = table.columns.len() - 1;
+    let wide = |index: usize| {
+        let cells = table.rows.iter().map(|row| row.cells[index].chars().count());
+        cells.max().unwrap_or(0).max(table.columns[index].heading().chars().count())
+    };
+    // Other columns are dropped first, so that the description has at least its minimum width.
+    let mut before: Vec<usize> = (0..last).collect();
+    let room =
+        |before: &[usize]| usize::from(width).saturating_sub(before.iter().map(|index| wide(*index) + GAP).sum());
+    while room(&before) < SHORTEST {
+        let most = before.iter().copied().filter(|index| table.columns[*index].expendable() > 0);
+        let Some(out) = most.max_by_key(|index| table.columns[*index].expendable()) else { break };
+        before.retain(|index| *index != out);
     }
+    let longest = room(&before).max(SHORTEST);
+    for row in &mut table.rows {
+        // File names and their descriptions may contain anything.
+        row.cells.iter_mut().for_each(|cell| *cell = visible(cell));
+        if row.cells[last].chars().count() > longest {
+            row.cells[last] = row.cells[last].chars().take(longest - 3).chain("...".chars()).collect();
+        }
+    }
+    table.text(width)
 }
 
 /// A name and what it means.

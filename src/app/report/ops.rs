@@ -1,7 +1,6 @@
 //! The ops of a step: a table, the totals of axes and styles, the reasons, and the document.
 
-use super::document::{Column, gigabytes, optional, table, wrapped};
-use super::framework_defaults;
+use super::document::{Fields, gigabytes, optional, wrapped, yes_or_no};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -47,77 +46,43 @@ pub fn text(document: &OpsDocument, width: u16) -> String {
 }
 
 fn ops(document: &OpsDocument, width: u16) -> String {
-    let columns = [
-        Column::right("", 0),
-        Column::left("axis", 0),
-        Column::left("style", 0),
-        Column::left("call", 0),
-        Column::left("type", 4),
-        Column::right("ranks", 3),
-        Column::right("bytes", 0),
-        Column::right("per rank", 5),
-        Column::right("/layer", 2),
-        Column::right("/mb", 2),
-        Column::right("/step", 0),
-        Column::right("wire/step", 0),
-        Column::left("exposed", 0),
-        Column::left("hidden by", 6),
-    ];
-    let rows: Vec<Vec<String>> = document.ops.iter().enumerate().map(|(index, op)| row(index, op)).collect();
-    table(&columns, &rows, width)
-}
-
-fn row(index: usize, op: &OpLine) -> Vec<String> {
-    vec![
-        format!("[{}]", index + 1),
-        op.axis.to_string(),
-        op.style.name().to_owned(),
-        op.collective.to_string(),
-        op.element_type.to_string(),
-        op.group_size.to_string(),
-        op.bytes_total.to_string(),
-        op.bytes_per_rank.to_string(),
-        optional(op.count_per_layer),
-        optional(op.count_per_micro_batch),
-        op.count_per_step.to_string(),
-        gigabytes(op.wire_bytes_per_step),
-        if op.exposed { "yes" } else { "no" }.to_owned(),
-        op.overlaps_with.unwrap_or("-").to_owned(),
-    ]
+    Fields::of(document.ops.iter().zip(1..))
+        .right("", 0, |(_, number)| format!("[{number}]"))
+        .left("axis", 0, |(op, _)| op.axis)
+        .left("style", 0, |(op, _)| op.style.name())
+        .left("call", 0, |(op, _)| op.collective)
+        .left("type", 4, |(op, _)| op.element_type)
+        .right("ranks", 3, |(op, _)| op.group_size)
+        .right("bytes", 0, |(op, _)| op.bytes_total)
+        .right("per rank", 5, |(op, _)| op.bytes_per_rank)
+        .right("/layer", 2, |(op, _)| optional(op.count_per_layer))
+        .right("/mb", 2, |(op, _)| optional(op.count_per_micro_batch))
+        .right("/step", 0, |(op, _)| op.count_per_step)
+        .right("wire/step", 0, |(op, _)| gigabytes(op.wire_bytes_per_step))
+        .left("exposed", 0, |(op, _)| yes_or_no(op.exposed))
+        .left("hidden by", 6, |(op, _)| optional(op.overlaps_with))
+        .text(width)
 }
 
 fn axes(document: &OpsDocument, width: u16) -> String {
-    let columns = [
-        Column::left("axis", 0),
-        Column::right("stage", 2),
-        Column::right("payload", 0),
-        Column::right("wire", 0),
-        Column::right("exposed wire", 0),
-        Column::right("wire of layers alone", 1),
-    ];
-    let row = |(name, totals): (&&'static str, &Totals)| {
-        let alone = document.layers_alone_wire_bytes_per_step.get(*name);
-        let mut row = vec![(*name).to_owned(), optional(totals.stage)];
-        row.extend(amounts(totals));
-        row.push(optional(alone.map(|bytes| gigabytes(*bytes))));
-        row
-    };
-    table(&columns, &by_wire(&document.axes).into_iter().map(row).collect::<Vec<_>>(), width)
+    let alone = |name: &str| document.layers_alone_wire_bytes_per_step.get(name);
+    Fields::of(by_wire(&document.axes))
+        .left("axis", 0, |(name, _)| *name)
+        .right("stage", 2, |(_, totals)| optional(totals.stage))
+        .right("payload", 0, |(_, totals)| gigabytes(totals.payload_bytes_per_step))
+        .right("wire", 0, |(_, totals)| gigabytes(totals.wire_bytes_per_step))
+        .right("exposed wire", 0, |(_, totals)| gigabytes(totals.exposed_wire_bytes_per_step))
+        .right("wire of layers alone", 1, |(name, _)| optional(alone(name).map(|bytes| gigabytes(*bytes))))
+        .text(width)
 }
 
 fn styles(document: &OpsDocument, width: u16) -> String {
-    let columns = [
-        Column::left("style", 0),
-        Column::right("payload", 0),
-        Column::right("wire", 0),
-        Column::right("exposed wire", 0),
-    ];
-    let row = |(name, totals): (&&'static str, &Totals)| {
-        let mut row = vec![(*name).to_owned()];
-        row.extend(amounts(totals));
-        row
-    };
-    table(&columns, &by_wire(&document.styles).into_iter().map(row).collect::<Vec<_>>(), width)
+    Fields::of(by_wire(&document.styles))
+        .left("style", 0, |(name, _)| *name)
+        .right("payload", 0, |(_, totals)| gigabytes(totals.payload_bytes_per_step))
+        .right("wire", 0, |(_, totals)| gigabytes(totals.wire_bytes_per_step))
+        .right("exposed wire", 0, |(_, totals)| gigabytes(totals.exposed_wire_bytes_per_step))
+        .text(width)
 }
 
 /// The most wire bytes first.
@@ -125,10 +90,6 @@ fn by_wire<'a>(totals: &'a BTreeMap<&'static str, Totals>) -> Vec<(&'a &'static 
     let mut order: Vec<_> = totals.iter().collect();
     order.sort_by_key(|(name, totals)| (std::cmp::Reverse(totals.wire_bytes_per_step), **name));
     order
-}
-
-fn amounts(totals: &Totals) -> [String; 3] {
-    [totals.payload_bytes_per_step, totals.wire_bytes_per_step, totals.exposed_wire_bytes_per_step].map(gigabytes)
 }
 
 // The document.
@@ -328,4 +289,19 @@ fn totals_of_styles(ops: &[OpLine]) -> BTreeMap<&'static str, Totals> {
         }
     }
     styles
+}
+
+// The choices that a framework made because no flag or key did.
+
+/// What the framework decided, and where it does: a heading and a line for each choice.
+pub fn framework_defaults(choices: &FrameworkChoices) -> Vec<String> {
+    let (name, version) = (choices.framework, &choices.version);
+    if choices.defaults.is_empty() {
+        return vec![format!("as {name} ({version}) would: every choice was given")];
+    }
+    let heading = format!("defaults of {name} ({version}), each to be set by its own flag or key:");
+    let lines = choices.defaults.iter();
+    std::iter::once(heading)
+        .chain(lines.map(|default| format!("{} = {} ({})", default.key, default.value, default.source)))
+        .collect()
 }

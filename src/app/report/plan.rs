@@ -1,11 +1,11 @@
 //! A plan as text: the best layouts as a table with the breakdown of the first, as CSV, and two layouts side by side.
 
-use crate::report::document::{Block, Column, Mark, Table, Terminal, optional, percent};
+use crate::report::document::{Block, Column, Fields, Mark, Table, Terminal, optional, percent};
 use crate::report::framework_defaults;
 use crate::report::text::fields_csv;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_plan::planner::plan_document::{Comparison, OrderVerdict, PlanDocument, PlannedLayout, PlannedMemory};
+use commgauge_plan::planner::plan_document::{Comparison, OrderVerdict, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::price::Exposed;
 use serde::Serialize;
 
@@ -61,23 +61,18 @@ pub(super) fn blocks(document: &PlanDocument) -> Vec<Block> {
 
 /// The choices of machines that differ in one thing.
 fn what_if(document: &PlanDocument) -> Table {
-    const COLUMNS: [Column; 4] = [
-        Column::left("if", 0),
-        Column::right("step", 0),
-        Column::right("of today's choice", 1),
-        Column::left("best is then", 0),
-    ];
     let today = document.layouts.first().map_or("", |best| best.name.as_str());
     let seconds = |seconds: Option<f64>| optional(seconds.map(Seconds));
-    let rows = document.what_if.iter().map(|other| {
-        let then = match (&other.layout, other.same_choice) {
+    Fields::of(&document.what_if)
+        .left("if", 0, |other| other.change.clone())
+        .right("step", 0, |other| seconds(other.step_seconds))
+        .right("of today's choice", 1, |other| seconds(other.todays_step_seconds))
+        .left("best is then", 0, |other| match (&other.layout, other.same_choice) {
             (None, _) => "nothing fits".to_owned(),
             (_, true) => "the same".to_owned(),
             (Some(layout), false) => differing_keys(today, layout),
-        };
-        vec![other.change.clone(), seconds(other.step_seconds), seconds(other.todays_step_seconds), then]
-    });
-    Table::new("", &COLUMNS, rows)
+        })
+        .table("")
 }
 
 /// What a layout says otherwise than today's, both written as for `--only`: `pp=2,dp=4`. The order of the axes counts only where nothing
@@ -140,74 +135,56 @@ fn gpus(document: &PlanDocument) -> String {
 
 fn layouts(document: &PlanDocument) -> Table {
     let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
-    let columns: [Column; 18] = [
-        Column::right("step", 0),
-        Column::right("GPUs", of_gpus),
-        Column::right("tp", 0),
-        Column::right("cp", 0),
-        Column::right("ep", 5),
-        Column::right("pp", 0),
-        Column::right("v", 0),
-        Column::left("schedule", 8),
-        Column::right("dp", 0),
-        Column::right("zero", 0),
-        Column::right("mb", 0),
-        Column::left("recompute", 0),
-        Column::left("order", 2),
-        Column::right("orders", 6),
-        Column::right("GB", 0),
-        Column::right("compute", 3),
-        Column::right("bubble", 4),
-        Column::left("limited by", 1),
-    ];
     let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.step_seconds, 1);
-    let rows = document.layouts.iter().map(|layout| {
-        vec![
-            Seconds(layout.step_seconds).to_string(),
-            layout.gpus.to_string(),
-            layout.tp.to_string(),
-            layout.cp.to_string(),
-            layout.ep.to_string(),
-            layout.pp.to_string(),
-            layout.virtual_stages.to_string(),
-            layout.schedule.to_string(),
-            layout.dp.to_string(),
-            layout.zero_stage.to_string(),
-            layout.micro_batch.to_string(),
-            layout.recompute.to_string(),
-            layout.order.clone(),
-            layout.orders_alike.to_string(),
-            format!("{}{}", gigabytes(layout.memory_bytes), if layout.fits { "" } else { " TOO MUCH" }),
-            share(layout, layout.compute_seconds),
-            share(layout, layout.bubble_seconds),
-            layout.limited_by.clone(),
-        ]
-    });
-    Table::new("", &columns, rows)
+    let memory = |layout: &PlannedLayout| gigabytes(layout.memory_bytes);
+    Fields::of(&document.layouts)
+        .right("step", 0, |layout| Seconds(layout.step_seconds))
+        .right("GPUs", of_gpus, |layout| layout.gpus)
+        .right("tp", 0, |layout| layout.tp)
+        .right("cp", 0, |layout| layout.cp)
+        .right("ep", 5, |layout| layout.ep)
+        .right("pp", 0, |layout| layout.pp)
+        .right("v", 0, |layout| layout.virtual_stages)
+        .left("schedule", 8, |layout| layout.schedule)
+        .right("dp", 0, |layout| layout.dp)
+        .right("zero", 0, |layout| layout.zero_stage)
+        .right("mb", 0, |layout| layout.micro_batch)
+        .left("recompute", 0, |layout| layout.recompute)
+        .left("order", 2, |layout| layout.order.clone())
+        .right("orders", 6, |layout| layout.orders_alike)
+        .right("GB", 0, |layout| format!("{}{}", memory(layout), if layout.fits { "" } else { " TOO MUCH" }))
+        .right("compute", 3, |layout| share(layout, layout.compute_seconds))
+        .right("bubble", 4, |layout| share(layout, layout.bubble_seconds))
+        .left("limited by", 1, |layout| layout.limited_by.clone())
+        .table("")
 }
 
 /// The non-zero parts of a step.
 fn breakdown(layout: &PlannedLayout) -> Table {
-    const COLUMNS: [Column; 3] =
-        [Column::left("the best layout", 0), Column::right("time", 0), Column::right("share", 0)];
-    let row = |name: &str, seconds: f64| {
-        vec![name.to_owned(), Seconds(seconds).to_string(), percent(seconds / layout.step_seconds, 1)]
-    };
-    let parts = layout.parts();
-    // A sum of parts that cancel leaves a rounding error.
-    let counts = |seconds: f64| seconds > 1e-9 * layout.step_seconds;
-    let mut rows: Vec<_> =
-        parts.iter().filter(|(_, seconds)| counts(*seconds)).map(|(name, seconds)| row(name, *seconds)).collect();
-    rows.push(row("step", layout.step_seconds));
-    Table::new("", &COLUMNS, rows)
+    let parts = layout.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * layout.step_seconds);
+    parts_of_a_step("the best layout", parts, layout.step_seconds)
+}
+
+/// The parts of a step and their shares, and the step below them.
+pub(super) fn parts_of_a_step(
+    heading: &'static str,
+    parts: impl Iterator<Item = (String, f64)>,
+    step_seconds: f64,
+) -> Table {
+    Fields::of(parts.chain([("step".to_owned(), step_seconds)]))
+        .left(heading, 0, |(name, _)| name.clone())
+        .right("time", 0, |(_, seconds)| Seconds(*seconds))
+        .right("share", 0, |(_, seconds)| percent(seconds / step_seconds, 1))
+        .table("")
 }
 
 /// What its fullest GPU holds.
 fn memory(layout: &PlannedLayout) -> Table {
-    const COLUMNS: [Column; 3] =
-        [Column::left("its fullest GPU holds", 0), Column::right("GB", 0), Column::left("made of", 1)];
-    let row = |part: &PlannedMemory| vec![part.part.clone(), gigabytes(part.bytes), part.why.clone()];
-    Table::new("", &COLUMNS, layout.memory.iter().map(row))
+    Fields::of(&layout.memory)
+        .left("its fullest GPU holds", 0, |part| part.part.clone())
+        .right("GB", 0, |part| gigabytes(part.bytes))
+        .left("made of", 1, |part| part.why.clone())
+        .table("")
 }
 
 fn sentences(document: &PlanDocument) -> Vec<String> {

@@ -1,11 +1,15 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Row, Table, optional, range};
+use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
 use super::row;
+use super::row::Row;
+use super::step::StepView;
+use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::record::line::{Header, Outcome};
-use commgauge_model::record::times::{CopyTime, ProductTime};
+use commgauge_model::record::times::{CopyTime, MergedTimes, ProductTime};
+use commgauge_model::record::work_lines::{ReplayAxis, ReplayLine};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -14,54 +18,39 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     let first = products.first()?;
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
-    let all_right = products.iter().all(|time| time.times.problem().is_none());
     let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
     let unit = FlopsUnit::of(fastest);
-    let columns = [
-        Column::left("layer", 0),
-        Column::right("m", 0),
-        Column::right("n", 0),
-        Column::right("k", 0),
-        Column::left("type", if one_type { 3 } else { 0 }),
-        Column::right("repl.", 2),
-        Column::right("time", 0),
-        Column::left("[95 %]", 1),
-        Column::right(unit.name(), 0),
-        Column::left("check", if all_right { 2 } else { 0 }),
-        Column::left("all layers", Column::PAGES_ONLY),
-    ];
     let title = format!(
         "matrix products of m x k by k x n{}: time of the slowest of {} on a host that compute at once, and its rate; {}",
         if one_type { format!(" in {}", first.product.element_type) } else { String::new() },
         counted(first.ranks_per_host as usize, "rank"),
         first.library
     );
-    let rows = products.iter().map(|time| row(time, unit, header));
-    Some(Block::Table(Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every product")))
-}
-
-fn row(time: &ProductTime, unit: FlopsUnit, header: &Header) -> Row {
-    let product = &time.product;
-    let layer = match product.uses.as_slice() {
+    let layer = |time: &ProductTime| match time.product.uses.as_slice() {
         [] => optional(None::<String>),
         [one] => one.clone(),
         [first, others @ ..] => format!("{first} and {} more", others.len()),
     };
-    let (tone, check) = row::check(&time.times.outcome, "element", header);
-    let cells = vec![
-        layer,
-        product.m.to_string(),
-        product.n.to_string(),
-        product.k.to_string(),
-        product.element_type.to_string(),
-        time.times.medians().len().to_string(),
-        optional(time.times.median()),
-        range(time.times.interval()),
-        optional(time.flops_per_second().map(|rate| unit.number(rate))),
-        check,
-        product.uses.join(", "),
-    ];
-    Row::toned(tone, cells)
+    let check = |time: &ProductTime| row::check(&time.times.outcome, "element", header);
+    let table = Fields::of(products)
+        .left("layer", 0, |time| layer(time))
+        .right("m", 0, |time| time.product.m)
+        .right("n", 0, |time| time.product.n)
+        .right("k", 0, |time| time.product.k)
+        .left("type", if one_type { 3 } else { 0 }, |time| time.product.element_type)
+        .right("repl.", 2, |time| time.times.medians().len())
+        .right("time", 0, |time| optional(time.times.median()))
+        .left("[95 %]", 1, |time| range(time.times.interval()))
+        .right(unit.name(), 0, |time| optional(time.flops_per_second().map(|rate| unit.number(rate))))
+        .left("check", expendable_check(products.iter().map(|time| &time.times)), |time| check(time).1)
+        .left("all layers", Column::PAGES_ONLY, |time| time.product.uses.join(", "))
+        .toned(title, |time| check(time).0);
+    Some(Block::Table(table.whole_in("`commgauge report --format json` has every product")))
+}
+
+/// A column that says "right" in every row may go first.
+fn expendable_check<'a>(mut times: impl Iterator<Item = &'a MergedTimes>) -> u8 {
+    if times.all(|times| times.problem().is_none()) { 2 } else { 0 }
 }
 
 /// Number of products by outcome, such as `12 products: 12 right`; `None` without products.
@@ -118,51 +107,31 @@ impl<'a> JsonProduct<'a> {
 
 /// The table of all copies, where there are any.
 pub(super) fn copies_document(copies: &[CopyTime], header: &Header) -> Option<Block> {
-    if copies.is_empty() {
-        return None;
-    }
-    let all_right = copies.iter().all(|time| time.times.problem().is_none());
-    let columns = [
-        Column::left("copy", 0),
-        Column::left("host memory", 1),
-        Column::left("to rank", 1),
-        Column::right("size", 0),
-        Column::left("each", 0),
-        Column::right("repl.", 3),
-        Column::right("time", 2),
-        Column::right("GB/s", 0),
-        Column::left("slowest", 0),
-        Column::left("fastest", 1),
-        Column::left("check", if all_right { 2 } else { 0 }),
-    ];
-    let title = "copies by the copy engines of the ranks' GPUs, one rank of a host after the other (alone) or all at once (together): time of \
-                 the slowest rank, and its rate in each direction";
-    let rows = copies.iter().map(|time| copies_row(time, header));
-    Some(Block::Table(
-        Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every rank of every copy"),
-    ))
+    let table = copies_table(copies, header).whole_in("`commgauge report --format json` has every rank of every copy");
+    (!copies.is_empty()).then_some(Block::Table(table))
 }
 
-fn copies_row(time: &CopyTime, header: &Header) -> Row {
-    let copy = &time.copy;
-    let (tone, check) = row::check(&time.times.outcome, "byte", header);
+fn copies_table(copies: &[CopyTime], header: &Header) -> Table {
+    let title = "copies by the copy engines of the ranks' GPUs, one rank of a host after the other (alone) or all at once (together): time of \
+                 the slowest rank, and its rate in each direction";
+    let check = |time: &CopyTime| row::check(&time.times.outcome, "byte", header);
     let gigabytes = |rate: Rate| three_digits(rate.gigabytes_per_second());
-    let rank = |of: Option<(u32, Rate)>| optional(of.map(|(rank, rate)| format!("rank {rank}, {}", gigabytes(rate))));
-    let extremes = time.extremes();
-    let cells = vec![
-        copy.kind.name().to_owned(),
-        optional(copy.host_memory.map(HostMemory::name)),
-        optional(copy.peer_distance.map(|distance| format!("+{distance}"))),
-        copy.bytes.to_string(),
-        each(copy.alone).to_owned(),
-        time.times.medians().len().to_string(),
-        optional(time.times.median()),
-        optional(time.times.median().map(|seconds| gigabytes(time.rate(seconds)))),
-        rank(extremes.map(|[slowest, _]| slowest)),
-        rank(extremes.map(|[_, fastest]| fastest)),
-        check,
-    ];
-    Row::toned(tone, cells)
+    let rank = |time: &CopyTime, end: usize| {
+        optional(time.extremes().map(|ends| format!("rank {}, {}", ends[end].0, gigabytes(ends[end].1))))
+    };
+    Fields::of(copies)
+        .left("copy", 0, |time| time.copy.kind.name())
+        .left("host memory", 1, |time| optional(time.copy.host_memory.map(HostMemory::name)))
+        .left("to rank", 1, |time| optional(time.copy.peer_distance.map(|distance| format!("+{distance}"))))
+        .right("size", 0, |time| time.copy.bytes)
+        .left("each", 0, |time| each(time.copy.alone))
+        .right("repl.", 3, |time| time.times.medians().len())
+        .right("time", 2, |time| optional(time.times.median()))
+        .right("GB/s", 0, |time| optional(time.times.median().map(|seconds| gigabytes(time.rate(seconds)))))
+        .left("slowest", 0, |time| rank(time, 0))
+        .left("fastest", 1, |time| rank(time, 1))
+        .left("check", expendable_check(copies.iter().map(|time| &time.times)), |time| check(time).1)
+        .toned(title, |time| check(time).0)
 }
 
 fn each(alone: bool) -> &'static str {
@@ -242,12 +211,167 @@ impl FlopsUnit {
     }
 }
 
+// A replayed step or trace: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
+
+/// The whole step's time: the median over the repetitions of the slowest rank's, with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplayTime {
+    /// The median.
+    pub median: Seconds,
+    /// Its interval; `None` with fewer than 6 repetitions. Repetitions share communicators, so it does not cover other
+    /// launches.
+    pub interval: Option<Interval<Seconds>>,
+}
+
+/// The time of a replay; `None` where there is none.
+pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
+    let times = sorted(replay.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9));
+    let interval = median_interval(&times, 0.95).map(|interval| interval.map(Seconds));
+    matches!(replay.outcome, Outcome::Measured { .. })
+        .then(|| Some(ReplayTime { median: Seconds(median(&times)?), interval }))
+        .flatten()
+}
+
+/// A table and sentences for each replay.
+pub(super) fn replays_document(replays: &[ReplayLine], steps: &[StepView]) -> impl Iterator<Item = Block> {
+    replays.iter().flat_map(|replay| [Block::Table(axes(steps, replay)), Block::list(sentences(replay))])
+}
+
+fn axes(steps: &[StepView], replay: &ReplayLine) -> Table {
+    let layout = steps
+        .get(replay.step as usize)
+        .map_or_else(String::new, |step| format!("{}, {}, ", step.facts.model, step.facts.layout));
+    let title = if replay.is_of_trace() {
+        "replay of a trace".to_owned()
+    } else {
+        format!(
+            "replay: {layout}{}, {} of forward pass in each layer",
+            replay.schedule, replay.forward_seconds_per_layer
+        )
+    };
+    Fields::of(&replay.axes)
+        .left("axis", 0, |axis| axis.axis)
+        .right("calls", 1, |axis| axis.calls_counted)
+        .right("waited for", 0, |axis| Seconds::from_nanoseconds(axis.waiting_nanoseconds_median))
+        .right("under way", 0, |axis| Seconds::from_nanoseconds(axis.under_way_nanoseconds_median))
+        .right("hidden", 0, |axis| optional(axis.overlap_efficiency.map(|share| percent(share, 0))))
+        .right("payload", 3, |axis| bytes(axis.payload_bytes_counted))
+        .right("wire", 2, |axis| bytes(axis.wire_bytes_counted))
+        .left("as listed", 0, |axis| if is_as_listed(axis) { "yes" } else { "NO" })
+        .table(title)
+}
+
+fn is_as_listed(axis: &ReplayAxis) -> bool {
+    axis.payload_bytes_counted == axis.payload_bytes_listed && axis.wire_bytes_counted == axis.wire_bytes_listed
+}
+
+/// Unrounded, since they are compared with the list of ops.
+fn bytes(bytes: Bytes) -> String {
+    format!("{} B", bytes.0)
+}
+
+fn sentences(replay: &ReplayLine) -> Vec<String> {
+    let mut sentences = Vec::new();
+    match (&replay.outcome, replay_time(replay)) {
+        (Outcome::Measured { verified }, Some(time)) => {
+            let interval = range(time.interval);
+            let data = if *verified { "data right" } else { "data not checked" };
+            let times = replay.slowest_nanoseconds.len();
+            let computing = match replay.computing_nanoseconds_median {
+                0 => "none".to_owned(),
+                nanoseconds => Seconds::from_nanoseconds(nanoseconds).to_string(),
+            };
+            let what = if replay.is_of_trace() { "the whole trace" } else { "the whole step" };
+            sentences.push(format!(
+                "{what}: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
+                time.median
+            ));
+            if let Some(job) = replay.job_nanoseconds {
+                let job = Seconds::from_nanoseconds(job);
+                let ratio = three_digits(time.median.0 / job.0);
+                sentences.push(format!(
+                    "the job itself took {job} from its first call to its last: the replay takes {ratio} times that"
+                ));
+            }
+        }
+        (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),
+        (Outcome::Corrupt { .. } | Outcome::FoundWrong { .. }, _) => {
+            sentences.extend(replay.outcome.mismatch().map(|mismatch| format!("WRONG: {mismatch}")));
+        }
+        (Outcome::Failed { reason } | Outcome::Skipped { reason }, _) => {
+            sentences.push(format!("not measured: {reason}"));
+        }
+    }
+    if matches!(replay.outcome, Outcome::Measured { .. }) && !replay.slowest_nanoseconds.is_empty() {
+        let (who, list) = if replay.is_of_trace() { ("rank", "trace") } else { ("stage", "list of ops") };
+        sentences.push(if replay.bytes_as_listed {
+            format!("every {who} moved exactly the bytes of the {list}, on every axis")
+        } else {
+            format!("the bytes that some {who} moved are NOT those of the {list}")
+        });
+    }
+    sentences
+}
+
+// The rates of a soak over its time: each case in the first and the last quarter of the rounds, and in its slowest round.
+
+/// A table of all cases, where the record is of a soak.
+pub(super) fn soak_document(rows: &[Row], header: &Header) -> Option<Table> {
+    let settings = &header.settings;
+    let time = settings.within.filter(|_| settings.soak)?;
+    let round = Seconds(time.0 / f64::from(settings.replicates.max(1)));
+    let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
+    let start = |of: usize| if of == 0 { "start".to_owned() } else { Seconds(round.0 * of as f64).to_string() };
+    let table = Fields::of(rows.iter().filter_map(Soaked::of))
+        .left("case", 0, |soaked| soaked.row.facts.name.clone())
+        .right("rounds", 2, |soaked| soaked.rounds)
+        .right("first quarter GB/s", 0, |soaked| soaked.rate(soaked.first))
+        .right("last quarter GB/s", 0, |soaked| soaked.rate(soaked.last))
+        .right("time of a call", 0, |soaked| signed_percent(soaked.last / soaked.first - 1.0))
+        .right("slowest round", 0, |soaked| signed_percent(soaked.longest / soaked.whole - 1.0))
+        .right("from", 1, |soaked| start(soaked.slowest));
+    Some(table.table(title))
+}
+
+/// The rounds of a row: their number, medians of parts of them in seconds, and the slowest.
+struct Soaked<'a> {
+    row: &'a Row,
+    rounds: usize,
+    whole: f64,
+    first: f64,
+    last: f64,
+    slowest: usize,
+    longest: f64,
+}
+
+impl Soaked<'_> {
+    fn of(row: &Row) -> Option<Soaked<'_>> {
+        let seconds: Vec<f64> = row.latency_seconds_of_replicate.values().copied().collect();
+        let quarter = seconds.len().div_ceil(4);
+        let middle = |seconds: &[f64]| median(&sorted(seconds.iter().copied()));
+        let slowest = row.latency_seconds_of_replicate.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(Soaked {
+            row,
+            rounds: seconds.len(),
+            whole: middle(&seconds)?,
+            first: middle(&seconds[..quarter])?,
+            last: middle(&seconds[seconds.len() - quarter..])?,
+            slowest: *slowest.0,
+            longest: *slowest.1,
+        })
+    }
+
+    fn rate(&self, seconds: f64) -> String {
+        let rate = self.row.busbw.zip(self.row.latency).map(|(rate, latency)| rate.0 * latency.median.0 / seconds);
+        optional(rate.map(|rate| three_digits(rate * 1e-9)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-
     use super::*;
+    use crate::report::View;
     use commgauge_model::record::Record;
-    use commgauge_model::record::times::MergedTimes;
     use commgauge_model::record::work_lines::CopyShape;
 
     fn copy(problem: Option<Outcome>) -> CopyTime {
@@ -275,13 +399,29 @@ mod tests {
         let all = [copy(None), copy(Some(skipped))];
         let sample = include_bytes!("../../../tests/data/sample-record.jsonl");
         let header = Record::parse(sample, "sample").expect("it is a record").header;
-        let cells = |time: &CopyTime| copies_row(time, &header).cells.join(" | ");
-        let fine = cells(&all[0]);
+        let cells = |row: usize| copies_table(&all, &header).rows[row].cells.join(" | ");
+        let fine = cells(0);
         for words in ["to-peer", "+2", "alone", "47.6", "rank 1, 47.6", "rank 0, 400", "right"] {
             assert!(fine.contains(words), "{words}: {fine}");
         }
-        assert!(cells(&all[1]).contains("skipped: devices 0 and 1"), "{}", cells(&all[1]));
+        assert!(cells(1).contains("skipped: devices 0 and 1"), "{}", cells(1));
         assert_eq!(copies_summary(&all, &header).as_deref(), Some("2 copies: 1 right, 1 skipped"));
         assert_eq!(copies_summary(&[], &header), None);
+    }
+
+    #[test]
+    fn a_case_that_became_slower_shows_it_and_its_slowest_round() {
+        let text = include_bytes!("../../../tests/data/sample-record.jsonl");
+        let mut record = Record::parse(text, "sample").unwrap();
+        let view = View::new(&record);
+        assert_eq!(soak_document(&view.rows, &view.header), None);
+        let settings = &mut record.header.settings;
+        (settings.soak, settings.within, settings.replicates) = (true, Some(Seconds(80.0)), 8);
+        let mut view = View::new(&record);
+        view.rows[0].latency_seconds_of_replicate =
+            [1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.5, 1.5].into_iter().map(|time| time * 1e-3).enumerate().collect();
+        let cells = &soak_document(&view.rows, &view.header).unwrap().rows[0].cells;
+        assert_eq!(cells[1], "8");
+        assert_eq!(cells[4..], ["+50.0 %", "+300 %", "40.0 s"]);
     }
 }

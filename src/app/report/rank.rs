@@ -1,7 +1,8 @@
 //! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
 //! CSV.
 
-use crate::report::document::{Block, Column, Mark, Table, Terminal, gigabytes, optional, percent};
+use crate::report::document::{Block, Fields, Mark, Table, Terminal, gigabytes, optional, percent};
+use crate::report::plan::parts_of_a_step;
 use crate::report::text::fields_csv;
 use commgauge_base::error::Result;
 use commgauge_base::stats::Span;
@@ -422,42 +423,21 @@ fn document(d: &RankDocument) -> Vec<Block> {
 
 /// The step as `plan` prices it: what it is made of.
 fn step(document: &RankDocument) -> Vec<Block> {
-    const COLUMNS: [Column; 3] = [Column::left("the step", 0), Column::right("time", 0), Column::right("share", 0)];
     let Some(step) = &document.step else { return Vec::new() };
     let ground = format!("computing: {}", step.computing);
     let Some(price) = &step.price else {
         let reason = step.reason.as_deref().unwrap_or("a call has no time");
         return vec![Block::apart(Mark::None, [format!("the step has no price: {reason}"), ground])];
     };
-    let row = |name: &str, seconds: f64| {
-        vec![name.to_owned(), Seconds(seconds).to_string(), percent(seconds / price.step_seconds, 1)]
-    };
-    let parts = price.parts();
-    let mut rows: Vec<_> =
-        parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
-    rows.push(row("step", price.step_seconds));
+    let parts = price.parts().into_iter().filter(|(_, seconds)| *seconds > 0.0);
     let (low, high) = (Seconds(price.step_seconds_low), Seconds(price.step_seconds_high));
     let interval =
         format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge plan validate`)");
-    vec![Block::Table(Table::new("", &COLUMNS, rows)), Block::list([interval, ground])]
+    vec![Block::Table(parts_of_a_step("the step", parts, price.step_seconds)), Block::list([interval, ground])]
 }
 
 fn axes(document: &RankDocument) -> Table {
-    const COLUMNS: [Column; 11] = [
-        Column::left("axis", 0),
-        Column::right("ranks", 3),
-        Column::right("nodes", 4),
-        Column::right("groups/node", 5),
-        Column::right("payload", 2),
-        Column::right("wire", 0),
-        Column::right("time", 0),
-        Column::right("95 %", 6),
-        Column::right("exposed", 0),
-        Column::right("exposed 95 %", 7),
-        Column::left("rests on", 1),
-    ];
-    let row = |axis: &AxisDocument| {
-        let g = &axis.grounds;
+    let reasons = |g: &Grounds| {
         let kinds = [
             (g.measured, "measured"),
             (g.interpolated, "interpolated"),
@@ -466,23 +446,22 @@ fn axes(document: &RankDocument) -> Table {
             (g.refused, "REFUSED"),
             (if document.calibrated { g.untrusted } else { 0 }, "UNTRUSTED"),
         ];
-        let reasons: Vec<String> =
-            kinds.iter().filter(|(ops, _)| *ops > 0).map(|(ops, name)| format!("{ops} {name}")).collect();
-        vec![
-            axis.axis.to_string(),
-            axis.group_size.to_string(),
-            axis.nodes_spanned.to_string(),
-            axis.concurrent_groups_per_node.to_string(),
-            gigabytes(axis.payload_bytes_per_step),
-            gigabytes(axis.wire_bytes_per_step),
-            known(axis, axis.seconds_per_step.value),
-            ends(axis, axis.seconds_per_step),
-            known(axis, axis.exposed_seconds_per_step.value),
-            ends(axis, axis.exposed_seconds_per_step),
-            reasons.join(", "),
-        ]
+        let counted = kinds.iter().filter(|(ops, _)| *ops > 0).map(|(ops, name)| format!("{ops} {name}"));
+        counted.collect::<Vec<_>>().join(", ")
     };
-    Table::new("", &COLUMNS, document.axes.iter().map(row))
+    Fields::of(&document.axes)
+        .left("axis", 0, |axis| axis.axis)
+        .right("ranks", 3, |axis| axis.group_size)
+        .right("nodes", 4, |axis| axis.nodes_spanned)
+        .right("groups/node", 5, |axis| axis.concurrent_groups_per_node)
+        .right("payload", 2, |axis| gigabytes(axis.payload_bytes_per_step))
+        .right("wire", 0, |axis| gigabytes(axis.wire_bytes_per_step))
+        .right("time", 0, |axis| known(axis, axis.seconds_per_step.value))
+        .right("95 %", 6, |axis| ends(axis, axis.seconds_per_step))
+        .right("exposed", 0, |axis| known(axis, axis.exposed_seconds_per_step.value))
+        .right("exposed 95 %", 7, |axis| ends(axis, axis.exposed_seconds_per_step))
+        .left("rests on", 1, |axis| reasons(&axis.grounds))
+        .table("")
 }
 
 /// Seconds, with a sign where calls without a time are missing; nothing where all are.
@@ -502,23 +481,17 @@ fn ends(axis: &AxisDocument, quantity: Quantity) -> String {
 }
 
 fn rankings(document: &RankDocument) -> Table {
-    const COLUMNS: [Column; 5] = [
-        Column::left("by", 0),
-        Column::left("order", 0),
-        Column::right("probability", 1),
-        Column::left("TP > DP > PP", 0),
-        Column::right("probability of the rule", 3),
-    ];
-    let row = |ranking: &RankingDocument| {
-        vec![
-            ranking.by.to_owned(),
-            ranking.text.clone(),
-            optional(ranking.probability.map(|share| percent(share, 0))),
-            ranking.rule.to_owned(),
-            optional(ranking.rule_probability.map(|share| percent(share, 0))),
-        ]
-    };
-    Table::new("", &COLUMNS, document.rankings.iter().map(row))
+    Fields::of(&document.rankings)
+        .left("by", 0, |ranking| ranking.by)
+        .left("order", 0, |ranking| ranking.text.clone())
+        .right("probability", 1, |ranking| probability(ranking.probability))
+        .left("TP > DP > PP", 0, |ranking| ranking.rule)
+        .right("probability of the rule", 3, |ranking| probability(ranking.rule_probability))
+        .table("")
+}
+
+fn probability(share: Option<f64>) -> String {
+    optional(share.map(|share| percent(share, 0)))
 }
 
 /// What has no time.
@@ -529,44 +502,24 @@ fn incomplete(document: &RankDocument) -> impl Iterator<Item = String> + '_ {
 }
 
 fn flips(document: &RankDocument) -> Table {
-    const COLUMNS: [Column; 6] = [
-        Column::left("pair", 0),
-        Column::left("by", 0),
-        Column::right("tokens of a replica", 0),
-        Column::right("from", 1),
-        Column::right("to", 1),
-        Column::left("", 0),
-    ];
-    let tokens = |value: Option<f64>| optional(value.map(|tokens| format!("{tokens:.0}")));
-    let row = |flip: &FlipDocument| {
-        let at = flip.tokens_per_replica;
-        let what = match (flip.larger_above, flip.always_larger) {
+    let tokens = |flip: &FlipDocument, of: fn(Quantity) -> Option<f64>| {
+        optional(flip.tokens_per_replica.and_then(of).map(|tokens| format!("{tokens:.0}")))
+    };
+    Fields::of(&document.flips)
+        .left("pair", 0, |flip| flip.between.join(" and "))
+        .left("by", 0, |flip| flip.by)
+        .right("tokens of a replica", 0, |flip| tokens(flip, |at| Some(at.value)))
+        .right("from", 1, |flip| tokens(flip, |at| at.low))
+        .right("to", 1, |flip| tokens(flip, |at| at.high))
+        .left("", 0, |flip| match (flip.larger_above, flip.always_larger) {
             (Some(larger), _) => format!("{larger} is larger above"),
             (None, Some(larger)) => format!("{larger} is larger at any"),
             (None, None) => "not known".to_owned(),
-        };
-        vec![
-            flip.between.join(" and "),
-            flip.by.to_owned(),
-            tokens(at.map(|at| at.value)),
-            tokens(at.and_then(|at| at.low)),
-            tokens(at.and_then(|at| at.high)),
-            what,
-        ]
-    };
-    Table::new("", &COLUMNS, document.flips.iter().map(row))
+        })
+        .table("")
 }
 
 fn moves(document: &RankDocument) -> Vec<Block> {
-    const COLUMNS: [Column; 7] = [
-        Column::left("move", 0),
-        Column::left("order", 0),
-        Column::right("change", 0),
-        Column::right("95 %", 2),
-        Column::right("faster", 1),
-        Column::right("exposed change", 0),
-        Column::right("faster", 3),
-    ];
     let m = &document.moves;
     let now = [m.seconds_per_step, m.exposed_seconds_per_step].map(|quantity| Seconds(quantity.value));
     let head = match m.reason.is_some() && now[0].0 <= 0.0 {
@@ -582,26 +535,26 @@ fn moves(document: &RankDocument) -> Vec<Block> {
     }
     let unpriced = (m.unpriced > 0)
         .then(|| format!("{} of {} placements have a call without a time and are left out", m.unpriced, m.placements));
-    vec![head, Block::Table(Table::new("", &COLUMNS, m.moves.iter().map(move_cells))), Block::list(unpriced)]
+    vec![head, Block::Table(moves_table(&m.moves)), Block::list(unpriced)]
 }
 
-fn move_cells(moved: &MoveDocument) -> Vec<String> {
+fn moves_table(moves: &[MoveDocument]) -> Table {
     let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
     let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
     let ends = |quantity: Option<Quantity>| {
         let ends = quantity.and_then(|quantity| quantity.low.zip(quantity.high));
         optional(ends.map(|(low, high)| format!("{} .. {}", signed(low), signed(high))))
     };
-    let probability = |share: Option<f64>| optional(share.map(|share| percent(share, 0)));
-    vec![
-        format!("{} {}", moved.axis, if moved.inside_now { "out of the node" } else { "into the node" }),
-        moved.order.clone().unwrap_or_else(|| "none".to_owned()),
-        change(moved.change_seconds),
-        ends(moved.change_seconds),
-        probability(moved.probability_faster),
-        change(moved.change_exposed_seconds),
-        probability(moved.probability_exposed_faster),
-    ]
+    let to = |inside_now: bool| if inside_now { "out of the node" } else { "into the node" };
+    Fields::of(moves)
+        .left("move", 0, |moved| format!("{} {}", moved.axis, to(moved.inside_now)))
+        .left("order", 0, |moved| moved.order.clone().unwrap_or_else(|| "none".to_owned()))
+        .right("change", 0, |moved| change(moved.change_seconds))
+        .right("95 %", 2, |moved| ends(moved.change_seconds))
+        .right("faster", 1, |moved| probability(moved.probability_faster))
+        .right("exposed change", 0, |moved| change(moved.change_exposed_seconds))
+        .right("faster", 3, |moved| probability(moved.probability_exposed_faster))
+        .table("")
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! What is said before a machine is measured: a plan, a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
 
-use super::document::{Column, optional, percent, table, wrapped};
+use super::document::{Fields, optional, percent, wrapped};
 use super::locate::suspects_text;
 use super::text::{visible, wrap};
 use super::verdict::VerdictFormat;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_judge::verdict::locate::{SuspectKind, Suspects};
-use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, TrialKind};
+use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
 use commgauge_model::config::{Machine, RunSettings, is_embedded};
 use commgauge_model::layout::{Axis, Nodes};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::WorkPlan;
+use commgauge_run::launch_check::{Difference, HostRow, LaunchReport};
 use commgauge_run::session::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -304,34 +305,20 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
 
 /// The error rates of the rules as text.
 pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
-    let columns = [
-        Column::left("what", 0),
-        Column::left("noise", 0),
-        Column::right("counted", 0),
-        Column::right("share", 2),
-        Column::right("95 % interval", 1),
-        Column::right("promised", 0),
-        Column::left("held", 0),
-    ];
-    let rows: Vec<Vec<String>> = (tried.trials.iter())
-        .map(|trial| {
-            let side = if trial.asked.is_power() { "at least" } else { "at most" };
-            let promised =
-                trial.promised.map_or("nothing".to_owned(), |promised| format!("{side} {}", percent(promised, 1)));
-            let [count, share, interval] = cells(&trial.counted);
-            let decision_text = trial.decision.map_or("-", decision_text).to_owned();
-            vec![
-                what(trial.asked).to_owned(),
-                trial.noise.name().to_owned(),
-                count,
-                share,
-                interval,
-                promised,
-                decision_text,
-            ]
-        })
-        .collect();
-    let mut out = table(&columns, &rows, width);
+    let side = |asked: TrialKind| if asked.is_power() { "at least" } else { "at most" };
+    let promised = |trial: &Trial| match trial.promised {
+        Some(promised) => format!("{} {}", side(trial.asked), percent(promised, 1)),
+        None => "nothing".to_owned(),
+    };
+    let mut out = Fields::of(&tried.trials)
+        .left("what", 0, |trial| what(trial.asked))
+        .left("noise", 0, |trial| trial.noise.name())
+        .right("counted", 0, |trial| count(&trial.counted))
+        .right("share", 2, |trial| share_of(&trial.counted))
+        .right("95 % interval", 1, |trial| interval(&trial.counted))
+        .right("promised", 0, |trial| promised(trial))
+        .left("held", 0, |trial| trial.decision.map_or("-", decision_text))
+        .text(width);
     let mut say = |text: String| out += &(wrap(&visible(&text), usize::from(width), 4) + "\n");
     if let Some(history) = &tried.history {
         say(format!("own runs: {} records", history.records));
@@ -339,7 +326,7 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
             ("runs against the next like them", &history.run_against_run),
             ("halves of runs", &history.half_against_half),
         ] {
-            let [count, share, interval] = cells(counted);
+            let (count, share, interval) = (count(counted), share_of(counted), interval(counted));
             say(format!("{name}: false alarms in {count} comparisons, {share} ({interval})"));
         }
         for left_out in &history.left_out {
@@ -382,20 +369,129 @@ fn decision_text(decision: Decision) -> &'static str {
     }
 }
 
-fn cells(counted: &Counted) -> [String; 3] {
-    let share = match counted.of {
-        0 => "-".to_owned(),
-        of => percent(counted.count as f64 / of as f64, 1),
-    };
+fn count(counted: &Counted) -> String {
+    format!("{} of {}", counted.count, counted.of)
+}
+
+fn share_of(counted: &Counted) -> String {
+    optional((counted.of > 0).then(|| percent(counted.count as f64 / counted.of as f64, 1)))
+}
+
+fn interval(counted: &Counted) -> String {
     let interval = counted.lower_bound.zip(counted.upper_bound);
-    let interval = optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))));
-    [format!("{} of {}", counted.count, counted.of), share, interval]
+    optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))))
+}
+
+// A launch check as text: the facts that all ranks share, the differences, and the messages.
+
+/// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
+const SHOWN_HOSTS: usize = 16;
+
+/// Longer values are cut in the table.
+const MAX_VALUE_COLUMNS: usize = 44;
+
+/// The complete text, for `--check-launch`.
+pub fn launch_check_text(report: &LaunchReport, width: u16) -> String {
+    let mut text = summary(report, width);
+    text += "\n";
+    text += &hosts(report, width);
+    if !report.shared.is_empty() {
+        text += "\nThe same on all ranks:\n";
+        for one in &report.shared {
+            text += &item("  ", &format!("{}: {}", one.what, visible(&one.value)), width);
+        }
+    }
+    if !report.differences.is_empty() {
+        text += "\nWhere ranks differ:\n";
+        text += &differences(&report.differences, width);
+    }
+    for (heading, sentences) in
+        [("Refused, with exit code 7:", &report.refusals), ("Warnings:", &report.warnings), ("Notes:", &report.notes)]
+    {
+        if !sentences.is_empty() {
+            text += &format!("\n{heading}\n");
+            sentences.iter().for_each(|sentence| text += &item("  * ", &visible(sentence), width));
+        }
+    }
+    text
+}
+
+/// A paragraph with a prefix, whose further lines are indented.
+fn item(before: &str, text: &str, width: u16) -> String {
+    let room = usize::from(width).saturating_sub(before.len().max(4)).max(20);
+    before.to_owned() + &wrap(text, room, 0).replace('\n', &format!("\n{}", " ".repeat(before.len().max(4)))) + "\n"
+}
+
+/// The reasons for refusing a launch, for standard error.
+pub fn refusal(report: &LaunchReport, width: u16) -> String {
+    let mut text = report.refusals.iter().map(|text| visible(text)).collect::<Vec<_>>().join("\n");
+    let refused: Vec<Difference> = report.differences.iter().filter(|one| one.refused).cloned().collect();
+    if refused.len() > 1 {
+        text += "\n\n";
+        text += differences(&refused, width).trim_end();
+    }
+    text
+}
+
+fn summary(report: &LaunchReport, width: u16) -> String {
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let (ranks, hosts) = (report.ranks, report.hosts.len());
+    let launcher = match &report.launcher_says {
+        Some(counts) => format!("the launcher reports {counts}"),
+        None => "the launcher does not report a number".to_owned(),
+    };
+    let verdict = match (report.refusals.len(), report.warnings.len()) {
+        (0, 0) => "ready to measure".to_owned(),
+        (0, warnings) => format!("ready to measure, {warnings} warning{}", plural(warnings)),
+        _ => "not ready to measure".to_owned(),
+    };
+    let counted = format!("{ranks} rank{} on {hosts} host{}", plural(ranks as usize), plural(hosts));
+    wrapped(&format!("{counted}; {}: {verdict}", visible(&launcher)), width)
+}
+
+fn hosts(report: &LaunchReport, width: u16) -> String {
+    let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or_else(|| "unlimited".to_owned(), shown);
+    let mut all: Vec<_> = report.hosts.iter().collect();
+    let few = all.len() <= SHOWN_HOSTS;
+    if !few {
+        let key = |host: &HostRow| (host.binding.clone(), host.rank_count, host.memory_lock_bytes, host.open_files);
+        all.sort_by_key(|host| report.hosts.first().is_some_and(|first| key(first) == key(host)));
+    }
+    let table = Fields::of(all.into_iter().take(SHOWN_HOSTS))
+        .left("host", 0, |host| visible(&host.host))
+        .left("ranks", 0, |host| host.ranks.clone())
+        .right("processors", 2, |host| host.processors)
+        .left("binding", 0, |host| host.binding.clone())
+        .right("may lock", 1, |host| limit(host.memory_lock_bytes, |bytes| Bytes(bytes).to_string()))
+        .right("open files", 3, |host| limit(host.open_files, |files| files.to_string()))
+        .text(width);
+    let more = if few { String::new() } else { format!("and {} more hosts\n", report.hosts.len() - SHOWN_HOSTS) };
+    table + &more
+}
+
+fn differences(differences: &[Difference], width: u16) -> String {
+    let shortened = |value: &str| {
+        let shown = visible(value);
+        match shown.chars().count() {
+            length if length > MAX_VALUE_COLUMNS => {
+                shown.chars().take(MAX_VALUE_COLUMNS - 3).chain("...".chars()).collect()
+            }
+            _ => shown,
+        }
+    };
+    let values = differences.iter().flat_map(|one| one.values.iter().zip(0..).map(move |(value, at)| (one, value, at)));
+    Fields::of(values)
+        .left("what", 0, |(difference, _, at)| if *at == 0 { visible(&difference.what) } else { String::new() })
+        .left("value", 0, |(_, value, _)| shortened(&value.value))
+        .left("ranks", 0, |(_, value, _)| value.ranks.clone())
+        .text(width)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use commgauge_model::config::Suite;
+    use commgauge_run::launch_check::{HostRow, Shared, Value};
     use std::path::Path;
 
     fn planned(suite: &str) -> (WorkPlan, RunSettings) {
@@ -421,5 +517,69 @@ mod tests {
         let (plan, settings) = planned("qualify");
         let text = parts_text(&plan, &settings.divided(Seconds(60.0)).unwrap());
         assert!(text.contains("in 4 rounds") && !text.contains("about"), "{text}");
+    }
+
+    fn report() -> LaunchReport {
+        let host = |host: &str, ranks: &str, lock| HostRow {
+            host: host.into(),
+            ranks: ranks.into(),
+            rank_count: 2,
+            processors: 2,
+            binding: "own cores".into(),
+            ranks_share_processors: false,
+            memory_lock_bytes: lock,
+            open_files: Some(1024),
+        };
+        let value = |value: &str, ranks: &str| Value { value: value.into(), ranks: ranks.into(), rank_count: 2 };
+        LaunchReport {
+            ranks: 4,
+            launcher_says: Some("4 (OMPI_COMM_WORLD_SIZE)".into()),
+            hosts: vec![host("host0", "0, 1", None), host("host1\u{1b}[31m", "2, 3", Some(1 << 16))],
+            shared: vec![Shared { what: "MPI library".into(), value: "Open MPI v4.1.4".into() }],
+            differences: vec![
+                Difference {
+                    what: "NCCL_ALGO".into(),
+                    refused: true,
+                    values: vec![value("Ring", "0, 1"), value("not set", "2, 3")],
+                },
+                Difference {
+                    what: "OMP_NUM_THREADS".into(),
+                    refused: true,
+                    values: vec![value("1", "0, 1"), value("64", "2, 3")],
+                },
+            ],
+            refusals: vec![
+                "the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 1; not set on ranks 2, 3".into(),
+            ],
+            warnings: vec![
+                "some hosts allow less locked memory than the others, which allow unlimited: 64 KiB on host1".into(),
+            ],
+            notes: vec!["ranks of host host0 are not bound to cores: all 2 may run on cores 0-3".into()],
+            ..LaunchReport::default()
+        }
+    }
+
+    #[test]
+    fn what_differs_is_one_table_and_the_reasons_follow() {
+        let shown = launch_check_text(&report(), 80);
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn a_refusal_begins_with_the_reason_and_shows_the_table_for_several() {
+        let text = refusal(&report(), 80);
+        assert!(text.starts_with("the ranks do not have the same NCCL_ALGO"), "{text}");
+        assert!(text.contains("OMP_NUM_THREADS  1        0, 1"), "{text}");
+    }
+
+    #[test]
+    fn among_thousands_of_hosts_those_that_differ_are_shown() {
+        let mut report = report();
+        report.hosts = (0..2048).map(|n| HostRow { host: format!("n{n}"), ..report.hosts[0].clone() }).collect();
+        report.hosts[2000].memory_lock_bytes = Some(4096);
+        let shown = hosts(&report, 80);
+        assert!(shown.contains("n2000") && shown.contains("and 2032 more hosts"), "{shown}");
+        assert!(shown.lines().count() < 22);
     }
 }

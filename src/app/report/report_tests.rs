@@ -422,7 +422,7 @@ fn a_replaced_replicate_is_left_out() {
 
 #[test]
 fn the_json_document_fits_its_published_schema() {
-    let validator = jsonschema::validator_for(&json_document::schema()).unwrap();
+    let validator = jsonschema::validator_for(&super::formats::schema()).unwrap();
     for record in
         [sample(), hostile(), super::step::tests::record(&super::step::tests::USUAL), super::screen::tests::predicted()]
     {

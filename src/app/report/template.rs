@@ -4,7 +4,7 @@
 //! `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
 //! escaped by itself: each format has a filter for its texts.
 
-use super::document::escaped_html;
+use super::document::{escaped_html, signed_percent};
 use super::text::{harmless, visible};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
@@ -102,7 +102,9 @@ fn environment() -> Environment<'static> {
     environment.add_filter("rate", |rate: Option<f64>| rate.map(|rate| Rate(rate).to_string()));
     environment.add_filter("size", |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string()));
     environment.add_filter("csv", |value: Value| quoted(&text(&value)));
-    environment.add_filter("xml", |value: Value| escaped_html(&text(&value)));
+    environment.add_filter("signed_percent", signed_percent);
+    environment.add_filter("line", |value: Value| visible(&text(&value)));
+    environment.add_filter("xml", |value: Value| escaped_html(&text(&value)).replace("&#39;", "&apos;"));
     environment.add_filter("label", |value: Value| visible(&text(&value)).replace('\\', "\\\\").replace('"', "\\\""));
     environment
 }

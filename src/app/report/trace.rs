@@ -1,6 +1,6 @@
 //! The calls of a job: what was read, the calls, the differences, who was late; as text and as a document.
 
-use super::document::{Column, optional, table, wrapped};
+use super::document::{Fields, optional, wrapped};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
 use commgauge_base::writing::ranges;
@@ -159,60 +159,39 @@ pub fn text(document: &TraceDocument, width: u16) -> String {
 
 fn calls(document: &TraceDocument, width: u16) -> String {
     let is_predicted = document.calls.iter().any(|call| call.predicted_seconds.is_some());
-    let mut columns = vec![
-        Column::left("groups of", 0),
-        Column::left("call", 0),
-        Column::left("type", 3),
-        Column::right("bytes", 0),
-        Column::right("group ranks", 4),
-        Column::right("groups", 5),
-        Column::right("/step", 0),
-        Column::right("median", 1),
-        Column::right("95 %", 2),
-    ];
-    if is_predicted {
-        columns.extend([Column::right("fit", 1), Column::right("times the fit", 0)]);
-    }
     let lines = &document.calls;
-    let row = |(at, call): (usize, &TracedCallLine)| {
+    // Sizes that print alike in neighbouring lines are told apart by their exact bytes.
+    let bytes = |at: usize| {
         let around = [at.checked_sub(1), at.checked_add(1)].into_iter().flatten().filter_map(|at| lines.get(at));
-        let mut row = call_row(call, is_predicted);
-        // Equal sizes of other calls of its kind are told apart by their bytes.
         let key = |line: &TracedCallLine| {
             let CountedCall { place, kind, element, bytes_total, .. } = &line.call;
             (place.clone(), *kind, *element, bytes_total.to_string())
         };
-        if around.map(key).any(|other| other == key(call)) {
-            row[BYTES] = format!("{} B", call.call.bytes_total.0);
+        let own = &lines[at];
+        match around.map(key).any(|other| other == key(own)) {
+            true => format!("{} B", own.call.bytes_total.0),
+            false => own.call.bytes_total.to_string(),
         }
-        row
     };
-    let rows: Vec<Vec<String>> = lines.iter().enumerate().map(row).collect();
-    table(&columns, &rows, width)
-}
-
-/// The column of sizes.
-const BYTES: usize = 3;
-
-fn call_row(line: &TracedCallLine, is_predicted: bool) -> Vec<String> {
-    let call = &line.call;
-    let mut row = vec![
-        call.place.name().to_owned(),
-        call.kind.to_string(),
-        optional(call.element),
-        call.bytes_total.to_string(),
-        optional(call.group_size),
-        call.groups.to_string(),
-        count(call.calls_per_step),
-        optional(call.seconds_median),
-        optional(call.seconds_p95),
-    ];
-    if is_predicted {
-        let ratio = |(seconds, predicted): (Seconds, Seconds)| format!("{:.2}", seconds.0 / predicted.0);
-        row.push(optional(line.predicted_seconds));
-        row.push(optional(call.seconds_median.zip(line.predicted_seconds).map(ratio)));
-    }
-    row
+    let ratio = |(seconds, predicted): (Seconds, Seconds)| format!("{:.2}", seconds.0 / predicted.0);
+    Fields::of(lines.iter().enumerate())
+        .left("groups of", 0, |(_, line)| line.call.place.name().to_owned())
+        .left("call", 0, |(_, line)| line.call.kind)
+        .left("type", 3, |(_, line)| optional(line.call.element))
+        .right("bytes", 0, |(at, _)| bytes(*at))
+        .right("group ranks", 4, |(_, line)| optional(line.call.group_size))
+        .right("groups", 5, |(_, line)| line.call.groups)
+        .right("/step", 0, |(_, line)| count(line.call.calls_per_step))
+        .right("median", 1, |(_, line)| optional(line.call.seconds_median))
+        .right("95 %", 2, |(_, line)| optional(line.call.seconds_p95))
+        .when(is_predicted, |fields| {
+            fields.right("fit", 1, |(_, line)| optional(line.predicted_seconds)).right(
+                "times the fit",
+                0,
+                |(_, line)| optional(line.call.seconds_median.zip(line.predicted_seconds).map(ratio)),
+            )
+        })
+        .text(width)
 }
 
 /// Why a fit does not say some times, each reason once.
@@ -227,28 +206,21 @@ fn reasons(document: &TraceDocument) -> Vec<&str> {
 }
 
 fn differences(comparison: &[Compared], width: u16) -> String {
-    let columns = [
-        Column::left("groups of", 0),
-        Column::left("call", 0),
-        Column::left("", 0),
-        Column::right("listed", 0),
-        Column::right("bytes", 0),
-        Column::left("type", 3),
-        Column::right("traced", 0),
-        Column::right("bytes", 0),
-        Column::left("type", 3),
-    ];
-    let side = |side: &Option<OneSide>| match side {
-        Some(side) => [count(side.calls_per_step), side.bytes_total.to_string(), optional(side.element)],
-        None => ["-".to_owned(), "-".to_owned(), "-".to_owned()],
-    };
-    let row = |line: &Compared| {
-        let mut row = vec![line.place.name().to_owned(), line.kind.to_string(), line.difference.name().to_owned()];
-        row.extend(side(&line.expected));
-        row.extend(side(&line.traced));
-        row
-    };
-    table(&columns, &comparison.iter().map(row).collect::<Vec<_>>(), width)
+    let of = |side: &Option<OneSide>, cell: fn(&OneSide) -> String| optional(side.as_ref().map(cell));
+    let calls = |side: &OneSide| count(side.calls_per_step);
+    let bytes = |side: &OneSide| side.bytes_total.to_string();
+    let element = |side: &OneSide| optional(side.element);
+    Fields::of(comparison)
+        .left("groups of", 0, |line| line.place.name().to_owned())
+        .left("call", 0, |line| line.kind)
+        .left("", 0, |line| line.difference.name())
+        .right("listed", 0, |line| of(&line.expected, calls))
+        .right("bytes", 0, |line| of(&line.expected, bytes))
+        .left("type", 3, |line| of(&line.expected, element))
+        .right("traced", 0, |line| of(&line.traced, calls))
+        .right("bytes", 0, |line| of(&line.traced, bytes))
+        .left("type", 3, |line| of(&line.traced, element))
+        .text(width)
 }
 
 fn outcome(comparison: &[Compared]) -> String {

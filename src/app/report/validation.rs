@@ -1,6 +1,6 @@
 //! A validation: the levels, every run predicted and measured, and how far intervals and orders held.
 
-use super::document::{Column, optional, percent, table, wrapped};
+use super::document::{Fields, optional, percent, wrapped};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_base::writing::{Column as CsvColumn, comma_separated};
@@ -103,37 +103,25 @@ const LEVELS: &str = "Share of the peak that products reach in whole steps, and 
      times what a plan predicts in 95 of 100; \"held\" is how many runs other sources' intervals held.";
 
 fn levels(levels: &[LevelResult], width: u16) -> String {
-    let columns = [
-        Column::left("GPU", 0),
-        Column::left("bits", 0),
-        Column::left("layers", 0),
-        Column::right("share", 0),
-        Column::right("interval", 0),
-        Column::right("runs", 0),
-        Column::right("sources", 2),
-        Column::right("mean error", 0),
-        Column::right("95 of 100", 1),
-        Column::right("bias", 1),
-        Column::right("held", 0),
-    ];
-    let row = |result: &LevelResult| {
-        let LevelResult { level, left_out, .. } = result;
-        let mark = if result.by_own_level || level.gpu == ANY_GPU { "" } else { "*" };
-        vec![
-            level.gpu.clone(),
-            level.bits.map_or_else(|| "all".to_owned(), |bits| bits.to_string()),
-            level.layers.name().to_owned(),
-            format!("{:.3}", level.share_of_peak),
-            format!("{:.2} to {:.2}", level.low, level.high),
-            level.runs.to_string(),
-            level.sources.len().to_string(),
-            optional(left_out.map(|errors| format!("{mark}{:.1} %", errors.mean_percent))),
-            optional(left_out.map(|errors| format!("{:.1} %", errors.p95_percent))),
-            optional(left_out.map(|errors| signed(errors.bias_percent))),
-            optional(result.within.map(|within| percent(within, 0))),
-        ]
+    let mark = |result: &LevelResult| if result.by_own_level || result.level.gpu == ANY_GPU { "" } else { "*" };
+    let error = |result: &LevelResult, of: fn(&ErrorSummary) -> f64| {
+        result.left_out.as_ref().map(|errors| format!("{:.1} %", of(errors)))
     };
-    table(&columns, &levels.iter().map(row).collect::<Vec<_>>(), width)
+    Fields::of(levels)
+        .left("GPU", 0, |result| result.level.gpu.clone())
+        .left("bits", 0, |result| result.level.bits.map_or_else(|| "all".to_owned(), |bits| bits.to_string()))
+        .left("layers", 0, |result| result.level.layers.name())
+        .right("share", 0, |result| format!("{:.3}", result.level.share_of_peak))
+        .right("interval", 0, |result| format!("{:.2} to {:.2}", result.level.low, result.level.high))
+        .right("runs", 0, |result| result.level.runs)
+        .right("sources", 2, |result| result.level.sources.len())
+        .right("mean error", 0, |result| {
+            optional(error(result, |errors| errors.mean_percent).map(|error| format!("{}{error}", mark(result))))
+        })
+        .right("95 of 100", 1, |result| optional(error(result, |errors| errors.p95_percent)))
+        .right("bias", 1, |result| optional(result.left_out.as_ref().map(|errors| signed(errors.bias_percent))))
+        .right("held", 0, |result| optional(result.within.map(|within| percent(within, 0))))
+        .text(width)
 }
 
 fn constants(constants: &Constants) -> String {
@@ -173,55 +161,25 @@ fn covered(coverage: &Coverage) -> String {
 
 fn runs(set: &SetResult, width: u16) -> String {
     let has_variants = set.runs.iter().any(|run| !run.variant.is_empty());
-    let mut columns = vec![Column::left("model", 0)];
-    if has_variants {
-        columns.push(Column::left("variant", 1));
-    }
-    columns.extend([
-        Column::right("tp", 0),
-        Column::right("pp", 0),
-        Column::right("chunks", 4),
-        Column::right("dp", 2),
-        Column::right("batch", 2),
-        Column::right("measured", 0),
-        Column::right("predicted", 0),
-        Column::right("error", 0),
-        Column::right("left out", 0),
-        Column::right("compute", 3),
-        Column::right("host", 6),
-        Column::right("bubble", 3),
-        Column::right("exposed", 3),
-        Column::right("optimizer", 5),
-    ]);
-    let rows: Vec<Vec<String>> = set
-        .runs
-        .iter()
-        .map(|run| {
-            let mut row = vec![run.model.clone()];
-            if has_variants {
-                row.push(run.variant.clone());
-            }
-            let part = |seconds: f64| percent(seconds / run.predicted_seconds, 0);
-            row.extend([
-                run.tp.to_string(),
-                run.pp.to_string(),
-                run.virtual_stages.to_string(),
-                run.dp.to_string(),
-                run.micro_batch.to_string(),
-                format!("{:.2} s", run.measured_seconds),
-                format!("{:.2} s", run.predicted_seconds),
-                signed(run.error_percent),
-                signed(run.left_out_error_percent),
-                part(run.parts.compute_seconds),
-                part(run.parts.host_seconds),
-                part(run.parts.bubble_seconds),
-                part(run.parts.exposed.total()),
-                part(run.parts.optimizer_seconds),
-            ]);
-            row
-        })
-        .collect();
-    table(&columns, &rows, width)
+    let part = |run: &RunResult, seconds: f64| percent(seconds / run.predicted_seconds, 0);
+    Fields::of(&set.runs)
+        .left("model", 0, |run| run.model.clone())
+        .when(has_variants, |fields| fields.left("variant", 1, |run| run.variant.clone()))
+        .right("tp", 0, |run| run.tp)
+        .right("pp", 0, |run| run.pp)
+        .right("chunks", 4, |run| run.virtual_stages)
+        .right("dp", 2, |run| run.dp)
+        .right("batch", 2, |run| run.micro_batch)
+        .right("measured", 0, |run| format!("{:.2} s", run.measured_seconds))
+        .right("predicted", 0, |run| format!("{:.2} s", run.predicted_seconds))
+        .right("error", 0, |run| signed(run.error_percent))
+        .right("left out", 0, |run| signed(run.left_out_error_percent))
+        .right("compute", 3, |run| part(run, run.parts.compute_seconds))
+        .right("host", 6, |run| part(run, run.parts.host_seconds))
+        .right("bubble", 3, |run| part(run, run.parts.bubble_seconds))
+        .right("exposed", 3, |run| part(run, run.parts.exposed.total()))
+        .right("optimizer", 5, |run| part(run, run.parts.optimizer_seconds))
+        .text(width)
 }
 
 fn signed(percent: f64) -> String {
@@ -285,32 +243,17 @@ fn at_a_limit(limit: f64) -> String {
 }
 
 fn memory(results: &[MemoryResult], width: u16) -> String {
-    let columns = [
-        Column::left("model", 0),
-        Column::left("recompute", 0),
-        Column::right("state", 0),
-        Column::right("state published", 1),
-        Column::right("activations", 0),
-        Column::right("activations published", 1),
-        Column::right("everything", 2),
-    ];
     let size = |gibibytes: f64| format!("{gibibytes:.2} GiB");
     let against = |gibibytes: f64, error: f64| format!("{} ({})", size(gibibytes), signed(error));
-    let rows: Vec<Vec<String>> = results
-        .iter()
-        .map(|result| {
-            vec![
-                result.model.clone(),
-                result.variant.clone(),
-                against(result.state_gibibytes, result.state_error_percent),
-                size(result.published_state_gibibytes),
-                against(result.activations_gibibytes, result.activations_error_percent),
-                size(result.published_activations_gibibytes),
-                size(result.total_gibibytes),
-            ]
-        })
-        .collect();
-    table(&columns, &rows, width)
+    Fields::of(results)
+        .left("model", 0, |result| result.model.clone())
+        .left("recompute", 0, |result| result.variant.clone())
+        .right("state", 0, |result| against(result.state_gibibytes, result.state_error_percent))
+        .right("state published", 1, |result| size(result.published_state_gibibytes))
+        .right("activations", 0, |result| against(result.activations_gibibytes, result.activations_error_percent))
+        .right("activations published", 1, |result| size(result.published_activations_gibibytes))
+        .right("everything", 2, |result| size(result.total_gibibytes))
+        .text(width)
 }
 
 #[cfg(test)]

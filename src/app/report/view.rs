@@ -1,7 +1,7 @@
 //! The contents of a report: a record turned into rows, findings and warnings. Formatting is in the renderers.
 
 use super::columns::{CallInterference, Contention};
-use super::document::{Block, Column, Mark, Table, Terminal, optional, percent, range, share};
+use super::document::{Block, Fields, Mark, Table, Terminal, optional, percent, range, share};
 use super::pairs::PairsView;
 use super::row::{Entry, Row, Status};
 use super::step::StepView;
@@ -266,33 +266,21 @@ pub(super) fn mark(record: &Record, rows: &mut [Row]) -> Vec<String> {
 
 /// The table of all curves, where sizes were chosen.
 pub(super) fn document(view: &View) -> Option<Block> {
-    const COLUMNS: [Column; 6] = [
-        Column::left("curve", 0),
-        Column::right("sizes", 0),
-        Column::right("expected error", 0),
-        Column::right("last prediction", 1),
-        Column::right("worst prediction", 2),
-        Column::left("ended", 0),
-    ];
     let calibration = view.calibration.as_ref()?;
     let title = format!(
         "calibration: sizes added in {} where curves were least sure, until {}; predictions are of sizes before they were measured",
         counted(calibration.rounds as usize, "round"),
         share(calibration.until_error)
     );
-    let rows = calibration.curves.iter().map(|curve| calibration_cells(view, curve));
-    Some(Block::Table(Table::new(title, &COLUMNS, rows).whole_in("`commgauge report --format json` has every curve")))
-}
-
-fn calibration_cells(view: &View, curve: &CalibratedCurve) -> Vec<String> {
-    vec![
-        curve_name(view, curve),
-        curve.sizes.to_string(),
-        optional(curve.expected_error.map(share)),
-        optional(curve.last_error.map(share)),
-        optional(curve.largest_error.map(share)),
-        curve.outcome.name().to_owned(),
-    ]
+    let table = Fields::of(&calibration.curves)
+        .left("curve", 0, |curve| curve_name(view, curve))
+        .right("sizes", 0, |curve| curve.sizes)
+        .right("expected error", 0, |curve| optional(curve.expected_error.map(share)))
+        .right("last prediction", 1, |curve| optional(curve.last_error.map(share)))
+        .right("worst prediction", 2, |curve| optional(curve.largest_error.map(share)))
+        .left("ended", 0, |curve| curve.outcome.name())
+        .table(title);
+    Some(Block::Table(table.whole_in("`commgauge report --format json` has every curve")))
 }
 
 /// The common name of the cases of a curve: the name of one of them without its size.
@@ -335,24 +323,13 @@ pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
             names.push(&row.facts.name);
         }
     }
-    let columns = [
-        Column::left("", 0),
-        Column::left("forced", 0),
-        Column::right("median us", 0),
-        Column::right("95 %, us", 2),
-        Column::right("busbw GB/s", 1),
-        Column::right("slower by", 0),
-    ];
     for name in names {
         let rows = combinations.iter().filter_map(|combination| {
             let row = combination.view.rows.iter().find(|row| row.facts.name == name)?;
             Some((combination.name, row))
         });
         let (timed, untimed) = of_case(rows);
-        blocks.push(match timed.is_empty() {
-            true => Block::heading(name),
-            false => Block::Table(Table::new(name, &columns, combinations_cells(&timed))),
-        });
+        blocks.push(combinations_table(name, &timed).map_or_else(|| Block::heading(name), Block::Table));
         let untimed = untimed.into_iter().map(|(combination, why)| format!("{combination}: {why}"));
         blocks.push(Block::marked(Mark::Close, untimed));
     }
@@ -380,25 +357,23 @@ fn of_case<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> (Vec<TimedLaun
     (timed, untimed)
 }
 
-fn combinations_cells(timed: &[TimedLaunch]) -> Vec<Vec<String>> {
-    let Some(best) = timed.first() else { return Vec::new() };
+fn combinations_table(case: &str, timed: &[TimedLaunch]) -> Option<Table> {
+    let best = timed.first()?;
     let microseconds = |seconds: f64| three_digits(seconds * 1e6);
-    let cells = |(index, one): (usize, &TimedLaunch)| {
-        let mark = match index {
-            0 => "*",
-            _ if within_noise(best, one) => "~",
-            _ => "",
-        };
-        vec![
-            mark.to_owned(),
-            one.name.to_owned(),
-            microseconds(one.median),
-            range(one.interval.map(|interval| interval.map(microseconds))),
-            optional(one.busbw.map(three_digits)),
-            if index == 0 { "-".to_owned() } else { percent(one.median / best.median - 1.0, 1) },
-        ]
+    let mark = |index: usize, one: &TimedLaunch| match index {
+        0 => "*",
+        _ if within_noise(best, one) => "~",
+        _ => "",
     };
-    timed.iter().enumerate().map(cells).collect()
+    let slower = |one: &TimedLaunch| percent(one.median / best.median - 1.0, 1);
+    let table = Fields::of(timed.iter().enumerate())
+        .left("", 0, |(index, one)| mark(*index, one))
+        .left("forced", 0, |(_, one)| one.name)
+        .right("median us", 0, |(_, one)| microseconds(one.median))
+        .right("95 %, us", 2, |(_, one)| range(one.interval.map(|interval| interval.map(microseconds))))
+        .right("busbw GB/s", 1, |(_, one)| optional(one.busbw.map(three_digits)))
+        .right("slower by", 0, |(index, one)| optional((*index > 0).then(|| slower(one))));
+    Some(table.table(case))
 }
 
 /// Whether the difference from the best is within noise.
@@ -450,8 +425,9 @@ mod tests {
             launch("tree simple", 12e-6, Some([11.5e-6, 12.5e-6])),
             launch("ring simple", 20e-6, None),
         ];
-        let marks: Vec<String> = combinations_cells(&all).into_iter().map(|row| row[0].clone()).collect();
+        let table = combinations_table("a case", &all).unwrap();
+        let marks: Vec<&str> = table.rows.iter().map(|row| row.cells[0].as_str()).collect();
         assert_eq!(marks, ["*", "~", "", "~"]);
-        assert_eq!(combinations_cells(&all)[2][5], "20.0 %");
+        assert_eq!(table.rows[2].cells[5], "20.0 %");
     }
 }

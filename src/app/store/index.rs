@@ -4,7 +4,6 @@
 //! a run that refers to such a list by its digest. Programs append whole lines, so that several may add runs at once without a lock, which
 //! network file systems may lack. A line whose digest does not match counts as absent: its run is read from its record again.
 
-use super::RowFilter;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use commgauge_base::digest::sha256;
@@ -17,6 +16,31 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Which rows of which runs are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowFilter {
+    /// Only rows whose names contain this text.
+    pub case: Option<String>,
+    /// Only runs of this suite.
+    pub suite: Option<String>,
+}
+
+impl RowFilter {
+    fn wants_row(&self, name: &str) -> bool {
+        self.case.as_ref().is_none_or(|text| name.contains(text.as_str()))
+    }
+
+    fn wants_suite(&self, name: &str) -> bool {
+        self.suite.as_ref().is_none_or(|suite| suite == name)
+    }
+
+    /// The wanted rows of a run, if it has any.
+    pub(super) fn of(&self, mut medians: RunMedians) -> Option<RunMedians> {
+        medians.rows.retain(|(key, _)| self.wants_row(&key.name));
+        (self.wants_suite(&medians.suite) && !medians.rows.is_empty()).then_some(medians)
+    }
+}
 
 /// The body of a line.
 #[derive(Serialize, Deserialize)]

@@ -21,6 +21,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{HistoryInput, RunMedians};
 use commgauge_model::record::line::Header;
+pub use index::RowFilter;
 use index::{Index, StoredFile, append};
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,32 +32,7 @@ const INDEX_FILE: &str = "index.log";
 const RECORDS: &str = "records";
 const DATASET: &str = "dataset";
 
-/// Which rows of which runs are wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RowFilter {
-    /// Only rows whose names contain this text.
-    pub case: Option<String>,
-    /// Only runs of this suite.
-    pub suite: Option<String>,
-}
-
-impl RowFilter {
-    fn wants_row(&self, name: &str) -> bool {
-        self.case.as_ref().is_none_or(|text| name.contains(text.as_str()))
-    }
-
-    fn wants_suite(&self, name: &str) -> bool {
-        self.suite.as_ref().is_none_or(|suite| suite == name)
-    }
-
-    /// The wanted rows of a run, if it has any.
-    fn of(&self, mut medians: RunMedians) -> Option<RunMedians> {
-        medians.rows.retain(|(key, _)| self.wants_row(&key.name));
-        (self.wants_suite(&medians.suite) && !medians.rows.is_empty()).then_some(medians)
-    }
-}
-
-/// Result of adding a record.
+/// What became of a record that was to be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is in the store now.

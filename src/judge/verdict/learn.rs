@@ -142,7 +142,7 @@ mod tests {
             ("not verified", 2, |run| {
                 run.record.cases.iter_mut().for_each(|case| case.outcome = Outcome::Measured { verified: false });
             }),
-            ("wrong data", 4, |run| {
+            ("wrong data in 1 measurement", 4, |run| {
                 let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
                 run.record.cases[0].outcome =
                     Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None };

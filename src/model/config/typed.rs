@@ -27,7 +27,7 @@ impl Item {
             read = read_part(self, Some(&stand_in), PhantomData);
         }
         read.map_err(|refused| match refused {
-            Refused::Explained(error) => error,
+            Refused::Placed(error) => error,
             other => self.wrong(other),
         })
     }
@@ -42,16 +42,16 @@ enum Refused {
     Wrong(String),
     Lacks(&'static str),
     LacksAt(Place, &'static str),
-    Explained(Error),
+    Placed(Error),
 }
 
 impl Refused {
     fn at(self, item: &Item) -> Refused {
         match self {
             Refused::Accepted(accepted) => {
-                Refused::Explained(item.wrong(format!("{}; accepted: {accepted}", found(&item.value))))
+                Refused::Placed(item.wrong(format!("{}; accepted: {accepted}", found(&item.value))))
             }
-            Refused::Wrong(problem) => Refused::Explained(item.wrong(problem)),
+            Refused::Wrong(problem) => Refused::Placed(item.wrong(problem)),
             Refused::Lacks(key) => Refused::LacksAt(item.place.clone(), key),
             placed => placed,
         }
@@ -60,7 +60,7 @@ impl Refused {
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Refused {
-        Refused::Explained(error)
+        Refused::Placed(error)
     }
 }
 
@@ -78,10 +78,6 @@ impl serde::de::Error for Refused {
     }
 
     fn invalid_type(_: Unexpected, accepted: &dyn Expected) -> Refused {
-        Refused::Accepted(accepted.to_string())
-    }
-
-    fn invalid_value(_: Unexpected, accepted: &dyn Expected) -> Refused {
         Refused::Accepted(accepted.to_string())
     }
 
@@ -350,6 +346,17 @@ pub fn time<'de, D: Deserializer<'de>, T: From<Seconds>, const LOW: u64, const H
             false => Err(format!("found `{text}`; accepted: {range}")),
         }))
     })
+}
+
+/// The longest latency, delay or jitter of a machine that works, in nanoseconds; virtual clocks could run over.
+pub const SECOND: u64 = 1_000_000_000;
+
+/// The TOML of a type that is written as it is read.
+///
+/// # Errors
+/// None that a type of a file can have.
+pub fn to_toml(tables: &impl Serialize) -> Result<String> {
+    toml::to_string(tables).map_err(|error| Error::usage(format!("cannot be written as TOML: {error}")))
 }
 
 /// A value that files have as text.

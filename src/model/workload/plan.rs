@@ -182,7 +182,7 @@ pub(super) fn of(tables: &[CopyTable], nodes: &Nodes) -> Vec<CopyShape> {
                 let sizes = table.bytes.iter().flat_map(|bytes| table.alone.iter().map(move |alone| (*bytes, *alone)));
                 let fresh =
                     sizes.map(|(bytes, alone)| CopyShape { kind: *kind, host_memory, peer_distance, bytes, alone });
-                shapes.extend(fresh.filter(|shape| listed.insert(shape.clone())));
+                shapes.extend(fresh.filter(|shape| listed.insert(*shape)));
             }
         }
     }

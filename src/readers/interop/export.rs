@@ -13,22 +13,24 @@ use commgauge_base::error::{Error, Result};
 use commgauge_cost::cost::Fit;
 use options::Curves;
 
-/// The planner that reads the files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Program that reads the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Target {
-    /// Hetu-Galvatron: the folder `hardware_configs`.
+    /// Hetu-Galvatron: hardware_configs/*.json (a folder)
     Galvatron,
-    /// Calculon: a system file, whose networks are replaced.
+    /// Calculon: a system file, from --base
     Calculon,
-    /// ASTRA-sim: `network.yml` and `system.json` of the analytical backends.
+    /// ASTRA-sim: network.yml and system.json (a folder)
     AstraSim,
-    /// SimAI: `busbw.yaml` of earlier versions of SimAI-Analytical.
+    /// SimAI-Analytical in earlier versions: busbw.yaml, from --axis
+    #[value(name = "simai")]
     SimAi,
-    /// Alpa: a profiling database as JSON, with a loader in the docs.
+    /// Alpa: its profiling results as JSON; the docs have a loader
     Alpa,
-    /// aiconfigurator: `nccl_perf.parquet`.
+    /// aiconfigurator: nccl_perf.parquet
+    #[value(name = "aiconfigurator")]
     AiConfigurator,
-    /// The columns that `commgauge import --from csv` reads.
+    /// The columns that `commgauge import --from csv` reads
     Csv,
 }
 

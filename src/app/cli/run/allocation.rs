@@ -1,7 +1,7 @@
 //! Applies a Slurm allocation to `commgauge run`: the number of ranks, their hosts, and srun's MPI plugin.
 
 use super::arguments::RunArguments;
-use crate::cli::backend_name::Backend;
+use crate::cli::launched_arguments::Backend;
 use crate::cli::suite;
 use crate::doctor::{Machine, Query, Response, System};
 use crate::launch;

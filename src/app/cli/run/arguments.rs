@@ -1,11 +1,11 @@
 //! The flags of `commgauge run`.
 
-use super::sweep_flags::SweepFlags;
-use crate::cli::OutputArguments;
-use crate::cli::backend_name::Backend;
-use crate::cli::launched_arguments::{Algorithm, Protocol};
-use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
+use crate::cli::launched_arguments::Backend;
+use crate::cli::launched_arguments::{Algorithm, Protocol, parse_time_limit, parse_timeout};
 use crate::cli::like::ToolDefaults;
+use crate::cli::{OutputArguments, SweepArguments};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
 use std::path::PathBuf;
@@ -178,9 +178,75 @@ impl RunArguments {
     }
 }
 
+// The flags of `commgauge-sweep` that `commgauge run --sweep` accepts and passes on unchanged.
+//
+// They are defined once, in `cli::sweep`: each is looked up there and converted back into arguments.
+
+/// Flags of a sweep, as arguments of `commgauge-sweep`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SweepFlags(pub Vec<String>);
+
+/// Flags that `commgauge run` defines itself.
+const OWN: [&str; 2] = ["within", "soak"];
+
+/// The flags as `commgauge-sweep` defines them, without the collectives, which are the value of `--sweep`.
+fn flags() -> Vec<Arg> {
+    let sweep = SweepArguments::augment_args(Command::new("sweep"));
+    let is_flag =
+        |arg: &&Arg| !arg.is_positional() && *arg.get_id() != "collective" && !OWN.contains(&arg.get_id().as_str());
+    sweep.get_arguments().filter(is_flag).cloned().collect()
+}
+
+impl Args for SweepFlags {
+    fn augment_args(command: Command) -> Command {
+        flags().into_iter().fold(command, |command, flag| {
+            let flag = match flag.get_short() {
+                // `commgauge run` uses this letter for the number of ranks.
+                Some('n') => flag.short(None),
+                _ => flag,
+            };
+            command.arg(flag.help_heading("Sweep (with --sweep)").hide_short_help(true))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SweepFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<SweepFlags, clap::Error> {
+        let given = |flag: &Arg| matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine);
+        Ok(SweepFlags(flags().iter().filter(|flag| given(flag)).flat_map(|flag| words(flag, matches)).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = SweepFlags::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Converts a flag and its value back into arguments of `commgauge-sweep`.
+fn words(flag: &Arg, matches: &ArgMatches) -> Vec<String> {
+    let long = || flag.get_long().map_or_else(|| flag.get_id().to_string(), |long| format!("--{long}"));
+    let name = flag.get_short().map_or_else(long, |letter| format!("-{letter}"));
+    if matches!(flag.get_action(), ArgAction::SetTrue | ArgAction::SetFalse) {
+        return vec![name];
+    }
+    let values = matches.get_raw(flag.get_id().as_str()).into_iter().flatten();
+    let values: Vec<String> = values.map(|value| value.to_string_lossy().into_owned()).collect();
+    vec![name, values.join(&flag.get_value_delimiter().unwrap_or(',').to_string())]
+}
+
+/// The collectives of `--sweep`, which may be given in one argument.
+pub(super) fn collectives(text: &str) -> Vec<String> {
+    text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::report::Format;
     use clap::Parser;
 
     #[derive(Debug, Parser)]
@@ -190,7 +256,11 @@ pub(super) mod tests {
     }
 
     pub(in crate::cli::run) fn parse(line: &str) -> std::result::Result<RunArguments, String> {
-        let words = std::iter::once("run").chain(line.split_whitespace());
+        parse_words(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn parse_words(words: &[&str]) -> std::result::Result<RunArguments, String> {
+        let words = std::iter::once("run").chain(words.iter().copied());
         Program::try_parse_from(words).map(|program| program.run).map_err(|error| error.to_string())
     }
 
@@ -217,11 +287,102 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_format_that_the_answer_does_not_have_is_refused_before_anything_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let template = folder.path().join("own.txt");
+        std::fs::write(&template, "{{ ranks }}").unwrap();
+        let template = format!("template:{}", template.display());
+        for (flag, format, accepted) in [
+            ("--dry-run", template.as_str(), "accepted: table"),
+            ("--dry-run", "json", "accepted: table"),
+            ("--dry-run", "csv", "accepted: table"),
+            ("--check-launch", "csv", "accepted: table, json or template:FILE"),
+            ("--check-launch", "osu", "accepted: table, json or template:FILE"),
+        ] {
+            let arguments = parse(&format!("no-such-suite {flag} --format {format}")).expect(format);
+            let error = crate::cli::run::run(&arguments, &mut Vec::new()).expect_err(format);
+            let text = error.to_string();
+            assert!(text.starts_with(flag) && text.ends_with(accepted), "{text}");
+            assert_eq!(error.exit_code(), 2, "{text}");
+        }
+        let drawn = parse(&format!("s.toml --check-launch --format {template}")).unwrap().output;
+        let mut out = Vec::new();
+        drawn.check_answer("--check-launch", true).unwrap();
+        drawn.show_answer(&serde_json::json!({ "ranks": 8 }), |_| String::new(), &mut out).unwrap();
+        assert_eq!(out, b"8");
+    }
+
+    #[test]
     fn arguments_for_launcher_and_suite_are_unchanged() {
         let run =
             parse("s.toml --launcher-arg --mca --launcher-arg btl --launcher-arg self -- --fast -x").expect("fine");
         assert_eq!(run.launcher_arguments, ["--mca", "btl", "self"]);
         assert_eq!(run.extra, ["--fast", "-x"]);
         assert_eq!((run.asked_ranks, run.backend, run.launcher.as_str()), (None, Backend::Mpi, "auto"));
+    }
+
+    #[test]
+    fn every_flag_of_a_sweep_is_passed_on_unchanged() {
+        let line = "-b 8 -e 64M -f 4 -d half,float -o sum -r 0,1 -w 5 -c 0 --iters 20 --placement in --cadence isolated --splits \
+                    skewed:1 --replicates 2 --precision 1% --budget 1s --warm-buffers --start barrier --timing whole --seed 7";
+        let given: Vec<&str> = line.split_whitespace().collect();
+        let run = parse_words(&[&["--sweep", "all_reduce all_gather", "-n", "4"][..], &given].concat()).unwrap();
+        assert_eq!(run.asked_ranks, Some(4));
+        let mut handed: Vec<String> = run.sweep_flags.0.clone();
+        let mut expected: Vec<String> = given.iter().map(|word| word.replace("--iters", "-n")).collect();
+        // The order of flags does not matter.
+        handed.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(handed, expected);
+        // All flags about what and how to measure, except -i, which conflicts with -f, and those of nccl-tests, most of
+        // which are rejected.
+        let own = flags().iter().filter(|flag| !flag.is_hide_set() && *flag.get_id() != "like").count();
+        assert_eq!(own, given.iter().filter(|word| word.starts_with('-')).count() + 1);
+    }
+
+    #[test]
+    fn like_also_sets_the_printed_format() {
+        for (line, format) in [
+            ("", Format::Table),
+            ("--like nccl-tests", Format::NcclTests),
+            ("--like osu", Format::Osu),
+            ("--like imb", Format::Imb),
+            ("--like imb --format csv", Format::Csv),
+        ] {
+            let words: Vec<&str> = ["--sweep", "all_reduce"].into_iter().chain(line.split_whitespace()).collect();
+            assert_eq!(parse_words(&words).unwrap().output.format(), format, "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_that_are_not_given_are_not_passed_on() {
+        assert_eq!(parse_words(&["--sweep", "all_reduce"]).unwrap().sweep_flags, SweepFlags::default());
+    }
+
+    #[test]
+    fn flags_of_a_sweep_without_one_and_a_sweep_beside_a_suite_are_usage_errors() {
+        for words in [
+            &["s.toml", "-b", "8"][..],
+            &["-b", "8"],
+            &["--pairs", "-b", "8"],
+            &["s.toml", "--sweep", "all_reduce"],
+            &["--sweep", "all_reduce", "--pairs"],
+            &["--sweep", "all_reduce", "--step", "--", "--model", "m"],
+            &["--sweep"],
+            &["--pairs", "--within", "9s"],
+            &["--sweep", "all_reduce", "-b", "8", "-b", "9"],
+            &["--sweep", "all_reduce", "-b", "eight"],
+        ] {
+            let found = parse_words(words).and_then(|run| run.check_sweep_flags().map_err(|error| error.to_string()));
+            assert!(found.is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn collectives_may_be_given_in_one_argument() {
+        for text in ["all_reduce all_gather", "all_reduce,all_gather", " all_reduce, all_gather "] {
+            assert_eq!(collectives(text), ["all_reduce", "all_gather"]);
+        }
+        assert!(collectives(" ,").is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Launches: of a new run, repeated, and of one that is resumed; each is followed to its end, and its result is printed.
 
-use super::super::launched_arguments::{Algorithm, Protocol};
+use super::super::launched_arguments::{Algorithm, Protocol, value_of};
 use super::super::output::print_on;
 use super::arguments::RunArguments;
 use super::progress::{Followed, Progress, Rows};
@@ -8,7 +8,7 @@ use super::resumable::{
     Commands, Deadlines, Launched, ResumedLaunch, exit_code_if_complete, resumed, run_simulated, state, summarise,
 };
 use super::{allocation, resumable};
-use crate::cli::backend_name::Backend;
+use crate::cli::launched_arguments::Backend;
 use crate::cli::output::Sink;
 use crate::cli::report::write_above;
 use crate::cli::suite;
@@ -337,7 +337,7 @@ fn all(algorithms: &[Algorithm], protocols: &[Protocol]) -> Vec<Forced> {
 
 impl Forced {
     fn parts(self) -> Vec<String> {
-        [self.algorithm.map(Algorithm::flag), self.protocol.map(Protocol::flag)].into_iter().flatten().collect()
+        [self.algorithm.map(value_of), self.protocol.map(value_of)].into_iter().flatten().collect()
     }
 
     /// `ring ll128`
@@ -358,10 +358,8 @@ impl Forced {
 
     fn words(self) -> Vec<String> {
         let flag = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
-        let given = [
-            flag("--algorithm", self.algorithm.map(Algorithm::flag)),
-            flag("--protocol", self.protocol.map(Protocol::flag)),
-        ];
+        let given =
+            [flag("--algorithm", self.algorithm.map(value_of)), flag("--protocol", self.protocol.map(value_of))];
         given.into_iter().flatten().flatten().collect()
     }
 }

@@ -2,13 +2,13 @@
 
 use super::allocation;
 use super::allocation::predicted_nodes;
+use super::arguments::collectives;
 use super::arguments::{RunArguments, SummaryParts};
-use super::sweep_flags::collectives;
-use crate::cli::backend_name::Backend;
+use crate::cli::launched_arguments::Backend;
 use crate::cli::output::{Sink, print_drawn_on, print_on};
-use crate::cli::programs::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 use crate::cli::suite;
 use crate::cli::suite::SuiteWork;
+use crate::cli::work::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 use crate::launch;
 use crate::launch::{LaunchCommand, Launcher, LauncherContext, LauncherPart, Request, quote};
 use crate::report::screen::{CommandNames, Screen};

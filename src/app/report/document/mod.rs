@@ -11,7 +11,7 @@ pub(super) use html::escaped as escaped_html;
 #[cfg(test)]
 use html::html;
 pub(super) use terminal::widths;
-pub use terminal::{GAP, TableLayout, Terminal, escaped as escaped_markdown, markdown, table, wrapped};
+pub use terminal::{GAP, TableLayout, Terminal, escaped as escaped_markdown, markdown, wrapped};
 
 use crate::chart::Svg;
 use commgauge_base::stats::{Interval, Span};
@@ -240,7 +240,7 @@ pub struct Row {
 }
 
 /// A table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// What it shows; empty where the text before it says so.
     pub title: String,
@@ -310,6 +310,62 @@ impl Column {
     /// The heading with its unit, on one line.
     pub fn heading_on_page(&self) -> String {
         if self.unit.is_empty() { self.heading.to_owned() } else { format!("{}, {}", self.heading, self.unit) }
+    }
+}
+
+/// Rows, and one after another the fields that a table shows of each: a column and what it shows of a row.
+pub struct Fields<'a, R> {
+    rows: Vec<R>,
+    fields: Vec<Field<'a, R>>,
+}
+
+struct Field<'a, R> {
+    column: Column,
+    cell: Box<dyn Fn(&R) -> String + 'a>,
+}
+
+impl<'a, R> Fields<'a, R> {
+    /// No field yet.
+    pub fn of(rows: impl IntoIterator<Item = R>) -> Fields<'a, R> {
+        Fields { rows: rows.into_iter().collect(), fields: Vec::new() }
+    }
+
+    /// Then a column of words.
+    pub fn left<T: Display>(self, heading: &'static str, expendable: u8, cell: impl Fn(&R) -> T + 'a) -> Self {
+        self.column(Column::left(heading, expendable), cell)
+    }
+
+    /// Then a column of numbers.
+    pub fn right<T: Display>(self, heading: &'static str, expendable: u8, cell: impl Fn(&R) -> T + 'a) -> Self {
+        self.column(Column::right(heading, expendable), cell)
+    }
+
+    /// Then this column.
+    pub fn column<T: Display>(mut self, column: Column, cell: impl Fn(&R) -> T + 'a) -> Self {
+        self.fields.push(Field { column, cell: Box::new(move |row| cell(row).to_string()) });
+        self
+    }
+
+    /// Then these fields, where the condition holds.
+    pub fn when(self, holds: bool, fields: impl FnOnce(Self) -> Self) -> Self {
+        if holds { fields(self) } else { self }
+    }
+
+    /// All of it as a table.
+    pub fn table(self, title: impl Into<String>) -> Table {
+        self.toned(title, |_| Tone::Plain)
+    }
+
+    /// As a table whose rows have a tone.
+    pub fn toned(self, title: impl Into<String>, tone: impl Fn(&R) -> Tone) -> Table {
+        let columns: Vec<Column> = self.fields.iter().map(|field| field.column).collect();
+        let cells = |row: &R| self.fields.iter().map(|field| (field.cell)(row)).collect();
+        Table::new(title, &columns, self.rows.iter().map(|row| Row { tone: tone(row), cells: cells(row) }))
+    }
+
+    /// As the text of a table without a title.
+    pub fn text(self, width: u16) -> String {
+        self.table("").text(width)
     }
 }
 
@@ -401,6 +457,11 @@ impl Table {
 /// A value, or a dash where there is none.
 pub fn optional(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// A truth in a cell.
+pub fn yes_or_no(truth: bool) -> &'static str {
+    if truth { "yes" } else { "no" }
 }
 
 /// A share in per cent, with this many decimals.
@@ -612,7 +673,7 @@ mod tests {
         let rows =
             [(Tone::Bad, "WRONG"), (Tone::Plain, "-")].map(|(tone, check)| Row::toned(tone, cells(&["x", check, "y"])));
         let table = [Block::Table(Table::new("", &columns, rows))];
-        let colored = Terminal::new(80, crate::report::color::Paint::Colors).draw(&table);
+        let colored = Terminal::new(80, crate::report::text::Paint::Colors).draw(&table);
         assert!(colored.contains("x     \u{1b}[38;5;9mWRONG\u{1b}[39m  y\nx     -      y\n"), "{colored:?}");
         assert!(!drawn(&table, 80).contains('\u{1b}'));
         assert!(html(&table).contains("<tr class=\"bad\"><td>x</td>"));

@@ -1,7 +1,7 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
 use super::{Block, Column, Fact, Folded, List, Mark, Row, Table, Tone};
-use crate::report::color::Paint;
+use crate::report::text::Paint;
 use crate::report::text::{hung, text_width, visible, wrap};
 use std::fmt::Write;
 
@@ -260,11 +260,11 @@ pub(in crate::report) fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> 
     columns.iter().enumerate().map(width).collect()
 }
 
-/// A table without a title in at most `width` columns of text, if the columns that are never left out allow it. A line below
-/// names the columns that were left out.
-pub fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
-    let table = Table::new("", columns, rows.iter().cloned());
-    Terminal::plain(width).table(&table)
+impl Table {
+    /// As text of at most this many columns, if the columns that are never left out allow it. A line below names the others.
+    pub fn text(&self, width: u16) -> String {
+        Terminal::plain(width).table(self)
+    }
 }
 
 /// A paragraph broken between words, further lines indented, with a line feed at the end.

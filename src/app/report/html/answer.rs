@@ -3,7 +3,7 @@
 
 use super::page::{HtmlInput, HtmlRun};
 use crate::launch::quote;
-use crate::report::document::{Badge, Block, Column, Fact, Row, Table, Tone, optional, signed_percent};
+use crate::report::document::{Badge, Block, Fact, Fields, Table, Tone, optional, signed_percent};
 use crate::report::locate;
 use crate::report::locate::by;
 use crate::report::row::Status;
@@ -222,18 +222,13 @@ fn rows(rows: &[NotPassed]) -> Option<Block> {
         Tone::Bad => ("Rows that failed, the worst first", "off by"),
         _ => ("Rows that are not decided", "difference"),
     };
-    let columns = [
-        Column::left("row", 0),
-        Column::right("size", 0),
-        Column::right("measured", 0),
-        Column::right("threshold", 0),
-        Column::right(difference, 0),
-    ];
-    let cells = |row: &NotPassed| {
-        let numbers = [&row.measured, &row.threshold, &row.off_by].map(Clone::clone);
-        Row::toned(row.tone, [row.call(), optional(row.bytes)].into_iter().chain(numbers).collect())
-    };
-    let table = Table::new(title, &columns, rows.iter().take(MAX_ROWS).map(cells));
+    let table = Fields::of(rows.iter().take(MAX_ROWS))
+        .left("row", 0, |row| row.call())
+        .right("size", 0, |row| optional(row.bytes))
+        .right("measured", 0, |row| row.measured.clone())
+        .right("threshold", 0, |row| row.threshold.clone())
+        .right(difference, 0, |row| row.off_by.clone())
+        .toned(title, |row| row.tone);
     Some(Block::Table(match rows.len().saturating_sub(MAX_ROWS) {
         0 => table,
         more => table.noted(format!("And {more} more: see the sections below, where every row can be searched for.")),

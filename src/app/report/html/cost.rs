@@ -3,8 +3,8 @@
 use super::answer::without_many_passes;
 use super::page::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
-use crate::report::document::{Block, Column, Figure, Row, Table, Tone, optional};
-use crate::report::verdict::{coverage, curves, findings, rows_on_page};
+use crate::report::document::{Block, Fields, Figure, Table, Tone, optional};
+use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};
 use crate::report::{fit, view};
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Bytes, Seconds, counted};
@@ -193,26 +193,17 @@ fn envelope(curve: &CurveFit, bytes: f64) -> Option<f64> {
 }
 
 fn points(name: &str, curve: &CurveFit) -> Table {
-    const COLUMNS: [Column; 6] = [
-        Column::right("bytes_total", 0),
-        Column::right("measured", 0),
-        Column::right("curve", 0),
-        Column::right("lines", 0),
-        Column::right("replicates", 0),
-        Column::right("disturbed", 0),
-    ];
-    let rows = curve.points.iter().map(|point| {
-        let cells = vec![
-            point.bytes_total.to_string(),
-            point.measured_seconds.to_string(),
-            point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string()),
-            optional(envelope(curve, point.bytes_total.0 as f64).map(Seconds)),
-            point.replicates.to_string(),
-            point.replicates_disturbed.to_string(),
-        ];
-        Row::toned(if point.outlier { Tone::Unsure } else { Tone::Plain }, cells)
-    });
-    Table::new(format!("Table: {name}"), &COLUMNS, rows).folded()
+    Fields::of(&curve.points)
+        .right("bytes_total", 0, |point| point.bytes_total)
+        .right("measured", 0, |point| point.measured_seconds)
+        .right("curve", 0, |point| {
+            point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string())
+        })
+        .right("lines", 0, |point| optional(envelope(curve, point.bytes_total.0 as f64).map(Seconds)))
+        .right("replicates", 0, |point| point.replicates)
+        .right("disturbed", 0, |point| point.replicates_disturbed)
+        .toned(format!("Table: {name}"), |point| if point.outlier { Tone::Unsure } else { Tone::Plain })
+        .folded()
 }
 
 // The comparison with the base, row by row with intervals.
@@ -229,7 +220,7 @@ pub(super) fn comparison_blocks(input: &HtmlInput) -> Vec<Block> {
     };
     let mut blocks =
         vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])];
-    blocks.extend(curves(&verdict.curves));
+    blocks.extend(curves_document(&verdict.curves));
     let all: Vec<&VerdictRow> = verdict.rows.iter().collect();
     let (shown, note) = without_many_passes(&all);
     let title = "Rows against the base, the worst first";

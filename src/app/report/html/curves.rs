@@ -3,9 +3,8 @@
 
 use super::page::HtmlInput;
 use crate::chart::{Axis, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Point, Position, Series, Unit, xy};
-use crate::report::document;
-use crate::report::document::{Block, Column, Figure, Table, Tone, optional, percent, range};
-use crate::report::row::Row;
+use crate::report::document::{Block, Fields, Figure, Table, Tone, optional, percent, range};
+use crate::report::row::{Latency, Row};
 use commgauge_base::collective::Placement;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Seconds, counted};
@@ -195,36 +194,28 @@ fn line(name: &str, kind: LineKind, points: BTreeMap<u64, f64>) -> Option<Line> 
 }
 
 fn table_of(group: &Group, limits: &Limits) -> Table {
-    const COLUMNS: [Column; 10] = [
-        Column::right("bytes_total", 0),
-        Column::left("curve", 0),
-        Column::right("latency", 0),
-        Column::right("95 % interval", 0),
-        Column::right("busbw", 0),
-        Column::right("of the bound", 0),
-        Column::right("expected", 0),
-        Column::right("samples", 0),
-        Column::right("replicates", 0),
-        Column::left("status", 0),
-    ];
-    let cells = |(curve, row): (&Curve, &Row)| {
-        let limit = limits.get(row.facts.name.as_str());
-        let cells = vec![
-            row.facts.bytes_total.to_string(),
-            curve.name.clone(),
-            optional(row.latency.map(|latency| latency.median)),
-            range(row.latency.and_then(|latency| latency.interval)),
-            optional(row.busbw),
-            optional(row.bound_share.map(|share| percent(share, 0))),
-            optional(limit.map(|(metric, limit, _)| crate::report::verdict::value(*metric, *limit))),
-            row.counts.samples.to_string(),
-            row.counts.replicates.to_string(),
-            row.status.label().to_owned(),
-        ];
-        document::Row::toned(if row.status.reason().is_some() { Tone::Bad } else { Tone::Plain }, cells)
+    let expected = |row: &Row| {
+        let (metric, limit, _) = limits.get(row.facts.name.as_str())?;
+        Some(crate::report::verdict::value(*metric, *limit))
     };
     let rows = group.curves.iter().flat_map(|curve| curve.rows.iter().map(move |(_, row)| (curve, *row)));
-    Table::new(format!("Table: {}", group.name), &COLUMNS, rows.map(cells))
+    Fields::of(rows)
+        .right("bytes_total", 0, |(_, row)| row.facts.bytes_total)
+        .left("curve", 0, |(curve, _)| curve.name.clone())
+        .right("latency", 0, |(_, row)| optional(row.latency.map(|latency| latency.median)))
+        .right("95 % interval", 0, |(_, row)| range(row.latency.and_then(|latency| latency.interval)))
+        .right("busbw", 0, |(_, row)| optional(row.busbw))
+        .right("of the bound", 0, |(_, row)| optional(row.bound_share.map(|share| percent(share, 0))))
+        .right("expected", 0, |(_, row)| optional(expected(row)))
+        .right("samples", 0, |(_, row)| row.counts.samples)
+        .right("replicates", 0, |(_, row)| row.counts.replicates)
+        .left("status", 0, |(_, row)| row.status.label())
+        .toned(
+            format!("Table: {}", group.name),
+            |(_, row)| {
+                if row.status.reason().is_some() { Tone::Bad } else { Tone::Plain }
+            },
+        )
         .whole_in("`commgauge report --format csv` has every row")
         .folded()
 }
@@ -236,40 +227,18 @@ const MAX_SIZES: usize = 5;
 
 /// Picture and table of the first curve that has samples.
 pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>, Table) {
-    const COLUMNS: [Column; 6] = [
-        Column::right("bytes_total", 0),
-        Column::right("samples", 0),
-        Column::right("p50", 0),
-        Column::right("p99", 0),
-        Column::right("p99.9", 0),
-        Column::right("maximum", 0),
-    ];
-    let Some(curve) = group.curves.iter().max_by_key(|curve| (curve.rows.len(), std::cmp::Reverse(curve.run))) else {
-        return (None, Table::new("Percentiles", &COLUMNS, Vec::<Vec<String>>::new()));
-    };
-    let mut cells = Vec::new();
-    let mut rows = Vec::new();
+    let curve = group.curves.iter().max_by_key(|curve| (curve.rows.len(), std::cmp::Reverse(curve.run)));
+    let Some(curve) = curve else { return (None, percentiles(Vec::new()).table("Percentiles")) };
     let lines = lines_of(input, curve);
-    for (index, row) in &curve.rows {
-        let (Some(latency), Some(lines)) = (row.latency, lines.get(index)) else { continue };
-        let (bins, largest) = bins(row, lines);
-        let percentile = |value: Option<Seconds>, fewest: u64| {
-            value.map_or_else(|| format!("not available below {fewest} samples"), |value| value.to_string())
-        };
-        cells.push(vec![
-            row.facts.bytes_total.to_string(),
-            row.counts.samples.to_string(),
-            latency.median.to_string(),
-            percentile(latency.p99, 100),
-            percentile(latency.p999, 1000),
-            Seconds(largest).to_string(),
-        ]);
-        let marks = [("p50", Some(latency.median)), ("p99", latency.p99), ("p99.9", latency.p999)];
-        let mut marks: Vec<Mark> = marks.into_iter().filter_map(|(name, at)| Some(Mark { name, at: at?.0 })).collect();
-        marks.push(Mark { name: "max", at: largest });
-        rows.push(HistogramRow { label: row.facts.bytes_total.to_string(), bins, marks });
-    }
-    let table = Table::new(format!("Percentiles of {}, {}", group.name, curve.name), &COLUMNS, cells)
+    let scattered: Vec<Scattered> = (curve.rows.iter())
+        .filter_map(|(index, row)| {
+            let (latency, (bins, largest)) = (row.latency?, bins(row, lines.get(index)?));
+            Some(Scattered { row, latency, bins, largest: Seconds(largest) })
+        })
+        .collect();
+    let rows: Vec<HistogramRow> = scattered.iter().map(Scattered::histogram).collect();
+    let table = percentiles(scattered)
+        .table(format!("Percentiles of {}, {}", group.name, curve.name))
         .whole_in("`commgauge report --format csv` has every row");
     if rows.is_empty() {
         return (None, table);
@@ -281,6 +250,39 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
     histogram.rows = rows;
     let curve = format!("{}; bins are 40 to a factor of ten in every report", curve.name);
     (Some(Figure::new("How latency scatters", histogram.draw())), table.noted(curve))
+}
+
+/// The samples of a row.
+struct Scattered<'a> {
+    row: &'a Row,
+    latency: Latency,
+    bins: Vec<(i32, u64)>,
+    largest: Seconds,
+}
+
+impl Scattered<'_> {
+    fn histogram(&self) -> HistogramRow {
+        let percentiles = [("p50", Some(self.latency.median)), ("p99", self.latency.p99), ("p99.9", self.latency.p999)];
+        let marks = percentiles.into_iter().chain([("max", Some(self.largest))]);
+        HistogramRow {
+            label: self.row.facts.bytes_total.to_string(),
+            bins: self.bins.clone(),
+            marks: marks.filter_map(|(name, at)| Some(Mark { name, at: at?.0 })).collect(),
+        }
+    }
+}
+
+fn percentiles(rows: Vec<Scattered<'_>>) -> Fields<'_, Scattered<'_>> {
+    let percentile = |value: Option<Seconds>, fewest: u64| {
+        value.map_or_else(|| format!("not available below {fewest} samples"), |value| value.to_string())
+    };
+    Fields::of(rows)
+        .right("bytes_total", 0, |scattered| scattered.row.facts.bytes_total)
+        .right("samples", 0, |scattered| scattered.row.counts.samples)
+        .right("p50", 0, |scattered| scattered.latency.median)
+        .right("p99", 0, move |scattered| percentile(scattered.latency.p99, 100))
+        .right("p99.9", 0, move |scattered| percentile(scattered.latency.p999, 1000))
+        .right("maximum", 0, |scattered| scattered.largest)
 }
 
 /// The first, the last and some between.

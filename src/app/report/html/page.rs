@@ -3,14 +3,14 @@
 use crate::chart::{Axis, Bar, Bars, STYLE, Unit};
 use crate::report::columns::{FIELDS, Field, tone};
 use crate::report::document::{
-    Block, Column, Fact, Figure, Html, Table, gigabytes, optional, share, signed_bounds, signed_percent,
+    Block, Fact, Fields, Figure, Html, gigabytes, optional, share, signed_bounds, signed_percent,
 };
 use crate::report::row::Row;
 use crate::report::step::{Measure, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::value;
 use crate::report::view::View;
-use crate::report::{Notes, columns, document, products, replay, screen, step, template, verdict};
+use crate::report::{Notes, columns, products, screen, step, template, verdict};
 use base64::Engine;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
@@ -148,27 +148,21 @@ pub struct HtmlInput<'a> {
 pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
     let several = input.runs.len() > 1;
     let mut blocks: Vec<Block> = input.runs.iter().flat_map(|run| screen::document(&run.view)).collect();
-    let mut overview = Vec::new();
+    let mut names = Vec::new();
     let mut steps = Vec::new();
     for (index, run) in input.runs.iter().enumerate() {
         let which = if several { format!("run {}: ", index + 1) } else { String::new() };
         for step in &run.view.steps {
-            let styles: Vec<&str> = step.styles.iter().map(|totals| totals.name).collect();
-            let (model, layout, styles) = (&step.facts.model, &step.facts.layout, styles.join(", "));
-            overview.push(overview_cells(step, format!("{which}{model}"), &styles));
-            steps.push((format!("{which}{model}, {layout}: {styles}"), step::document(step, &run.view.rows)));
+            let model = format!("{which}{}", step.facts.model);
+            names.push(format!("{model}, {}: {}", step.facts.layout, styles(step)));
+            steps.push((model, step, &run.view.rows));
         }
     }
-    if !overview.is_empty() {
-        let table = Table::new("Every step that was measured", &OVERVIEW, overview)
-            .noted("Orders: > is larger, = a tie within the intervals, ? too few samples.")
-            .whole_in("`commgauge report --format json` has every step");
-        blocks.push(Block::Table(table));
-    }
-    let names: Vec<String> = steps.iter().map(|(name, _)| name.clone()).collect();
-    for (index, (name, shown)) in steps.into_iter().enumerate() {
-        let is_alone = names.iter().filter(|other| **other == name).count() == 1;
-        let name = if is_alone { name } else { format!("{name}, step {} of {}", index + 1, names.len()) };
+    blocks.extend(overview(steps.iter().map(|(model, step, _)| (model.clone(), *step)).collect()));
+    for (index, (name, (_, step, rows))) in names.iter().zip(&steps).enumerate() {
+        let is_alone = names.iter().filter(|other| *other == name).count() == 1;
+        let numbered = format!("{name}, step {} of {}", index + 1, names.len());
+        let (name, shown) = (if is_alone { name } else { &numbered }, step::document(step, rows));
         if index == 0 {
             blocks.push(Block::heading(name));
             blocks.extend(shown);
@@ -178,45 +172,44 @@ pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
     }
     for run in input.runs {
         blocks.extend(columns::contention_document(&run.view.contention, &run.view.rows));
-        blocks.extend(replay::soak_document(&run.view).map(Block::Table));
+        blocks.extend(products::soak_document(&run.view.rows, &run.view.header).map(Block::Table));
         blocks.extend(columns::interference_document(&run.view.interference));
-        blocks.extend(replay::document(&run.view));
+        blocks.extend(products::replays_document(&run.view.replays, &run.view.steps));
     }
     blocks
 }
 
-const OVERVIEW: [Column; 8] = [
-    Column::left("model", 0),
-    Column::left("layout", 0),
-    Column::left("styles", 0),
-    Column::right("payload of a rank", 0),
-    Column::right("wire bytes of a rank", 0),
-    Column::right("time of all calls", 0),
-    Column::right("of it exposed", 0),
-    Column::left("TP > DP > PP by time", 0),
-];
-
-fn overview_cells(step: &StepView, model: String, styles: &str) -> Vec<String> {
-    let by_time = step.rankings.iter().find(|ranking| ranking.measure == Measure::Time);
+fn overview(steps: Vec<(String, &StepView)>) -> Option<Block> {
     let of = |sum: &Sum| match sum.without_a_time {
         0 if sum.known_seconds.middle == 0.0 => "nothing".to_owned(),
         0 => Seconds(sum.known_seconds.middle).to_string(),
         without if without == sum.ops => "not measured".to_owned(),
         _ => format!("{}, incomplete", Seconds(sum.known_seconds.middle)),
     };
-    vec![
-        model,
-        step.facts.layout.clone(),
-        styles.to_owned(),
-        gigabytes(step.whole.payload_bytes_per_step),
-        gigabytes(step.whole.wire_bytes_per_step),
-        of(&step.whole.time),
-        of(&step.whole.exposed_time),
+    let rule = |step: &StepView| {
+        let by_time = step.rankings.iter().find(|ranking| ranking.measure == Measure::Time);
         by_time.map_or_else(String::new, |ranking| match ranking.rule {
             Rule::NothingToCompare => "only one of them".to_owned(),
             _ => ranking.rule_text(),
-        }),
-    ]
+        })
+    };
+    let table = Fields::of(steps)
+        .left("model", 0, |(model, _)| model.clone())
+        .left("layout", 0, |(_, step)| step.facts.layout.clone())
+        .left("styles", 0, |(_, step)| styles(step))
+        .right("payload of a rank", 0, |(_, step)| gigabytes(step.whole.payload_bytes_per_step))
+        .right("wire bytes of a rank", 0, |(_, step)| gigabytes(step.whole.wire_bytes_per_step))
+        .right("time of all calls", 0, |(_, step)| of(&step.whole.time))
+        .right("of it exposed", 0, |(_, step)| of(&step.whole.exposed_time))
+        .left("TP > DP > PP by time", 0, |(_, step)| rule(step))
+        .table("Every step that was measured")
+        .noted("Orders: > is larger, = a tie within the intervals, ? too few samples.")
+        .whole_in("`commgauge report --format json` has every step");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
+}
+
+fn styles(step: &StepView) -> String {
+    step.styles.iter().map(|totals| totals.name).collect::<Vec<_>>().join(", ")
 }
 
 // Every row of every record in one table, with the verdict on it; and every matrix product and copy.
@@ -239,104 +232,65 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
     }
     let mut notes = Notes::default();
     let numbers = notes.numbers_of(rows);
-    let fields: Vec<&Field> = FIELDS.iter().filter(|field| is_said(field, rows)).collect();
-    let limits = ByName::of(input.verdict);
-    let base = ByName::of(input.comparison);
-    let columns: Vec<Column> = [&PLACE[..], &fields.iter().map(|field| field.column).collect::<Vec<_>>()]
-        .into_iter()
-        .chain([limits.columns(&GATE), base.columns(&COMPARISON)])
-        .flatten()
-        .copied()
-        .collect();
-    let drawn = rows.iter().zip(&numbers).map(|(row, number)| {
-        let mut cells = place(row);
-        cells.extend(fields.iter().map(|field| field.cell(row, *number)));
-        cells.extend(limits.cells(row, gate_cells, GATE.len()));
-        cells.extend(base.cells(row, comparison_cells, COMPARISON.len()));
-        document::Row::toned(tone(row), cells)
-    });
-    let table = Table::new(format!("All {} rows of {}", rows.len(), run.name), &columns, drawn)
+    let limits = by_name(input.verdict);
+    let limit = |row: &Row, cell: fn(&Judged) -> Option<String>| {
+        optional(limits.get(&*row.facts.name).and_then(|row| cell(row)))
+    };
+    let base = by_name(input.comparison);
+    let compared =
+        |row: &Row, cell: fn(&Judged) -> Option<String>| optional(base.get(&*row.facts.name).and_then(|row| cell(row)));
+    let mut fields = Fields::of(rows.iter().zip(numbers))
+        .left("axis", 0, |(row, _)| row.facts.axis)
+        .left("style", 0, |(row, _)| row.facts.style.name())
+        .left("cadence", 0, |(row, _)| row.facts.cadence)
+        .right("groups", 0, |(row, _)| row.facts.groups)
+        .right("ranks", 0, |(row, _)| row.facts.group_size)
+        .left("hosts x ranks", 0, |(row, _)| row.facts.locality.to_string());
+    for field in FIELDS.iter().filter(|field| is_said(field, rows)) {
+        fields = fields.column(field.column, |(row, number)| field.cell(row, *number));
+    }
+    let table = fields
+        .when(!limits.is_empty(), |fields| {
+            fields
+                .left("verdict", 0, |(row, _)| limit(row, |row| Some(verdict::decision(row).to_owned())))
+                .right("limit", 0, |(row, _)| {
+                    limit(row, |row| row.against_limit.as_ref().map(|limit| value(limit.metric, limit.limit)))
+                })
+                .left("bounds of the median", 0, |(row, _)| limit(row, bounds_of_median))
+        })
+        .when(!base.is_empty(), |fields| {
+            fields
+                .left("against the base", 0, |(row, _)| compared(row, |row| Some(verdict::decision(row).to_owned())))
+                .right("slower by", 0, |(row, _)| {
+                    compared(row, |row| row.against_base.as_ref()?.slowdown.map(signed_percent))
+                })
+                .left("bounds", 0, |(row, _)| compared(row, bounds_of_slowdown))
+                .right("p corrected", 0, |(row, _)| {
+                    compared(row, |row| row.against_base.as_ref()?.p_corrected.map(|p| format!("{p:.4}")))
+                })
+        })
+        .toned(format!("All {} rows of {}", rows.len(), run.name), |(row, _)| tone(row))
         .without_columns_that_agree()
         .whole_in(format!("`commgauge report {} --format csv` has every row", run.name));
     heading(input, index, run).into_iter().chain([Block::Table(table)]).chain(notes.document()).collect()
 }
 
-const PLACE: [Column; 6] = [
-    Column::left("axis", 0),
-    Column::left("style", 0),
-    Column::left("cadence", 0),
-    Column::right("groups", 0),
-    Column::right("ranks", 0),
-    Column::left("hosts x ranks", 0),
-];
-
-fn place(row: &Row) -> Vec<String> {
-    let facts = &row.facts;
-    vec![
-        facts.axis.to_string(),
-        facts.style.name().to_owned(),
-        facts.cadence.to_string(),
-        facts.groups.to_string(),
-        facts.group_size.to_string(),
-        facts.locality.to_string(),
-    ]
+fn bounds_of_median(row: &Judged) -> Option<String> {
+    let limit = row.against_limit.as_ref()?;
+    let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
+    Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
 }
 
-const GATE: [Column; 3] =
-    [Column::left("verdict", 0), Column::right("limit", 0), Column::left("bounds of the median", 0)];
-
-fn gate_cells(row: &Judged) -> Vec<String> {
-    let limit = row.against_limit.as_ref();
-    let bounds = limit.and_then(|limit| {
-        let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
-        Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
-    });
-    vec![
-        verdict::decision(row).to_owned(),
-        optional(limit.map(|limit| value(limit.metric, limit.limit))),
-        optional(bounds),
-    ]
-}
-
-const COMPARISON: [Column; 4] = [
-    Column::left("against the base", 0),
-    Column::right("slower by", 0),
-    Column::left("bounds", 0),
-    Column::right("p corrected", 0),
-];
-
-fn comparison_cells(row: &Judged) -> Vec<String> {
-    let base = row.against_base.as_ref();
-    let bounds = base.map(|base| signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound));
-    vec![
-        verdict::decision(row).to_owned(),
-        optional(base.and_then(|base| base.slowdown).map(signed_percent)),
-        optional(bounds),
-        optional(base.and_then(|base| base.p_corrected).map(|p| format!("{p:.4}"))),
-    ]
+fn bounds_of_slowdown(row: &Judged) -> Option<String> {
+    let base = row.against_base.as_ref()?;
+    Some(signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound))
 }
 
 /// The rows of a verdict by name.
-struct ByName<'a>(HashMap<&'a str, &'a Judged>);
-
-impl<'a> ByName<'a> {
-    fn of(verdict: Option<&'a Verdict>) -> ByName<'a> {
-        let rows = verdict.into_iter().flat_map(|verdict| &verdict.rows);
-        ByName(rows.map(|row| (row.name.as_str(), row)).collect())
-    }
-
-    /// The columns; none without a verdict.
-    fn columns<'c>(&self, columns: &'c [Column]) -> &'c [Column] {
-        if self.0.is_empty() { &[] } else { columns }
-    }
-
-    fn cells(&self, row: &Row, cells: fn(&Judged) -> Vec<String>, columns: usize) -> Vec<String> {
-        match self.0.get(row.facts.name.as_str()) {
-            Some(judged) => cells(judged),
-            None if self.0.is_empty() => Vec::new(),
-            None => vec![optional(None::<String>); columns],
-        }
-    }
+/// The rows of a verdict by the name of the case; none without one.
+fn by_name(verdict: Option<&Verdict>) -> HashMap<&str, &Judged> {
+    let rows = verdict.into_iter().flat_map(|verdict| &verdict.rows);
+    rows.map(|row| (row.name.as_str(), row)).collect()
 }
 
 /// Whether a column says anything about any row.
@@ -443,19 +397,14 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
         )),
         Block::Charts(vec![Figure::new(title, bars.draw())]),
     ];
-    const COLUMNS: [Column; 5] = [
-        Column::left("case", 0),
-        Column::right("late rank", 0),
-        Column::left("host", 0),
-        Column::right("last in", 0),
-        Column::right("behind the first", 0),
-    ];
-    let row = |row: &Row| {
-        let late = row.late.as_ref()?;
-        let (rank, share, spread) = (late.rank.to_string(), share(late.share), late.spread.to_string());
-        Some(vec![row.facts.name.clone(), rank, late.host.clone(), share, spread])
-    };
-    let table = Table::new("Late ranks by case", &COLUMNS, run.view.rows.iter().filter_map(row));
+    let late = run.view.rows.iter().filter_map(|row| Some((&row.facts.name, row.late.as_ref()?)));
+    let table = Fields::of(late)
+        .left("case", 0, |(case, _)| (*case).clone())
+        .right("late rank", 0, |(_, late)| late.rank)
+        .left("host", 0, |(_, late)| late.host.clone())
+        .right("last in", 0, |(_, late)| share(late.share))
+        .right("behind the first", 0, |(_, late)| late.spread)
+        .table("Late ranks by case");
     blocks.push(match table.rows.is_empty() {
         true => Block::text("No rank is named as late in any case."),
         false => Block::Table(table.whole_in("`commgauge report --format json` has every row")),

@@ -1,8 +1,8 @@
 //! The pairs: what was measured, the median of each locality, averages of hosts and ranks, and the pairs or their matrix.
 
-use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairsView, SlowPair, Standing};
-use crate::report::color::Paint;
-use crate::report::document::{Block, Column, Row, Table, Terminal, Tone};
+use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairRank, PairsView, SlowPair, Standing};
+use crate::report::document::{Block, Fields, Table, Terminal, Tone};
+use crate::report::text::Paint;
 use crate::report::text::{Line, object, visible, wrap};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, three_digits};
@@ -57,27 +57,21 @@ pub(in crate::report) fn measured(view: &PairsView) -> impl Iterator<Item = (Pai
 
 /// A row for each locality and measure with a value.
 pub(in crate::report) fn localities(view: &PairsView) -> Table {
-    const COLUMNS: [Column; 7] = [
-        Column::left("locality", 0),
-        Column::right("pairs", 2),
-        Column::left("measure", 0),
-        Column::right("message", 3),
-        Column::right("median", 0),
-        Column::right("fastest", 1),
-        Column::right("slowest", 1),
-    ];
     let row = |(locality, measure): (PairLocality, Measure)| {
-        let LocalityStatistics { pairs, minimum, median, maximum } = view.middles[locality as usize][measure as usize]?;
-        let (bytes, fastest, slowest) = match measure {
-            Measure::Latency => (view.latency_bytes, minimum, maximum),
-            Measure::OneWay | Measure::BothWays => (view.bandwidth_bytes, maximum, minimum),
-        };
-        let mut cells =
-            vec![locality.to_string(), pairs.to_string(), measure.short_name().to_owned(), bytes.to_string()];
-        cells.extend([median, fastest, slowest].map(|value| measure.shown(value)));
-        Some(cells)
+        Some((locality, measure, view.middles[locality as usize][measure as usize]?))
     };
-    Table::new("median of each locality", &COLUMNS, measured(view).filter_map(row))
+    let is_latency = |measure: &Measure| *measure == Measure::Latency;
+    let bytes = |measure: &Measure| if is_latency(measure) { view.latency_bytes } else { view.bandwidth_bytes };
+    let end = |measure: &Measure, low: f64, high: f64| measure.shown(if is_latency(measure) { low } else { high });
+    Fields::of(measured(view).filter_map(row))
+        .left("locality", 0, |(locality, ..)| *locality)
+        .right("pairs", 2, |(_, _, middle)| middle.pairs)
+        .left("measure", 0, |(_, measure, _)| measure.short_name())
+        .right("message", 3, |(_, measure, _)| bytes(measure))
+        .right("median", 0, |(_, measure, middle)| measure.shown(middle.median))
+        .right("fastest", 1, |(_, measure, middle)| end(measure, middle.minimum, middle.maximum))
+        .right("slowest", 1, |(_, measure, middle)| end(measure, middle.maximum, middle.minimum))
+        .table("median of each locality")
 }
 
 /// Every host and every rank.
@@ -105,62 +99,55 @@ fn worst_standings(view: &PairsView, standings: &[Standing]) -> Table {
 }
 
 fn standing_table<'a>(what: &'static str, standings: impl IntoIterator<Item = &'a Standing>) -> Table {
-    let columns = [
-        Column::left(what, 0),
-        Column::right("pairs", 1),
-        Column::right("latency", 0),
-        Column::right("one way", 0),
-        Column::right("both ways", 0),
-    ];
-    let percent = |percent: Option<f64>| percent.map_or_else(|| "n/a".to_owned(), three_digits);
-    let row = |standing: &Standing| {
-        let begin = [standing.name.clone(), standing.pairs.to_string()];
-        begin.into_iter().chain(standing.percent.map(percent)).collect::<Vec<String>>()
+    let percent = |standing: &Standing, measure: Measure| {
+        standing.percent[measure as usize].map_or_else(|| "n/a".to_owned(), three_digits)
     };
-    let title = format!("each {what} with everybody, mean % of the median");
-    Table::new(title, &columns, standings.into_iter().map(row))
+    Fields::of(standings)
+        .left(what, 0, |standing| standing.name.clone())
+        .right("pairs", 1, |standing| standing.pairs)
+        .right("latency", 0, |standing| percent(standing, Measure::Latency))
+        .right("one way", 0, |standing| percent(standing, Measure::OneWay))
+        .right("both ways", 0, |standing| percent(standing, Measure::BothWays))
+        .table(format!("each {what} with everybody, mean % of the median"))
 }
 
 /// The pairs, the worst first.
 pub(in crate::report) fn pairs(view: &PairsView) -> Table {
-    const COLUMNS: [Column; 7] = [
-        Column::left("ranks", 0),
-        Column::left("hosts", 0),
-        Column::left("locality", 0),
-        Column::right("latency (% of median)", 0),
-        Column::right("one way (%)", 0),
-        Column::right("both ways (%)", 0),
-        Column::right("worst, % of the median's speed", 0),
-    ];
-    let worst = |index: usize| {
-        let values = view.pairs[index].values.iter().zip(Measure::ALL);
+    let worst = |pair: &Pair| {
+        let values = pair.values.iter().zip(Measure::ALL);
         let shares = values.filter_map(|(value, measure)| Some(measure.goodness((*value)?.percent)));
         shares.fold(f64::INFINITY, f64::min)
     };
-    let mut order: Vec<(f64, usize)> = (0..view.pairs.len()).map(|index| (worst(index), index)).collect();
+    let mut order: Vec<(f64, usize)> =
+        view.pairs.iter().enumerate().map(|(index, pair)| (worst(pair), index)).collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let rows = order.iter().take(MAX_PAIRS).map(|(worst, index)| pair_row(view, *index, *worst));
-    let table = Table::new("pairs of ranks, the worst first", &COLUMNS, rows).folded();
+    let ranks = |pair: &Pair| [&view.ranks[pair.a], &view.ranks[pair.b]];
+    let hosts =
+        |[a, b]: [&PairRank; 2]| if a.node == b.node { a.host.clone() } else { format!("{}, {}", a.host, b.host) };
+    let value = |pair: &Pair, measure: Measure| match pair.values[measure as usize] {
+        Some(value) => format!("{} ({:.0})", measure.shown(value.value), value.percent),
+        None => "n/a".to_owned(),
+    };
+    let is_slow = |index: usize| view.slow.iter().any(|slow| slow.pair == index);
+    let worst_first = order.iter().take(MAX_PAIRS).map(|(worst, index)| (*worst, *index, &view.pairs[*index]));
+    let table = Fields::of(worst_first)
+        .left("ranks", 0, |(_, _, pair)| ranks(pair).map(|rank| rank.rank.to_string()).join(", "))
+        .left("hosts", 0, |(_, _, pair)| hosts(ranks(pair)))
+        .left("locality", 0, |(_, _, pair)| pair.locality)
+        .right("latency (% of median)", 0, |(_, _, pair)| value(pair, Measure::Latency))
+        .right("one way (%)", 0, |(_, _, pair)| value(pair, Measure::OneWay))
+        .right("both ways (%)", 0, |(_, _, pair)| value(pair, Measure::BothWays))
+        .right("worst, % of the median's speed", 0, |(worst, ..)| {
+            if worst.is_finite() { three_digits(*worst) } else { "n/a".to_owned() }
+        })
+        .toned("pairs of ranks, the worst first", |(_, index, _)| if is_slow(*index) { Tone::Bad } else { Tone::Plain })
+        .folded();
     match order.len() {
         all if all > MAX_PAIRS => {
             table.noted(format!("{MAX_PAIRS} of {all} pairs; `commgauge report --format csv` has every pair"))
         }
         _ => table,
     }
-}
-
-fn pair_row(view: &PairsView, index: usize, worst: f64) -> Row {
-    let pair = &view.pairs[index];
-    let (a, b) = (&view.ranks[pair.a], &view.ranks[pair.b]);
-    let hosts = if a.node == b.node { a.host.clone() } else { format!("{}, {}", a.host, b.host) };
-    let mut cells = vec![format!("{}, {}", a.rank, b.rank), hosts, pair.locality.to_string()];
-    cells.extend(pair.values.iter().zip(Measure::ALL).map(|(value, measure)| {
-        let shown = |value: super::PairValue| format!("{} ({:.0})", measure.shown(value.value), value.percent);
-        value.map_or_else(|| "n/a".to_owned(), shown)
-    }));
-    cells.push(if worst.is_finite() { three_digits(worst) } else { "n/a".to_owned() });
-    let is_slow = view.slow.iter().any(|slow| slow.pair == index);
-    Row::toned(if is_slow { Tone::Bad } else { Tone::Plain }, cells)
 }
 
 /// Every pair, by the keys of the JSON document.

@@ -2,7 +2,7 @@
 //! that the plan ranks, or of the measured step with the most parallelisms.
 
 use crate::report::row::Row;
-use crate::report::step::StepView;
+use crate::report::step::{StepView, parts};
 use crate::report::view::View;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Error;
@@ -15,6 +15,8 @@ use commgauge_model::workload::{Family, Measure, Op, RankedCall, RankedStep, Ste
 use commgauge_plan::planner::communication::OpCost;
 use commgauge_plan::planner::rank::{Order, OrderPlace, Priced, RankOptions, Rule, orders_of, text_of};
 use commgauge_plan::planner::rates::{Observed, ObservedCall, RatedCall};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// The parallelisms of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,4 +185,56 @@ fn rated(facts: &CaseFacts) -> RatedCall {
     let op = Op::new(facts.style, facts.axis, facts.collective, facts.element_type, facts.bytes_total.0);
     let op = Op { splits: facts.splits.clone().unwrap_or(Splits::Equal), ..op };
     RatedCall { cadence: Some(facts.cadence), ..RatedCall::of(&op, facts.group_size, &facts.locality) }
+}
+
+// The costs of a step's parallelisms in the report's JSON document: base units in the names, `null` where there is no number.
+
+/// What each parallelism costs in a step, and whether TP > DP > PP holds.
+#[derive(JsonSchema, Serialize)]
+pub(in crate::report) struct JsonCosts {
+    step: StepFacts,
+    /// Whether the ranks of the run hold the layout; else the costs are predicted from the measured calls.
+    measured: bool,
+    parallelisms: Vec<JsonFamily>,
+    /// `>` is sure (95 %), `=` a tie, `?` not known.
+    order: String,
+    /// What becomes of TP > DP > PP, as a sentence.
+    rule: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct JsonFamily {
+    parallelism: &'static str,
+    /// Why it has no cost.
+    reason: Option<String>,
+    seconds_per_step: Option<f64>,
+    seconds_per_step_interval_low: Option<f64>,
+    seconds_per_step_interval_high: Option<f64>,
+    exposed_seconds_per_step: Option<f64>,
+    exposed_seconds_per_step_interval_low: Option<f64>,
+    exposed_seconds_per_step_interval_high: Option<f64>,
+}
+
+impl JsonCosts {
+    /// Of a record that ranks a step.
+    pub(in crate::report) fn of(view: &View) -> Option<JsonCosts> {
+        view.ranking.as_ref()?;
+        let Costs { step, measured, families, order, rule, .. } = of(view, "commgauge").ok()?;
+        Some(JsonCosts { step, measured, parallelisms: families.into_iter().map(json_family).collect(), order, rule })
+    }
+}
+
+fn json_family(cost: FamilyCost) -> JsonFamily {
+    let (time, exposed) = cost.seconds.as_ref().map_or((None, None), |(time, exposed)| (Some(*time), Some(*exposed)));
+    let (time, exposed) = (parts(time), parts(exposed));
+    JsonFamily {
+        parallelism: cost.family.name(),
+        seconds_per_step: time[0],
+        seconds_per_step_interval_low: time[1],
+        seconds_per_step_interval_high: time[2],
+        exposed_seconds_per_step: exposed[0],
+        exposed_seconds_per_step_interval_low: exposed[1],
+        exposed_seconds_per_step_interval_high: exposed[2],
+        reason: cost.seconds.err(),
+    }
 }

@@ -2,17 +2,15 @@
 //! record becomes plain data here, and text in `text`; tables are those of the report.
 
 mod costs;
-mod json;
 
+pub(super) use costs::JsonCosts;
 pub use costs::{Costs, FamilyCost};
-pub(super) use json::JsonCosts;
 
 use super::row::Status;
 use super::text::visible;
 use super::view::View;
-use crate::report::color::Paint;
-use crate::report::document;
-use crate::report::document::{Block, Column, Table, percent, seconds_between};
+use crate::report::document::{Block, Fields, Table, percent, seconds_between};
+use crate::report::text::Paint;
 use crate::report::text::wrap;
 use commgauge_base::units::Seconds;
 use commgauge_model::record::Record;
@@ -91,20 +89,12 @@ fn run(view: &View) -> String {
 
 /// Verified, failed and skipped cases always; other statuses where they occur.
 fn counts(view: &View) -> Vec<(String, usize)> {
-    let count = |wanted: fn(&Status) -> bool| view.rows.iter().filter(|row| wanted(&row.status)).count();
-    let always = [
-        ("verified", count(|status| matches!(status, Status::Verified))),
-        ("failed", count(|status| matches!(status, Status::Failed(_)))),
-        ("skipped", count(|status| matches!(status, Status::Skipped(_)))),
-    ];
-    let sometimes = [
-        ("WRONG", count(|status| matches!(status, Status::Wrong { .. }))),
-        ("not verified", count(|status| matches!(status, Status::NotVerified))),
-        ("synthetic", count(|status| matches!(status, Status::Synthetic))),
-        ("missing", count(|status| matches!(status, Status::Missing))),
-    ];
-    let present = sometimes.into_iter().filter(|(_, count)| *count > 0);
-    always.into_iter().chain(present).map(|(label, count)| (label.to_owned(), count)).collect()
+    const ALWAYS: [&str; 3] = ["verified", "failed", "skipped"];
+    const SOMETIMES: [&str; 4] = ["WRONG", "not verified", "synthetic", "missing"];
+    let counted = |label: &str| view.rows.iter().filter(|row| row.status.label() == label).count();
+    let shown = |label: &&str| ALWAYS.contains(label) || counted(label) > 0;
+    let labels = ALWAYS.into_iter().chain(SOMETIMES).filter(shown);
+    labels.map(|label| (label.to_owned(), counted(label))).collect()
 }
 
 fn commands(view: &View, CommandNames { program, record }: CommandNames) -> Vec<(String, &'static str)> {
@@ -261,21 +251,13 @@ pub(super) fn document(view: &View) -> Vec<Block> {
         .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), cost.seconds.as_ref().err()?)));
     let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
     let sentences: Vec<String> = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
-    vec![Block::Table(Table::new(title(&costs), &COLUMNS, cells(&costs.families))), Block::list(sentences)]
+    vec![Block::Table(costs_table(&title(&costs), &costs.families)), Block::list(sentences)]
 }
 
-const COLUMNS: [Column; 5] = [
-    Column::left("", 0),
-    Column::right("per step", 0),
-    Column::right("95 % interval", 0),
-    Column::right("share", 1),
-    Column::right("not hidden", 2),
-];
-
 fn table(families: &[FamilyCost], width: usize) -> Vec<String> {
-    let rows = cells(families);
-    let text = document::table(&COLUMNS, &rows, u16::try_from(width).unwrap_or(u16::MAX));
-    let shown = text.lines().filter(|line| !rows.is_empty() && !line.starts_with(['-', '(']));
+    let table = costs_table("", families);
+    let text = table.text(u16::try_from(width).unwrap_or(u16::MAX));
+    let shown = text.lines().filter(|line| !table.rows.is_empty() && !line.starts_with(['-', '(']));
     let mut lines: Vec<String> = shown.map(|line| format!("  {line}")).collect();
     for cost in families {
         if let Err(reason) = &cost.seconds {
@@ -286,20 +268,18 @@ fn table(families: &[FamilyCost], width: usize) -> Vec<String> {
 }
 
 /// The rows of those that have a time.
-fn cells(families: &[FamilyCost]) -> Vec<Vec<String>> {
-    let whole: f64 = families.iter().filter_map(|cost| cost.seconds.as_ref().ok()).map(|(time, _)| time.middle).sum();
-    let row = |cost: &FamilyCost| {
-        let (time, exposed) = cost.seconds.as_ref().ok()?;
-        let share = if whole > 0.0 { time.middle / whole } else { 0.0 };
-        Some(vec![
-            cost.family.name().to_owned(),
-            Seconds(time.middle).to_string(),
-            seconds_between(*time),
-            percent(share, 1),
-            if exposed.middle > 0.0 { Seconds(exposed.middle).to_string() } else { "none".to_owned() },
-        ])
-    };
-    families.iter().filter_map(row).collect()
+fn costs_table(title: &str, families: &[FamilyCost]) -> Table {
+    let known = || families.iter().filter_map(|cost| Some((cost.family, cost.seconds.as_ref().ok()?)));
+    let whole: f64 = known().map(|(_, (time, _))| time.middle).sum();
+    let share = |time: f64| percent(if whole > 0.0 { time / whole } else { 0.0 }, 1);
+    let exposed = |seconds: f64| if seconds > 0.0 { Seconds(seconds).to_string() } else { "none".to_owned() };
+    Fields::of(known())
+        .left("", 0, |(family, _)| family.name())
+        .right("per step", 0, |(_, (time, _))| Seconds(time.middle))
+        .right("95 % interval", 0, |(_, (time, _))| seconds_between(*time))
+        .right("share", 1, |(_, (time, _))| share(time.middle))
+        .right("not hidden", 2, |(_, (_, hidden))| exposed(hidden.middle))
+        .table(title)
 }
 
 /// Commands are never broken, so that they can be copied; what they are for is left out where there is no room.

@@ -4,7 +4,7 @@ use super::op::{Crossover, StepOp};
 use super::{Family, StepView, Sum, Totals};
 use crate::chart::{Axis as ChartAxis, Bar, Bars, Unit};
 use crate::report::document::{
-    Block, Column, Figure, Row as TableRow, Table, Tone, gigabytes, optional, percent, range, seconds_range,
+    Block, Column, Fields, Figure, Table, Tone, gigabytes, optional, percent, range, seconds_range, yes_or_no,
 };
 use crate::report::row::Row;
 use commgauge_base::sample::Cadence;
@@ -248,59 +248,39 @@ fn ops(step: &StepView, rows: &[crate::report::Row]) -> Table {
         "step: {}, {}, {}: {} micro-batches, {} tokens of a replica",
         facts.model, facts.layout, facts.phase, facts.micro_batches, facts.tokens_per_replica
     );
-    const COLUMNS: [Column; 16] = [
-        Column::left("axis", 0),
-        Column::left("style", 3),
-        Column::left("call", 0),
-        Column::left("type", 5),
-        Column::right("groups x ranks", 6),
-        Column::right("size", 0),
-        Column::right("a step", 0),
-        Column::right("one call", 2),
-        Column::right("in a step", 0),
-        Column::left("[95 %]", 1),
-        Column::right("share", 0),
-        Column::left("exposed", 0),
-        Column::left("hidden by", 7),
-        Column::right("wire", Column::PAGES_ONLY),
-        Column::left("case", Column::PAGES_ONLY),
-        Column::left("why", Column::PAGES_ONLY),
-    ];
-    let table = Table::new(title, &COLUMNS, step.ops.iter().map(|op| op_row(step, op, rows))).whole_in(WHOLE).folded();
-    // A cadence that all have is given in a sentence below.
-    match cadence_of_all(step) {
-        Some(_) => table,
-        None => table.with_column(
-            Column::left("taken from", 4),
-            step.ops.iter().map(|op| optional(op.seconds_per_call.map(|_| op.cadence))),
-        ),
-    }
-}
-
-fn op_row(step: &StepView, op: &StepOp, rows: &[crate::report::Row]) -> TableRow {
-    let row = rows.get(op.row);
-    let facts = row.map(|row| &row.facts);
-    let status = || row.map_or("missing", |row| row.status.label()).to_owned();
-    let cost = op.seconds_per_step();
-    let cells = vec![
-        op.axis.to_string(),
-        op.used.style.name().to_owned(),
-        optional(row.map(crate::report::columns::collective)),
-        optional(facts.map(|facts| facts.element_type)),
-        optional(facts.map(|facts| format!("{} x {}", facts.groups, facts.group_size))),
-        optional(facts.map(|facts| facts.bytes_total)),
-        op.used.count_per_step.to_string(),
-        op.seconds_per_call.map_or_else(status, |call| Seconds(call.middle).to_string()),
-        cost.map_or_else(status, |cost| Seconds(cost.middle).to_string()),
-        optional(cost.map(seconds_range)),
-        optional(step.share(op).map(|share| percent(share, 1))),
-        if op.used.exposed { "yes" } else { "no" }.to_owned(),
-        optional(op.overlaps_with()),
-        gigabytes(op.used.wire_bytes_per_step),
-        optional(facts.map(|facts| &facts.name)),
-        op.used.why.clone(),
-    ];
-    TableRow::toned(if cost.is_some() { Tone::Plain } else { Tone::Unsure }, cells)
+    let row = |op: &StepOp| rows.get(op.row);
+    let called = |op: &StepOp| row(op).map(|row| &row.facts);
+    let seconds = |op: &StepOp, span: Option<Span>| match span {
+        Some(span) => Seconds(span.middle).to_string(),
+        None => row(op).map_or("missing", |row| row.status.label()).to_owned(),
+    };
+    let tone = |op: &&StepOp| if op.seconds_per_step().is_some() { Tone::Plain } else { Tone::Unsure };
+    Fields::of(&step.ops)
+        .left("axis", 0, |op| op.axis)
+        .left("style", 3, |op| op.used.style.name())
+        .left("call", 0, |op| optional(row(op).map(crate::report::columns::collective)))
+        .left("type", 5, |op| optional(called(op).map(|facts| facts.element_type)))
+        .right("groups x ranks", 6, |op| {
+            optional(called(op).map(|facts| format!("{} x {}", facts.groups, facts.group_size)))
+        })
+        .right("size", 0, |op| optional(called(op).map(|facts| facts.bytes_total)))
+        .right("a step", 0, |op| op.used.count_per_step)
+        .right("one call", 2, |op| seconds(op, op.seconds_per_call))
+        .right("in a step", 0, |op| seconds(op, op.seconds_per_step()))
+        .left("[95 %]", 1, |op| optional(op.seconds_per_step().map(seconds_range)))
+        .right("share", 0, |op| optional(step.share(op).map(|share| percent(share, 1))))
+        .left("exposed", 0, |op| yes_or_no(op.used.exposed))
+        .left("hidden by", 7, |op| optional(op.overlaps_with()))
+        .right("wire", Column::PAGES_ONLY, |op| gigabytes(op.used.wire_bytes_per_step))
+        .left("case", Column::PAGES_ONLY, |op| optional(called(op).map(|facts| &facts.name)))
+        .left("why", Column::PAGES_ONLY, |op| op.used.why.clone())
+        // A cadence that all have is given in a sentence below.
+        .when(cadence_of_all(step).is_none(), |fields| {
+            fields.left("taken from", 4, |op| optional(op.seconds_per_call.map(|_| op.cadence)))
+        })
+        .toned(title, tone)
+        .whole_in(WHOLE)
+        .folded()
 }
 
 /// The cadence that all times were taken from, if it is one.
@@ -327,60 +307,43 @@ fn below_ops(step: &StepView) -> Vec<String> {
 }
 
 fn totals(what: &'static str, totals: &[Totals], whole: &Totals) -> Table {
-    let columns = [
-        Column::left(what, 0),
-        Column::right("payload", 1),
-        Column::right("wire", 0),
-        Column::right("time", 0),
-        Column::left("[95 %]", 2),
-        Column::right("share", 3),
-        Column::right("exposed", 0),
-        Column::left("exposed [95 %]", 4),
-    ];
-    let row = |totals: &Totals| {
-        let (time, exposed) = (totals.time.complete(), totals.exposed_time.complete());
-        let share = time.zip(whole.time.complete()).filter(|(_, whole)| whole.middle > 0.0);
-        vec![
-            totals.name.to_owned(),
-            gigabytes(totals.payload_bytes_per_step),
-            gigabytes(totals.wire_bytes_per_step),
-            sum_text(&totals.time),
-            optional(time.map(seconds_range)),
-            optional(share.map(|(time, whole)| percent(time.middle / whole.middle, 1))),
-            sum_text(&totals.exposed_time),
-            optional(exposed.filter(|_| totals.exposed_time.ops > 0).map(seconds_range)),
-        ]
-    };
-    Table::new(format!("per {what} and step"), &columns, totals.iter().map(row)).below()
+    let whole = whole.time.complete().filter(|whole| whole.middle > 0.0);
+    let share = |totals: &Totals| Some(totals.time.complete()?.middle / whole?.middle);
+    let exposed = |totals: &Totals| totals.exposed_time.complete().filter(|_| totals.exposed_time.ops > 0);
+    Fields::of(totals)
+        .left(what, 0, |totals| totals.name)
+        .right("payload", 1, |totals| gigabytes(totals.payload_bytes_per_step))
+        .right("wire", 0, |totals| gigabytes(totals.wire_bytes_per_step))
+        .right("time", 0, |totals| sum_text(&totals.time))
+        .left("[95 %]", 2, |totals| optional(totals.time.complete().map(seconds_range)))
+        .right("share", 3, |totals| optional(share(totals).map(|share| percent(share, 1))))
+        .right("exposed", 0, |totals| sum_text(&totals.exposed_time))
+        .left("exposed [95 %]", 4, |totals| optional(exposed(totals).map(seconds_range)))
+        .table(format!("per {what} and step"))
+        .below()
 }
 
 fn rankings(rankings: &[Order]) -> Table {
-    const COLUMNS: [Column; 3] = [Column::left("by", 0), Column::left("order", 1), Column::left("the rule", 0)];
-    let row = |ranking: &Order| vec![ranking.measure.name().to_owned(), ranking.text(), ranking.rule_text()];
-    Table::new("the rule TP > DP > PP", &COLUMNS, rankings.iter().map(row)).below()
+    Fields::of(rankings)
+        .left("by", 0, |ranking| ranking.measure.name())
+        .left("order", 1, |ranking| ranking.text())
+        .left("the rule", 0, |ranking| ranking.rule_text())
+        .table("the rule TP > DP > PP")
+        .below()
 }
 
 fn crossovers(title: String, crossovers: &[Crossover]) -> Table {
-    const COLUMNS: [Column; 4] = [
-        Column::left("pair", 0),
-        Column::right("by wire bytes", 0),
-        Column::right("by time", 0),
-        Column::left("[95 %]", 0),
-    ];
-    let row = |crossover: &Crossover| {
-        let [a, b] = crossover.families;
-        let interval = match crossover.time {
-            Crossing::At { tokens, .. } => range(tokens.interval.map(|interval| interval.map(tokens_text))),
-            _ => optional(None::<String>),
-        };
-        vec![
-            format!("{} and {}", a.name(), b.name()),
-            crossing_text(&crossover.wire),
-            crossing_text(&crossover.time),
-            interval,
-        ]
+    let interval = |crossing: &Crossing| match crossing {
+        Crossing::At { tokens, .. } => range(tokens.interval.map(|interval| interval.map(tokens_text))),
+        _ => optional(None::<String>),
     };
-    Table::new(title, &COLUMNS, crossovers.iter().map(row)).below()
+    Fields::of(crossovers)
+        .left("pair", 0, |crossover| crossover.families.map(Family::name).join(" and "))
+        .right("by wire bytes", 0, |crossover| crossing_text(&crossover.wire))
+        .right("by time", 0, |crossover| crossing_text(&crossover.time))
+        .left("[95 %]", 0, |crossover| interval(&crossover.time))
+        .table(title)
+        .below()
 }
 
 fn crossing_text(crossing: &Crossing) -> String {

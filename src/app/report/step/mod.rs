@@ -5,7 +5,7 @@ mod json;
 mod op;
 
 pub use commgauge_base::stats::Span;
-pub use commgauge_model::workload::{Crossing, Family, Measure};
+pub use commgauge_model::workload::{Family, Measure};
 pub(super) use json::{JsonStep, document, parts};
 pub use op::{Crossover, StepOp};
 
@@ -159,6 +159,7 @@ pub(super) mod tests {
     use commgauge_model::layout::{Axis, Degrees};
     use commgauge_model::record::Record;
     use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, StepUse};
+    use commgauge_model::workload::Crossing;
     use commgauge_model::workload::Style;
     use commgauge_model::workload::op::{End, Moment, Pass, When};
 

@@ -1,9 +1,9 @@
 //! A machine as its file describes it.
 
-use super::expect::{ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, OwnWorkExpectation};
+use super::expect_tables::{ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, OwnWorkExpectation};
 use super::fault::Fault;
 use super::level::Level;
-use crate::config::typed::{Found, Text, Written, accepting, count, number, text, time};
+use crate::config::typed::{Found, SECOND, Text, Written, accepting, count, number, text, time};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -24,9 +24,6 @@ const MOST: u32 = 1 << 20;
 
 /// More than any GPU computes, in 10^12 operations a second.
 const MOST_TFLOPS: f64 = 1e6;
-
-/// The longest latency, delay or jitter of a machine that works, in nanoseconds; virtual clocks could run over.
-pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// A machine as its file describes it, checked. Files are read and written by these fields.
 ///
@@ -104,7 +101,7 @@ pub struct NodeLinks {
     /// Rate of the link to any one other rank, if each pair has a separate link instead of a switch.
     pub rate_per_peer: Option<Text<Rate>>,
     /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assumed: bool,
 }
 
@@ -121,7 +118,7 @@ pub struct Network {
     #[serde(with = "text")]
     pub rate_per_adapter: Rate,
     /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assumed: bool,
     /// Nodes behind each leaf switch, neighbours in number; absent if there is one switch for all, or if unknown.
     #[serde(default, deserialize_with = "count::<_, _, 1, MOST_NODES_PER_LEAF>")]
@@ -146,11 +143,6 @@ pub struct Computing {
 
 fn one() -> u32 {
     1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-pub(super) fn is_false(value: &bool) -> bool {
-    !value
 }
 
 fn later<'de, D: Deserializer<'de>, T>(_: D) -> std::result::Result<Vec<T>, D::Error> {
@@ -413,10 +405,10 @@ pub struct JudgedRuns {
     /// A part of what the environment asks of transports, such as `UCX_TLS=rc`.
     pub transport: Option<String>,
     /// Whether runs with one buffer for all iterations, which caches may serve, are judged too.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_buffers: bool,
     /// Whether only logs of other tools can be judged, since no backend runs the library.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub imported_only: bool,
 }
 

@@ -1,9 +1,8 @@
 //! Injected faults of a simulated machine, in one grammar: a `[[faults]]` of a machine file, and the same in words for the command line,
 //! which are read as the values of that table. The simulated backend applies them to times.
 
-use super::description::SECOND;
 use crate::config::document::{Item, Table};
-use crate::config::typed::{count, time};
+use crate::config::typed::{SECOND, count, time};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use serde::de::Error as _;
@@ -206,12 +205,11 @@ struct Timing {
 const TIMING: [&str; 4] = ["probability", "window", "from", "until"];
 
 fn ends<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<[u32; 2], D::Error> {
-    match Vec::deserialize(from)?.as_slice() {
+    match <[u32; 2]>::deserialize(from)? {
         [one, other] if one == other => {
             Err(D::Error::custom(format!("found [{one}, {other}]; a link joins two different nodes")))
         }
-        [one, other] => Ok([*one, *other]),
-        _ => Err(D::Error::custom("accepted: two whole numbers such as [0, 1]")),
+        ends => Ok(ends),
     }
 }
 
@@ -313,21 +311,20 @@ fn simple(text: &str) -> std::result::Result<Flags, String> {
     let mut flags = vec![("kind", "kind", kind.to_owned()), (key, file_key, value.to_owned())];
     let mut rest = place;
     for (index, (_, key)) in form.place.iter().enumerate() {
-        let next = form.place.get(index + 1);
-        let parts = next.map(|(between, _)| rest.split_once(between));
-        let (value, more) = match (parts, next) {
-            (Some(Some(parts)), _) => parts,
-            (Some(None), Some((_, next))) if *next != "peer" => {
-                return Err(format!("found `{place}`, expected a place such as {}", form.example));
-            }
-            _ => (rest, ""),
+        let (value, more) = match form.place.get(index + 1) {
+            None => (rest, ""),
+            Some((between, next)) => match rest.split_once(between) {
+                Some(parts) => parts,
+                None if *next == "peer" => (rest, ""),
+                None => return Err(format!("found `{place}`, expected a place such as {}", form.example)),
+            },
         };
         match flags.last_mut() {
             Some((last, _, both)) if last == key => *both = format!("{both},{value}"),
             _ => flags.push((*key, *key, value.to_owned())),
         }
         rest = more;
-        if more.is_empty() {
+        if rest.is_empty() {
             break;
         }
     }

@@ -5,6 +5,7 @@
 
 mod description;
 mod expect;
+mod expect_tables;
 mod fault;
 mod level;
 mod lint;
@@ -13,7 +14,7 @@ pub use description::{
     Computing, Expectation, ExpectedCall, ExpectedGroup, JudgedRuns, Limit, Machine, Network, NetworkExpectation,
     NodeLinks, Noise, RequiredCoverage, Version,
 };
-pub use expect::{
+pub use expect_tables::{
     Each, ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure,
     Origin, OwnWorkExpectation, Sizes,
 };
@@ -23,10 +24,10 @@ pub use lint::{Finding, lint};
 
 use crate::config::document::{Item, Place, Table};
 use crate::config::shipped::{Shipped, read_text};
+use crate::config::typed::to_toml;
 use commgauge_base::collective::{Algorithm, Collective, Motion};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Rate;
-use serde::Serialize;
 use std::path::Path;
 
 impl Machine {
@@ -46,11 +47,11 @@ impl Machine {
     pub fn parse(text: &str, path: &Path) -> Result<Machine> {
         let (machine, mut file) = Machine::without_other_files(text, path)?;
         let machine = machine.with_node_of(&file)?;
-        if let (Some(coverage), Some(mut table)) = (&machine.required_coverage, table(&mut file, "coverage")?) {
+        if let (Some(coverage), Some(item)) = (&machine.required_coverage, file.take("coverage")) {
             let (asked, expectations) = (coverage.expectations, machine.thresholds());
             if asked as usize > expectations {
-                let fewest = table.require("expectations", "")?;
-                return Err(fewest.wrong(format!("found {asked}; this file has {expectations} expectations")));
+                let problem = format!("found {asked}; this file has {expectations} expectations");
+                return Err(item.table()?.place_of("expectations").wrong(problem));
             }
         }
         Ok(machine)
@@ -67,11 +68,10 @@ impl Machine {
             let problem = format!("found {hosts}; the {ranks} ranks of a node do not divide evenly among its hosts");
             return Err(file.place_of("hosts_per_node").wrong(problem));
         }
-        if let (Some(judged), Some(table)) = (&machine.judged_runs, table(&mut file, "applies_to")?) {
-            if judged.library.is_none() && judged.library_from.as_ref().or(judged.library_below.as_ref()).is_some() {
-                let problem = "a version needs the name of its library, such as library = \"NCCL\"";
-                return Err(table.place.wrong(problem));
-            }
+        let needs_library = |judged: &JudgedRuns| judged.library_from.is_some() || judged.library_below.is_some();
+        if machine.judged_runs.as_ref().is_some_and(|judged| judged.library.is_none() && needs_library(judged)) {
+            let problem = "a version needs the name of its library, such as library = \"NCCL\"";
+            return Err(file.place_of("applies_to").wrong(problem));
         }
         machine.faults = file.tables("faults")?.into_iter().map(fault::fault).collect::<Result<_>>()?;
         for (row, table) in machine.expect.iter().zip(file.tables("expect")?) {
@@ -118,7 +118,7 @@ impl Machine {
     /// # Errors
     /// None that a machine which was read can have.
     pub fn to_toml(&self) -> Result<String> {
-        written(self)
+        to_toml(self)
     }
 
     /// Rate at which one rank can send to `ranks` ranks of its node, including itself: over all its links, or those to
@@ -138,16 +138,6 @@ impl Machine {
         let own = (adapters / f64::from(self.ranks_per_node)).max(1.0);
         Rate(own.min(adapters / f64::from(active_ranks.max(1))) * self.between_nodes.rate_per_adapter.0)
     }
-}
-
-/// The TOML of a machine file, or of tables of one.
-fn written(tables: &impl Serialize) -> Result<String> {
-    toml::to_string(tables).map_err(|error| Error::usage(format!("cannot be written as a machine file: {error}")))
-}
-
-/// A table of the file, if it has one of this name.
-fn table(file: &mut Table, key: &'static str) -> Result<Option<Table>> {
-    file.take(key).map(Item::table).transpose()
 }
 
 // The highest bus bandwidth that the links of a machine allow.

@@ -180,6 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn a_step_has_the_same_hash_however_it_is_written() {
+        let text = |more: &str| {
+            let text = format!("sequence = 8\nmicro_batches = 1\n{more}");
+            format!("{:?}", Training::read(Table::parse(Path::new("suite.toml"), &text).unwrap()).unwrap())
+        };
+        assert_eq!(text(""), text("# default\nmicro_batch = 1\ndata_style = 'ddp'"));
+        assert_ne!(text(""), text("micro_batch = 2"));
+    }
+
+    #[test]
     fn a_flag_that_denies_turns_its_value() {
         let flag = |key: &str| STEP_FLAGS.iter().find(|flag| flag.key == key).unwrap();
         let denial = flag("overlap_gradients");

@@ -1,0 +1,541 @@
+//! A verdict as text: a table for people, and the formats of pages, test reports and monitoring.
+//!
+//! Every text that comes from a record or a machine file is escaped here, by format.
+
+use super::document::{Terminal, escaped_markdown, markdown};
+use crate::report::document::{
+    Block, Column, Fields, Mark, Table, Tone, optional, share, signed_bounds, signed_percent,
+};
+use crate::report::products::FlopsUnit;
+use crate::report::template::through;
+use crate::report::text::pretty_json;
+use commgauge_base::error::Result;
+use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_judge::verdict::{
+    AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall,
+    RowSubject, Verdict,
+};
+use serde::Serialize;
+
+/// How a verdict is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum VerdictFormat {
+    /// For people, fitted to the width of the terminal.
+    #[default]
+    Table,
+    /// One JSON document in base units, whose schema `commgauge show schema verdict` or `suspects` prints.
+    Json,
+    /// A test report in JUnit's XML: one test case for each row.
+    Junit,
+    /// Tables for a page or an issue.
+    Markdown,
+    /// A text file for the collector of Prometheus' node exporter.
+    Prometheus,
+    /// Annotations of a GitHub workflow.
+    Github,
+}
+
+/// For the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
+const VERDICT_PROM: &str = concat!(include_str!("templates/row.prom"), include_str!("templates/verdict.prom"));
+
+/// Troubles first, then the rows that did not pass, the worst first.
+const VERDICT_GITHUB: &str = concat!(
+    include_str!("templates/row.txt"),
+    include_str!("templates/github.txt"),
+    include_str!("templates/verdict.txt")
+);
+
+/// Rows that were not judged are skipped, rows that could not be judged are errors, and failed rows are failures. Troubles of the
+/// records are test cases of their own.
+const VERDICT_JUNIT: &str = concat!(
+    include_str!("templates/row.txt"),
+    include_str!("templates/junit.xml"),
+    include_str!("templates/verdict.xml")
+);
+
+/// A verdict with the sentences that templates show.
+#[derive(Serialize)]
+struct ShownVerdict<'a> {
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    about: &'static str,
+    headline: String,
+    sentences: Vec<String>,
+}
+
+impl ShownVerdict<'_> {
+    fn of(verdict: &Verdict) -> ShownVerdict<'_> {
+        let (about, headline, sentences) = (asked(verdict.question), headline(verdict), coverage(verdict));
+        ShownVerdict { verdict, about, headline, sentences }
+    }
+}
+
+/// The verdict as text. `width` is used by the table only.
+///
+/// # Errors
+/// Where a document cannot be written as JSON or XML.
+pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Result<String> {
+    match format {
+        VerdictFormat::Table => {
+            let terminal = Terminal::plain(width);
+            Ok(format!("{}\n{}", headline(verdict), terminal.draw(&verdict_document(verdict))))
+        }
+        VerdictFormat::Markdown => {
+            let title = escaped_markdown(&headline(verdict));
+            Ok(format!("# commgauge {title}\n{}", markdown(&verdict_document(verdict))))
+        }
+        VerdictFormat::Junit => through("verdict.xml", VERDICT_JUNIT, ShownVerdict::of(verdict)),
+        VerdictFormat::Prometheus => through("verdict.prom", VERDICT_PROM, verdict),
+        VerdictFormat::Github => through("verdict.txt", VERDICT_GITHUB, ShownVerdict::of(verdict)),
+        VerdictFormat::Json => pretty_json(verdict),
+    }
+}
+
+// The verdict for people: coverage first, then the rows, the worst first, then the rule.
+
+/// Findings that a page shows without a click.
+const MAX_OPEN: usize = 8;
+
+/// Everything below the answer.
+fn verdict_document(verdict: &Verdict) -> Vec<Block> {
+    let mut blocks = vec![Block::list(coverage(verdict).into_iter().chain(origins(verdict)))];
+    if !verdict.problems.is_empty() {
+        blocks.push(problems(verdict));
+    }
+    let judged: Vec<&Row> = verdict.rows.iter().filter(|row| row.decision.is_some()).collect();
+    if !judged.is_empty() {
+        let table = rows(verdict.question, "", &judged, &[]);
+        let why = Block::headed_list("Why:", Mark::None, explained(&worst_first(&judged)));
+        blocks.extend([Block::Table(table), Block::Narrow(why)]);
+    }
+    blocks.extend(curves_document(&verdict.curves));
+    let sentences = verdict.findings.iter().map(|finding| finding.text.as_str());
+    let heading = "Calls that break a rule of self-consistency, the worst first:";
+    blocks.push(Block::Narrow(Block::headed_list(heading, Mark::Dash, sentences)));
+    blocks.extend(findings(verdict));
+    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &verdict.rule));
+    blocks
+}
+
+/// What is wrong with the records.
+pub(in crate::report) fn problems(verdict: &Verdict) -> Block {
+    let sentence = |trouble: &Problem| match trouble.exit_code {
+        0 => format!("{} (a warning)", trouble.text),
+        code => format!("{} (exit code {code})", trouble.text),
+    };
+    Block::marked(Mark::Alarm, verdict.problems.iter().map(sentence))
+}
+
+/// By decision, and of equal ones the slowest against the base first.
+fn worst_first<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
+    let mut rows = rows.to_vec();
+    let slowdown = |row: &Row| row.against_base.as_ref().and_then(|against| against.slowdown).unwrap_or(f64::MIN);
+    rows.sort_by(|a, b| b.decision.cmp(&a.decision).then(slowdown(b).total_cmp(&slowdown(a))));
+    rows
+}
+
+/// The reasons of each row; shared reasons are listed once.
+fn explained(rows: &[&Row]) -> Vec<String> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| !row.reasons.is_empty()).copied().collect();
+    let shared = shared_reasons(&rows);
+    let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
+    let own = rows.iter().filter_map(|row| {
+        let own = own_reasons(row, &shared);
+        let call = row.against_base.as_ref().zip(row.subject.call());
+        let call = call.map(|(_, call)| format!(" ({}, {})", call.element_type, call.bytes_total));
+        (!own.is_empty()).then(|| format!("{}{}: {}", row.full_name(), call.unwrap_or_default(), own.join("; ")))
+    });
+    for_all.into_iter().chain(own).collect()
+}
+
+/// The reasons that all rows have, where there are several.
+fn shared_reasons(rows: &[&Row]) -> Vec<String> {
+    let [first, others @ ..] = rows else { return Vec::new() };
+    let is_shared = |reason: &&String| !others.is_empty() && others.iter().all(|row| row.reasons.contains(reason));
+    first.reasons.iter().filter(is_shared).cloned().collect()
+}
+
+fn own_reasons(row: &Row, shared: &[String]) -> Vec<String> {
+    row.reasons.iter().filter(|reason| !shared.contains(reason)).cloned().collect()
+}
+
+/// The rules of self-consistency that calls break, with how sure each is, for pages.
+pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
+    let over = |times: f64| format!("+{}", share(times - 1.0));
+    let at_least = |low: f64| if low > 1.0 { over(low) } else { "nothing".to_owned() };
+    const HIDDEN: u8 = Column::PAGES_ONLY;
+    let table = Fields::of(&verdict.findings)
+        .left("finding", HIDDEN, |finding| finding.text.clone())
+        .right("over what is allowed", HIDDEN, |finding| over(finding.times_allowed))
+        .right("at least", HIDDEN, |finding| optional(finding.times_allowed_lower_bound.map(at_least)))
+        .right("p corrected", HIDDEN, |finding| three_digits(finding.p_corrected))
+        .left("chance", HIDDEN, |finding| if finding.certain { "ruled out" } else { "not ruled out" })
+        .toned("Calls that break a rule of self-consistency, the worst first", |finding| {
+            if finding.certain { Tone::Bad } else { Tone::Plain }
+        })
+        .whole_in("`commgauge compare --consistency RECORD --format json` has every finding");
+    let many = table.rows.len() > MAX_OPEN;
+    (!table.rows.is_empty()).then_some(Block::Table(if many { table.folded() } else { table }))
+}
+
+fn origins(verdict: &Verdict) -> Vec<String> {
+    let run = |run: &commgauge_judge::verdict::Run| {
+        format!(
+            "{}: {}, run {} of {}, suite {}, {}, {} ranks",
+            run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
+        ) + &run.measured_by.as_ref().map_or_else(String::new, |label| format!("; {label}"))
+    };
+    let machine = verdict.machine.iter().map(|machine| format!("machine: {machine}"));
+    verdict.runs.iter().map(run).chain(machine).collect()
+}
+
+/// The rows, the worst first.
+fn rows(question: Question, title: impl Into<String>, rows: &[&Row], said_elsewhere: &[String]) -> Table {
+    let rows = worst_first(rows);
+    let has_hosts = rows.iter().any(|row| row.hosts.is_some());
+    let call = |row: &Row, cell: fn(&RowCall) -> String| optional(row.subject.call().map(cell));
+    Fields::of(rows)
+        .left("verdict", 0, |row| decision(row))
+        .when(has_hosts, |fields| fields.left("hosts", 0, |row| optional(row.hosts.as_ref())))
+        .left("axis", 0, |row| row.subject.axis())
+        .left("collective", 0, |row| what(row))
+        .right("size", 0, |row| optional(row.subject.bytes()))
+        .right("ranks", 6, |row| call(row, |call| call.group_size.to_string()))
+        .left("hosts x ranks", 8, |row| call(row, |call| call.locality.to_string()))
+        .left("cadence", 1, |row| call(row, |call| call.cadence.to_string()))
+        .left("placement", 9, |row| call(row, |call| call.placement.to_string()))
+        .when(question == Question::Gate, gate_fields)
+        .when(question == Question::Compare, compare_fields)
+        .left("row", Column::PAGES_ONLY, |row| row.full_name().into_owned())
+        .left("why", Column::PAGES_ONLY, |row| own_reasons(row, said_elsewhere).join("; "))
+        .toned(title, |row| tone(row.decision))
+        .whole_in("`--format json` has every row")
+}
+
+/// The same for a page, with a note: reasons that all rows have are said below them.
+pub(in crate::report) fn rows_on_page(question: Question, title: &str, all: &[&Row], note: &str) -> Table {
+    let shared = shared_reasons(all);
+    let why = (!shared.is_empty()).then(|| format!("Why, in all {} rows: {}.", all.len(), shared.join("; ")));
+    let notes: Vec<String> = Some(note.to_owned()).filter(|note| !note.is_empty()).into_iter().chain(why).collect();
+    rows(question, title, all, &shared).noted(notes.join(" "))
+}
+
+/// The colour of a decision.
+pub(in crate::report) fn tone(decision: Option<Decision>) -> Tone {
+    match decision {
+        Some(Decision::Pass) => Tone::Good,
+        Some(Decision::Fail | Decision::Error) => Tone::Bad,
+        Some(Decision::Inconclusive) => Tone::Unsure,
+        None => Tone::Plain,
+    }
+}
+
+/// The row's subject, with all that distinguishes it from its neighbours and has no column.
+fn what(row: &Row) -> String {
+    match &row.subject {
+        RowSubject::Call(call) => call.collective.to_string(),
+        RowSubject::Copy { copy } => {
+            let memory = copy.host_memory.map(|memory| memory.name().to_owned());
+            let peer = copy.peer_distance.map(|distance| format!("rank +{distance}"));
+            let each = if copy.alone { "alone" } else { "together" }.to_owned();
+            let parts = [copy.kind.name().to_owned()].into_iter().chain(memory).chain(peer).chain([each]);
+            parts.collect::<Vec<_>>().join(", ")
+        }
+        RowSubject::Product { product } => format!("product {} x {} x {}", product.m, product.n, product.k),
+    }
+}
+
+fn gate_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
+    let limit =
+        |row: &Row, cell: fn(&AgainstLimit) -> Option<String>| optional(row.against_limit.as_ref().and_then(cell));
+    fields
+        .right("repl.", 5, |row| row.replicates)
+        .right("median", 0, move |row| limit(row, |limit| limit.median.map(|median| value(limit.metric, median))))
+        .left("bounds", 4, move |row| {
+            limit(row, |limit| {
+                let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
+                Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
+            })
+        })
+        .right("limit", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
+        .left("source", 10, move |row| limit(row, |limit| Some(format!("{} ({})", limit.source, limit.date))))
+}
+
+fn compare_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
+    let base =
+        |row: &Row, cell: &dyn Fn(&AgainstBase) -> Option<String>| optional(row.against_base.as_ref().and_then(cell));
+    let seconds = |seconds: Option<f64>| seconds.map(|seconds| Seconds(seconds).to_string());
+    let p = |p: Option<f64>| p.map(|p| format!("{p:.4}"));
+    fields
+        .left("type", 4, |row| optional(row.subject.element_type()))
+        .right("repl.", 5, move |row| base(row, &|base| Some(format!("{}/{}", base.replicates_base, row.replicates))))
+        .right("base", 0, move |row| base(row, &|base| seconds(base.latency_seconds_base)))
+        .right("new", 2, move |row| base(row, &|base| seconds(base.latency_seconds_new)))
+        .right("slower by", 0, move |row| base(row, &|base| base.slowdown.map(signed_percent)))
+        .left("bounds", 4, move |row| {
+            base(row, &|base| Some(signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound)))
+        })
+        .right("p", 10, move |row| base(row, &|base| p(base.p_row)))
+        .right("p corrected", 3, move |row| base(row, &|base| p(base.p_corrected)))
+}
+
+// The sentences and words of a verdict that all of its formats share.
+
+/// What was asked, in a word; thresholds are one part of what `commgauge judge` asks.
+pub(super) fn asked(question: Question) -> &'static str {
+    if question == Question::Gate { "thresholds" } else { question.name() }
+}
+
+/// The first line: the question, the answer and its exit code.
+pub(super) fn headline(verdict: &Verdict) -> String {
+    let what = asked(verdict.question);
+    let judged = if verdict.question == Question::Gate { format!("; {}", thresholds(verdict)) } else { String::new() };
+    format!("{what}: {} (exit code {}){judged}", verdict.decision.name().to_uppercase(), verdict.exit_code)
+}
+
+/// How many limits of the machine file the verdict rests on.
+pub(in crate::report) fn thresholds(verdict: &Verdict) -> String {
+    let c = &verdict.coverage;
+    let missing = c.expectations.saturating_sub(c.expectations_judged);
+    format!("{} of {} thresholds judged, {missing} not measured", c.expectations_judged, c.expectations)
+}
+
+/// The coverage, as sentences.
+pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
+    let c = &verdict.coverage;
+    if verdict.question == Question::Consistency {
+        let certain = verdict.findings.iter().filter(|finding| finding.certain).count();
+        let found = verdict.findings.len();
+        return vec![format!(
+            "{} rows; {certain} findings beyond chance, {} that may be chance",
+            c.rows,
+            found - certain
+        )];
+    }
+    let rows = format!(
+        "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
+        c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
+    );
+    let replicates =
+        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned);
+    [rows].into_iter().chain(network(c)).chain([replicates]).collect()
+}
+
+/// Whether the network was judged; nothing where that was not asked.
+fn network(c: &Coverage) -> Option<String> {
+    Some(match (c.nodes, c.rows_judged_between_nodes) {
+        (0, _) => return None,
+        (1, _) => "network: not judged; the run has one node".to_owned(),
+        (nodes, 0) => format!("network: NOT JUDGED: no judged row is between the {nodes} nodes"),
+        (nodes, rows) => format!("network: {rows} of the judged rows are between the {nodes} nodes"),
+    })
+}
+
+/// A row's decision in a word.
+pub(in crate::report) fn decision(row: &Row) -> &'static str {
+    row.decision.map_or("not judged", |decision| decision.name())
+}
+
+/// A value of a limit with its unit.
+pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
+        Metric::LatencySeconds => Seconds(value).to_string(),
+        Metric::CopyBytesPerSecond => Rate(value).to_string(),
+        Metric::FlopsPerSecond => flops(value),
+    }
+}
+
+/// A rate of computing in the unit that fits it.
+fn flops(per_second: f64) -> String {
+    let unit = FlopsUnit::of(per_second);
+    format!("{} {}", unit.number(per_second), unit.name())
+}
+
+// Changes of whole curves: alpha and beta before and after, one line each.
+
+/// The table, the worst first, where there are any.
+pub(in crate::report) fn curves_document(curves: &[CurveChange]) -> Option<Block> {
+    let mut curves: Vec<&CurveChange> = curves.iter().collect();
+    curves.sort_by(|a, b| b.worse.cmp(&a.worse).then(b.slowdown.total_cmp(&a.slowdown)));
+    let value = |curve: &CurveChange, cost: f64| match curve.part {
+        CurvePart::Latency => Seconds(cost).to_string(),
+        CurvePart::Bandwidth => Rate(1.0 / cost).to_string(),
+    };
+    let table = Fields::of(curves)
+        .left("curve", 0, |curve| curve.name.clone())
+        .right("sizes", 4, |curve| curve.cases)
+        .left("part", 0, |curve| curve.part.name())
+        .right("base", 2, |curve| value(curve, curve.base))
+        .right("new", 2, |curve| value(curve, curve.new))
+        .right("costs more", 0, |curve| signed_percent(curve.slowdown))
+        .left("bounds", 3, |curve| signed_bounds(curve.slowdown_lower_bound, curve.slowdown_upper_bound))
+        .right("p corrected", 1, |curve| format!("{:.4}", curve.p_corrected))
+        .left("verdict", 0, |curve| if curve.worse { "worse" } else { "-" })
+        .toned("Latency and bandwidth of whole curves:", |curve| if curve.worse { Tone::Bad } else { Tone::Plain })
+        .whole_in("`commgauge compare --format json` has every curve");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+    use commgauge_judge::verdict::testing::{lines, loaded, machine};
+    use commgauge_judge::verdict::{CompareRule, ConsistencyRule, GateRule, compare, consistency, gate};
+    use commgauge_model::record::Line;
+
+    // Verdicts in every format as published, and nothing hostile in any.
+
+    fn verdict(lines: Vec<Line>) -> Verdict {
+        let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
+        gate(&[loaded("run.jsonl", lines)], Some(&machine("14GB/s")), &rule).unwrap()
+    }
+
+    /// A row that passes, one that fails, and one that needs more replicates.
+    fn mixed() -> Vec<Line> {
+        let times = |middle: f64| (0..6).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
+        lines("20261121T093000Z-7f3a", &[times(100.0), times(300.0), times(445.0)])
+    }
+
+    #[test]
+    fn an_annotation_stays_on_its_line_and_keeps_its_title() {
+        let mut verdict = verdict(mixed());
+        verdict.rows.retain(|row| row.decision == Some(Decision::Fail));
+        verdict.rows.truncate(1);
+        (verdict.rows[0].name, verdict.rows[0].reasons) = ("1, 2".into(), vec!["50 %\r\n::error::\u{1b}[31mno".into()]);
+        let text = verdict_text(&verdict, VerdictFormat::Github, 80).unwrap();
+        let line = "::error title=commgauge thresholds%3A 1%2C 2::50 %25\\r\\n::error::\\u{1b}[31mno\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn every_format_is_as_published() {
+        for format in VerdictFormat::value_variants() {
+            let name = format.to_possible_value().unwrap().get_name().to_owned();
+            insta::assert_snapshot!(format!("gate_{name}"), verdict_text(&verdict(mixed()), *format, 120).unwrap());
+        }
+    }
+
+    /// Two runs of a curve of which the second is slower throughout; the first takes longer at its second size than at its third.
+    fn compared() -> Verdict {
+        let run = |id: &str, factor: f64| {
+            let times = |middle: f64| (0..6).map(|index| factor * middle + f64::from(index)).collect::<Vec<f64>>();
+            loaded(&format!("{id}.jsonl"), lines(id, &[times(100.0), times(205.0), times(400.0), times(800.0)]))
+        };
+        let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+        compare(&[run("20261120T093000Z-1a2b", 1.0)], &[run("20261121T093000Z-7f3a", 1.3)], &rule).unwrap()
+    }
+
+    fn inconsistent() -> Verdict {
+        let times = |middle: f64| (0..7).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
+        let lines = lines("20261121T093000Z-7f3a", &[times(100.0), times(400.0), times(300.0), times(620.0)]);
+        consistency(&[loaded("run.jsonl", lines)], ConsistencyRule::default(), &[]).unwrap()
+    }
+
+    #[test]
+    fn comparisons_and_findings_are_as_published_in_every_format() {
+        for (what, verdict) in [("compare", compared()), ("consistency", inconsistent())] {
+            for format in VerdictFormat::value_variants() {
+                let name = format.to_possible_value().unwrap().get_name().to_owned();
+                insta::assert_snapshot!(format!("{what}_{name}"), verdict_text(&verdict, *format, 140).unwrap());
+            }
+            insta::assert_snapshot!(
+                format!("{what}_table_80"),
+                verdict_text(&verdict, VerdictFormat::Table, 80).unwrap()
+            );
+        }
+    }
+
+    #[test]
+    fn reasons_that_all_rows_share_are_printed_once() {
+        let mut verdict = compared();
+        verdict.rows.iter_mut().for_each(|row| row.reasons.push("not verified: data were not checked".to_owned()));
+        let text = verdict_text(&verdict, VerdictFormat::Table, 140).unwrap();
+        assert!(text.contains("all 4 rows: not verified: data were not checked\n"), "{text}");
+        assert_eq!(text.matches("not verified: ").count(), 1, "{text}");
+        assert!(text.contains("world/all_reduce/0 (float32, 1 MiB): slower by 29.3 %\n"), "{text}");
+    }
+
+    #[test]
+    fn the_json_output_is_valid_by_the_published_schema() {
+        let schema = schemars::schema_for!(Verdict).to_value();
+        for verdict in [verdict(mixed()), compared(), inconsistent()] {
+            let text = verdict_text(&verdict, VerdictFormat::Json, 80).unwrap();
+            let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+        }
+    }
+
+    #[test]
+    fn no_format_passes_on_hostile_text() {
+        const POISON: &str =
+            "=1\x1b[31m|`</script><img src=x onerror=alert(1)>\"'&amp;]]>\\, \u{9b}2J\r\n@_*\u{202e}\0\u{ffff}";
+        let poison = || POISON.to_owned();
+        let mut lines = mixed();
+        for line in &mut lines {
+            match line {
+                Line::Header(header) => {
+                    (header.run_id, header.suite.name, header.backend.library) = (poison(), poison(), poison());
+                    header.started_at = poison();
+                    header.warnings.push(poison());
+                    header.backend.machine = Some(poison());
+                }
+                Line::Plan(plan) => plan.cases.iter_mut().for_each(|case| case.name += POISON),
+                Line::Case(case) => {
+                    case.name = format!("{}{POISON}", case.name).into();
+                    case.warnings.push(poison());
+                }
+                Line::End(end) => (end.exit_code, end.error) = (6, Some(poison())),
+                _ => {}
+            }
+        }
+        let mut verdict = verdict(lines);
+        verdict.machine = Some(poison());
+        for row in &mut verdict.rows {
+            let against = row.against_limit.as_mut().unwrap();
+            (against.source, against.algorithm, against.version) = (poison(), Some(poison()), Some(poison()));
+        }
+        for format in VerdictFormat::value_variants() {
+            let text = verdict_text(&verdict, *format, 120).unwrap();
+            let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}'));
+            assert_eq!(bad, None, "{format:?}");
+            match format {
+                VerdictFormat::Markdown | VerdictFormat::Junit => assert!(!text.contains("<img"), "{format:?}: {text}"),
+                VerdictFormat::Json => {
+                    let read: Verdict = serde_json::from_str(&text).unwrap();
+                    assert_eq!(read, verdict, "what was written is what is read");
+                }
+                VerdictFormat::Prometheus => {
+                    for line in text.lines().filter(|line| !line.starts_with("# ")) {
+                        let inside = line.replace("\\\\", "").replace("\\\"", "");
+                        assert_eq!(inside.matches('"').count() % 2, 0, "{line}");
+                        assert!(line.starts_with("commgauge_verdict_"), "{line}");
+                    }
+                }
+                VerdictFormat::Github => assert!(text.lines().all(|line| line.starts_with("::")), "{text}"),
+                VerdictFormat::Table => {}
+            }
+            if *format == VerdictFormat::Junit {
+                let report = quick_junit::Report::deserialize_from_str(&text).unwrap();
+                let cases = &report.test_suites[0].test_cases;
+                assert_eq!(cases.len(), verdict.rows.len() + verdict.problems.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_warning_that_changes_nothing_fails_in_no_format() {
+        let mut verdict = verdict(mixed());
+        let text = "the machine was slow for a while; the judged rows meet their thresholds even so".to_owned();
+        verdict.problems = vec![commgauge_judge::verdict::Problem { exit_code: 0, text }];
+        for (format, expected) in [
+            (VerdictFormat::Table, "thresholds even so (a warning)\n"),
+            (VerdictFormat::Github, "::warning title=commgauge thresholds::the machine was slow for a while"),
+            (VerdictFormat::Junit, "<skipped message=\"the machine was slow for a while; the judged rows"),
+        ] {
+            let text = verdict_text(&verdict, format, 140).unwrap();
+            assert!(text.contains(expected), "{format:?}: {text}");
+        }
+    }
+}
