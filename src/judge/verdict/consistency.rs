@@ -121,7 +121,7 @@ pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[s
         let certain = alone.findings.iter().filter(|finding| finding.certain).count();
         if certain > 0 {
             let text = format!(
-                "only {} breaks rules of self-consistency, with chance excluded: {}",
+                "{} alone breaks rules of self-consistency, with chance excluded: {}",
                 loaded.path.shown(),
                 counted(certain, "finding")
             );
