@@ -647,7 +647,7 @@ fn list(layers: &[u32]) -> String {
     layers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// A key of `[training]` as the flag that stands for it.
+/// A key of `[training]` as its flag.
 fn flag(key: &str, value: &str) -> Result<String> {
     let known = STEP_FLAGS.iter().find(|known| known.key == key);
     let known =

@@ -367,7 +367,7 @@ mod tests {
             ("--ranks 16 --format yaml", "invalid value 'yaml'"),
             (
                 "--ranks 64 --tp 8 --pp 2 --ep 4 --order tp-cp-ep-pp-dp",
-                "before pp are tp 8 x cp 1 = 8 ranks for dense layers and etp 8 x ep 4 = 32 for experts; put pp last",
+                "tp 8 x cp 1 = 8 ranks for dense layers and etp 8 x ep 4 = 32 for experts precede pp; put pp last",
             ),
         ] {
             let error = shown(line, 80).expect_err(line);

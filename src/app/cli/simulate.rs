@@ -455,7 +455,7 @@ mod attribution_tests {
             Kind::NoisyNeighbour,
         ];
 
-        /// What is planted in runs with so many faults. Of two whiles of the network one is named with its place, so that they are planted
+        /// What is planted in runs with this many faults. Of two slow periods of the network one is named with its place, so that they are planted
         /// alone.
         fn planted(faults: usize) -> Vec<Kind> {
             match faults {
@@ -488,7 +488,7 @@ mod attribution_tests {
             Fleet::of(&machine, nodes)
         }
 
-        /// So many hosts of a machine. Leaves are drawn only where the machine has them.
+        /// Hosts of a machine. Leaves are drawn only where the machine has them.
         fn of(machine: &Machine, nodes: u32) -> Fleet {
             let locals = machine.ranks_per_host();
             let ranks = nodes * locals;
@@ -514,7 +514,7 @@ mod attribution_tests {
                 let same_place = |known: &Fault| match (known, &fault) {
                     (Fault::Rail { rail: a, .. }, Fault::Rail { rail: b, .. }) => a == b,
                     (Fault::Leaf { leaf: a, .. }, Fault::Leaf { leaf: b, .. }) => a == b,
-                    // What a larger fault contains is not named beside it.
+                    // What a larger fault contains is not named in addition.
                     (Fault::Rail { rail, .. }, other) | (other, Fault::Rail { rail, .. }) => {
                         local_of(other) == Some(*rail)
                     }
@@ -582,7 +582,7 @@ mod attribution_tests {
         }
     }
 
-    /// What became of a run.
+    /// The outcome of a run.
     #[derive(Clone, Copy, Debug, Default)]
     struct Outcome {
         /// Every fault is named, and as coming and going where it does.
@@ -598,14 +598,14 @@ mod attribution_tests {
             let expected = expected_suspects(machine, nodes);
             let found = Found::of(suspects, &expected);
             let as_it_is = suspects.suspects.iter().all(|suspect| suspect.intermittent || !kind.comes_and_goes());
-            let slow_while = !suspects.slow_periods.is_empty();
-            let named = if kind == Kind::NetworkForAWhile { slow_while } else { found.all_named && as_it_is };
-            let wrong = found.others_suspected || (slow_while && kind != Kind::NetworkForAWhile);
-            Outcome { named, wrong, nothing: suspects.suspects.is_empty() && !slow_while }
+            let slow_period = !suspects.slow_periods.is_empty();
+            let named = if kind == Kind::NetworkForAWhile { slow_period } else { found.all_named && as_it_is };
+            let wrong = found.others_suspected || (slow_period && kind != Kind::NetworkForAWhile);
+            Outcome { named, wrong, nothing: suspects.suspects.is_empty() && !slow_period }
         }
     }
 
-    /// The outcomes of so many runs, and the run of each that was not right, as text.
+    /// The outcomes of `runs` runs, and the run of each that was not right, as text.
     fn outcomes(fleet: &Fleet, kind: Kind, count: usize, seeds: std::ops::Range<u64>) -> Vec<Outcome> {
         let healthy = Rehearsal::new(&fleet.request).unwrap();
         let one = |seed: u64| {
@@ -647,7 +647,7 @@ mod attribution_tests {
     }
 
     #[test]
-    fn every_kind_of_fault_is_named_at_random_places_and_nobody_else() {
+    fn every_kind_of_fault_is_named_at_random_places_and_nothing_else() {
         let fleet = Fleet::new(12, 4);
         for kind in Kind::planted(1) {
             let outcomes = outcomes(&fleet, kind, 1, 0..2);
@@ -656,7 +656,7 @@ mod attribution_tests {
         assert!(outcomes(&fleet, Kind::Nothing, 0, 0..4).iter().all(|outcome| outcome.nothing));
     }
 
-    /// So many racks of six hosts.
+    /// Racks of six hosts.
     fn racks(count: u32) -> Fleet {
         let mut machine = Machine::load(Path::new("gb200-nvl72")).unwrap();
         (machine.ranks_per_node, machine.hosts_per_node, machine.between_nodes.adapters_per_node) = (24, 6, 24);

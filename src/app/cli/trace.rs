@@ -534,7 +534,7 @@ mod tests {
         }
         let trace = read_traces(&[PathBuf::from(&arguments[2])]).unwrap();
         assert_eq!(trace.ranks.iter().copied().collect::<Vec<u32>>(), [1]);
-        assert_eq!(trace.notes, ["a group has 2 ranks, and the files are of 1: not all of the job is among them"]);
+        assert_eq!(trace.notes, ["a group has 2 ranks, but the files cover 1: part of the job is missing"]);
         let mut eight = arguments.clone();
         eight.extend(["--tp".to_owned(), "3".to_owned()]);
         let command = Traced::parse_from(&eight).command;

@@ -123,7 +123,7 @@ fn contention(fit: &Fit) -> Table {
 }
 
 fn interference(fit: &Fit) -> Table {
-    let title = "Interference: time of a call while calls of another axis are under way, over that alone";
+    let title = "Interference: time of a call while calls of another axis are in flight, over its time alone";
     Fields::of(&fit.interference)
         .left("timed", 0, |pair| format!("{} {}", pair.calls.axis, pair.calls.collective))
         .left("beside", 0, |pair| format!("{} {}", pair.calls.beside_axis, pair.calls.beside_collective))

@@ -689,7 +689,7 @@ mod tests {
         assert_eq!((plots(&history, ShownRows::Changed).len(), plots(&history, ShownRows::All).len()), (1, 3));
         let (name, picture) = &plots(&history, ShownRows::Changed)[0];
         assert_eq!(name, "1-1-world-all_reduce-1.svg");
-        assert!(picture.standalone().contains("+20"), "the step is written beside its line");
+        assert!(picture.standalone().contains("+20"), "the step is written next to its line");
     }
 
     #[test]

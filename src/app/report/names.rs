@@ -115,7 +115,7 @@ const SHORTEST: usize = 20;
 /// Maximum number of files that are named.
 const MAX_NAMED: usize = 3;
 
-/// The table of a kind for a terminal of this width, or how many there are of each.
+/// The table of a kind for a terminal of this width, or the number of names of each kind.
 pub fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> String {
     match kind {
         None => overview(document, width),

@@ -253,7 +253,7 @@ fn axes(steps: &[StepView], replay: &ReplayLine) -> Table {
         .left("axis", 0, |axis| axis.axis)
         .right("calls", 1, |axis| axis.calls_counted)
         .right("waited for", 0, |axis| Seconds::from_nanoseconds(axis.waiting_nanoseconds_median))
-        .right("under way", 0, |axis| Seconds::from_nanoseconds(axis.under_way_nanoseconds_median))
+        .right("in flight", 0, |axis| Seconds::from_nanoseconds(axis.under_way_nanoseconds_median))
         .right("hidden", 0, |axis| optional(axis.overlap_efficiency.map(|share| percent(share, 0))))
         .right("payload", 3, |axis| bytes(axis.payload_bytes_counted))
         .right("wire", 2, |axis| bytes(axis.wire_bytes_counted))
@@ -315,7 +315,7 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
 
 // The rates of a soak over its time: each case in the first and the last quarter of the rounds, and in its slowest round.
 
-/// A table of all cases, where the record is of a soak.
+/// A table of all cases of a soak.
 pub(super) fn soak_document(rows: &[Row], header: &Header) -> Option<Table> {
     let settings = &header.settings;
     let time = settings.within.filter(|_| settings.soak)?;

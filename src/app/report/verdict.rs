@@ -38,7 +38,7 @@ pub enum VerdictFormat {
 /// For the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
 const VERDICT_PROM: &str = concat!(include_str!("templates/row.prom"), include_str!("templates/verdict.prom"));
 
-/// Troubles first, then the rows that did not pass, the worst first.
+/// Problems first, then the rows that did not pass, the worst first.
 const VERDICT_GITHUB: &str = concat!(
     include_str!("templates/row.txt"),
     include_str!("templates/github.txt"),
@@ -119,9 +119,9 @@ fn verdict_document(verdict: &Verdict) -> Vec<Block> {
 
 /// What is wrong with the records.
 pub(in crate::report) fn problems(verdict: &Verdict) -> Block {
-    let sentence = |trouble: &Problem| match trouble.exit_code {
-        0 => format!("{} (a warning)", trouble.text),
-        code => format!("{} (exit code {code})", trouble.text),
+    let sentence = |problem: &Problem| match problem.exit_code {
+        0 => format!("{} (a warning)", problem.text),
+        code => format!("{} (exit code {code})", problem.text),
     };
     Block::marked(Mark::Alarm, verdict.problems.iter().map(sentence))
 }

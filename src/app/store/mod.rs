@@ -32,7 +32,7 @@ const INDEX_FILE: &str = "index.log";
 const RECORDS: &str = "records";
 const DATASET: &str = "dataset";
 
-/// What became of a record that was to be added.
+/// Result of adding a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is in the store now.

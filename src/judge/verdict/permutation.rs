@@ -307,7 +307,7 @@ impl Alone {
                 (failed, open) => (1, format!("fails in {failed} and does not pass in {open} more")),
             };
             let text = format!(
-                "only {name} {what} of {rows} rows; other runs are better, but good runs do not compensate for a bad one"
+                "{name} alone {what} of {rows} rows; other runs are better, but good runs do not compensate for a bad one"
             );
             Problem { exit_code, text }
         })
@@ -487,7 +487,7 @@ mod tests {
     }
 
     fn named(verdict: &Verdict, name: &str) -> bool {
-        verdict.problems.iter().any(|problem| problem.text.starts_with(&format!("only {name} ")))
+        verdict.problems.iter().any(|problem| problem.text.starts_with(&format!("{name} alone")))
     }
 
     #[test]
@@ -517,7 +517,7 @@ mod tests {
                         let row = &verdict.rows[ROWS - 1];
                         assert_eq!(row.decision, Some(wanted), "{what}, {question:?}: {:?}", row.reasons);
                         assert!(
-                            row.reasons[0].starts_with("only bad.jsonl: "),
+                            row.reasons[0].starts_with("bad.jsonl alone: "),
                             "{what}, {question:?}: {:?}",
                             row.reasons
                         );
@@ -556,7 +556,7 @@ mod tests {
             for verdict in [gated(&pool).unwrap(), compare(&[logs("base", None)], &pool, &rule).unwrap()] {
                 assert_eq!(verdict.exit_code, 1, "{:?}: {:?}", verdict.question, verdict.problems);
                 let said: Vec<&Problem> =
-                    verdict.problems.iter().filter(|problem| problem.text.starts_with("only ")).collect();
+                    verdict.problems.iter().filter(|problem| problem.text.contains(" alone ")).collect();
                 assert!(said.len() == 1 && named(&verdict, "bad.jsonl"), "{:?}: {said:?}", verdict.question);
             }
         }

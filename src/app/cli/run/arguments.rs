@@ -360,7 +360,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn flags_of_a_sweep_without_one_and_a_sweep_beside_a_suite_are_usage_errors() {
+    fn sweep_flags_without_a_sweep_and_a_sweep_with_a_suite_are_usage_errors() {
         for words in [
             &["s.toml", "-b", "8"][..],
             &["-b", "8"],

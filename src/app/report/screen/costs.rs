@@ -198,7 +198,7 @@ pub(in crate::report) struct JsonCosts {
     parallelisms: Vec<JsonFamily>,
     /// `>` is sure (95 %), `=` a tie, `?` not known.
     order: String,
-    /// What becomes of TP > DP > PP, as a sentence.
+    /// The verdict on TP > DP > PP, as a sentence.
     rule: String,
 }
 
