@@ -675,7 +675,7 @@ mod attribution_tests {
     #[test]
     fn what_is_slow_from_some_size_on_is_named_or_said_to_be_out_of_sight() {
         let (leaves, racks) = (Fleet::new(8, 2), racks(4));
-        let of_racks = "only at scale; slow between racks already from 16 nodes on; only at scale where";
+        let of_racks = "only at scale; slow between racks already from 16 nodes on; only at scale if";
         for (fleet, from_nodes, is_seen, unseen) in [
             (&leaves, 2, false, "slow already from 4 nodes on"),
             (&leaves, 4, false, "slow already from 4 nodes on"),

@@ -677,7 +677,7 @@ mod tests {
             assert_eq!(history.exit_code, code, "{words}");
             let text = |format| history_text(&history, format, 140, ShownRows::All).unwrap();
             for format in [HistoryFormat::Table, HistoryFormat::Html] {
-                assert!(text(format).contains(&format!("{words} count in fewer than 6 runs")), "{}", text(format));
+                assert!(text(format).contains(&format!("{words} are in fewer than 6 runs")), "{}", text(format));
             }
             assert!(text(HistoryFormat::Junit).contains("too few runs for a change to be found"));
         }
