@@ -45,7 +45,7 @@ const VERDICT_GITHUB: &str = concat!(
     include_str!("templates/verdict.txt")
 );
 
-/// Rows that were not judged are skipped, rows that could not be judged are errors, and failed rows are failures. Troubles of the
+/// Rows that were not judged are skipped, rows that could not be judged are errors, and failed rows are failures. Problems of the
 /// records are test cases of their own.
 const VERDICT_JUNIT: &str = concat!(
     include_str!("templates/row.txt"),
