@@ -2,7 +2,7 @@
 //! selects one; the wrapper scripts in packages set it.
 
 use commgauge::cli::launched;
-use commgauge::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep};
+use commgauge::cli::work::{PairsRun, StepRun, SuiteRun, Sweep};
 use commgauge::writing::eprintln;
 use std::process::exit;
 

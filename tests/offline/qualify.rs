@@ -51,7 +51,7 @@ fn a_plan_of_which_no_run_can_pass_says_why() {
         (
             "quick",
             1,
-            &["0 of 33 thresholds will be judged", "[coverage] asks for 4", "replicates; a bound of 95 % needs 5"][..],
+            &["0 of 33 thresholds will be judged", "[coverage] requires 4", "replicates; a bound of 95 % needs 5"][..],
         ),
         (
             "qualify",
@@ -91,7 +91,7 @@ fn a_cluster_of_several_racks_is_to_be_qualified_rack_by_rack() {
 fn the_plan_of_copies_says_how_many_thresholds_of_copies_it_meets() {
     let folder = tempfile::tempdir().expect("a folder");
     let machine = text(&commgauge(folder.path(), &["show", "machine", "h100-nvswitch-ndr"]).stdout);
-    let (links, _) = machine.split_once("# What a run must be judged by").expect("what it asks for");
+    let (links, _) = machine.split_once("# What must be judged before a run can pass").expect("what it asks for");
     let copies = "[coverage]\nexpectations = 1\n[[expect_copy]]\nkind = 'host-to-device'\nbytes = '64MiB'\nvalue = '50GB/s'\nsource = 's'\n\
         date = '2026'\n[[expect_copy]]\nkind = 'to-peer'\nbytes = '1GiB'\nvalue = '350GB/s'\nsource = 's'\ndate = '2026'\n";
     std::fs::write(folder.path().join("m.toml"), format!("{links}{copies}")).expect("written");

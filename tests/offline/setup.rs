@@ -197,7 +197,7 @@ fn compiler_header_and_launcher_belong_to_one_mpi_or_setup_says_so_and_installs_
                     machine.variable("MPICC", &path.to_string_lossy());
                 },
                 2,
-                &["of MPICH, whose launcher is", "not on PATH", "export PATH="],
+                &["belongs to MPICH, whose launcher is", "not on PATH", "export PATH="],
                 "",
             ),
             (
