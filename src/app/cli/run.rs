@@ -20,7 +20,7 @@ use super::output::print_on;
 use super::suite;
 use super::suite::SuiteWork;
 use crate::launch;
-use crate::launch::{GRACE, LauncherContext};
+use crate::launch::GRACE;
 use crate::report::{launch_check_text, plan_text};
 use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
