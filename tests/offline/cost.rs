@@ -141,7 +141,7 @@ fn predictions_follow_the_columns_of_their_queries() {
         (lines[1], "all_reduce,8,1048576,half,measured,2.5", ",interpolated,false,"),
         (lines[2], "alltoall,6,3000000,,between,", ",transferred,false,"),
         (lines[3], "all_reduce,8,100,int8,below,1.5", ",extrapolated,false,"),
-        (lines[4], "all_reduce,8,4096,,two types,,,,refused,false,", "say which dtype: float16 or int8"),
+        (lines[4], "all_reduce,8,4096,,two types,,,,refused,false,", "specify the dtype: float16 or int8"),
     ] {
         assert!(line.starts_with(begin) && line.ends_with(end), "{line}");
     }
@@ -149,7 +149,7 @@ fn predictions_follow_the_columns_of_their_queries() {
     let predictions = document["predictions"].as_array().expect("a list");
     assert_eq!(predictions.len(), 4);
     assert_eq!(predictions[1]["status"], "transferred");
-    assert!(predictions[3]["reason"].as_str().expect("a reason").contains("say which dtype: float16 or int8"));
+    assert!(predictions[3]["reason"].as_str().expect("a reason").contains("specify the dtype: float16 or int8"));
     assert_eq!(document["synthetic"], false);
 }
 
@@ -244,7 +244,7 @@ fn another_number_of_concurrent_groups_is_answered_by_the_fitted_contention() {
         "{message}"
     );
     let (code, message) = predicted(folder.path(), &call("2n/64g/s8"));
-    assert!(code == Some(7) && message.contains("64 groups at once"), "{message}");
+    assert!(code == Some(7) && message.contains("64 concurrent groups"), "{message}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
             "another command",
             logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
             3,
-            "logs of different commands",
+            "logs from different commands",
         ),
         ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "logs from different hosts or devices"),
         (

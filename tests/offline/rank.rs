@@ -39,7 +39,7 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (STEP.to_owned(), "<--fit <FILE>|--machine <FILE>>"),
         (format!("{STEP} --fit absent.json"), "absent.json: cannot read the fit"),
         (format!("{STEP} --fit newer.json"), "version 99; this commgauge reads"),
-        (format!("{STEP} --fit fit.json"), "--ranks-per-node is missing; a fit does not contain"),
+        (format!("{STEP} --fit fit.json"), "--ranks-per-node is missing; a fit does not say"),
         (format!("{STEP} --fit fit.json --ranks-per-node 0"), "--ranks-per-node: found 0; accepted: 1 or more"),
         (format!("{STEP} --fit fit.json --unknown-locality here"), "found locality `here`"),
         (format!("{STEP} --machine machine.toml --unknown-locality 1n"), "--fit <FILE>"),

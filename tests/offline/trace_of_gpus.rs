@@ -97,9 +97,9 @@ fn the_listed_stages_of_a_pipeline_are_compared_and_others_are_named() {
         ];
         assert_eq!(differences(&document), expected, "{stage}");
         let listed = if stage.is_empty() {
-            "the list is of stage 0 (pp) and stage 1 (dp); ranks of others"
+            "the list covers stage 0 (pp) and stage 1 (dp) of 2 pipeline stages; ranks of other stages"
         } else {
-            "the list is of stage 0 (dp, pp);"
+            "the list covers stage 0 (dp, pp) of 2 pipeline stages;"
         };
         assert!(document["notes"].to_string().contains(listed), "{stage}: {}", document["notes"]);
         let gathers = document["comparison"].as_array().unwrap().iter().filter(|line| line["call"] == "all_gather");
