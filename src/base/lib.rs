@@ -24,10 +24,3 @@ pub mod writing;
 
 #[cfg(feature = "test-support")]
 pub mod checkout;
-
-/// Reads the name of a plain enum; the error says which names there are.
-pub fn named<T: strum::VariantArray + Copy + std::fmt::Display>(text: &str) -> Result<T, String> {
-    let found = T::VARIANTS.iter().copied().find(|one| one.to_string() == text);
-    let names = || T::VARIANTS.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
-    found.ok_or_else(|| format!("found `{text}`; accepted: {}", names()))
-}

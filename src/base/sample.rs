@@ -77,7 +77,7 @@ impl std::str::FromStr for ClockMethod {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ClockMethod, String> {
-        crate::named(text)
+        crate::error::named(text)
     }
 }
 
@@ -123,7 +123,7 @@ impl std::str::FromStr for Timing {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Timing, String> {
-        crate::named(text)
+        crate::error::named(text)
     }
 }
 

@@ -45,12 +45,14 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 15] = [
+const SIDEWAYS: [(&str, &str, &str); 17] = [
     ("doctor", "report", "findings are wrapped and escaped like reports"),
     ("error", "visible", "an error names files"),
     ("output_file", "digest", "the temporary name of a file with a long name is its digest"),
     ("quote", "visible", "characters that act on a terminal are written out"),
     ("host", "output_file", "the note of a signal is a file of ours"),
+    ("sample", "error", "an unknown name is an error that lists the known ones"),
+    ("backend", "record", "a device is described as the record writes it"),
     ("error", "host", "an error names the signal that stopped a run"),
     ("writing", "visible", "a message holds names from files and hosts"),
     ("writing", "error", "rows that cannot be written are an error"),

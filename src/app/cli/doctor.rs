@@ -29,7 +29,7 @@ pub struct DoctorCommand {
     pub cublas_library: Option<PathBuf>,
 
     /// Load a library in this process and print what it says: for the doctor itself, which survives it
-    #[arg(long, hide = true, value_parser = commgauge_base::named::<Probe>)]
+    #[arg(long, hide = true, value_parser = commgauge_base::error::named::<Probe>)]
     pub probe: Option<Probe>,
 
     /// How the answer is shown.

@@ -170,7 +170,7 @@ pub struct CallCommand {
     pub locality: Option<String>,
 
     /// What is timed; streaming where both were fitted
-    #[arg(long, value_parser = commgauge_base::named::<Cadence>, hide_short_help = true)]
+    #[arg(long, value_parser = commgauge_base::error::named::<Cadence>, hide_short_help = true)]
     pub cadence: Option<Cadence>,
 
     /// Answer from curves of this kind only, where the records hold several, such as algorithm=ring or placement=in-place

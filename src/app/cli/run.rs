@@ -110,8 +110,7 @@ fn run_check_launch(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
     arguments.extra.extend(["--check-launch".into(), "--launch-report".into(), suite::text(&report)?]);
     let commands = Launched::new(&arguments, &record)?.commands(&arguments)?;
     eprintln!("+ {}", commands.shown.for_shell());
-    let in_slurm = LauncherContext::here().in_slurm;
-    let mut progress = Progress::new(&record, Deadlines::of(&arguments, &commands.started, in_slurm))?;
+    let mut progress = Progress::new(&record, Deadlines::of(&arguments, &commands.started))?;
     let ending = launch::supervise(&commands.started, &suite::new_run_id(), GRACE, &mut progress)?;
     let found = read(&report);
     let _ = std::fs::remove_file(&report);

@@ -205,10 +205,10 @@ impl Index {
             medians: STANDARD.encode(seconds.collect::<Vec<u8>>()),
         };
         let mut lines = String::new();
-        if !self.rows.contains_key(&rows) {
+        self.rows.entry(rows).or_insert_with(|| {
             lines += &rows_line;
-            self.rows.insert(rows, medians.rows.iter().map(|(key, _)| Some(key.clone())).collect());
-        }
+            medians.rows.iter().map(|(key, _)| Some(key.clone())).collect()
+        });
         if self.runs.get(entry.record()) != Some(&entry) {
             lines += &line_of(&Body::Run(Box::new(entry.clone())))?.1;
             self.runs.insert(entry.record().to_owned(), entry);

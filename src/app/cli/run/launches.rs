@@ -13,7 +13,7 @@ use crate::cli::output::Sink;
 use crate::cli::report::write_above;
 use crate::cli::suite;
 use crate::launch;
-use crate::launch::{Allocation, GRACE, LauncherContext};
+use crate::launch::{Allocation, GRACE};
 use crate::report::{Combination, Format, View, combinations_text};
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -80,7 +80,7 @@ pub(super) fn resume_launch(
 }
 
 fn deadlines(arguments: &RunArguments, commands: &Commands) -> Deadlines {
-    Deadlines::of(arguments, &commands.started, LauncherContext::here().in_slurm)
+    Deadlines::of(arguments, &commands.started)
 }
 
 /// Result of a supervised launch.

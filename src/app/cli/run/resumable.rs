@@ -338,7 +338,8 @@ const AFTER_FINALIZE: Duration = Duration::from_secs(5);
 
 impl Deadlines {
     /// The deadlines of a launch with these flags.
-    pub(super) fn of(arguments: &RunArguments, command: &LaunchCommand, in_slurm: bool) -> Deadlines {
+    pub(super) fn of(arguments: &RunArguments, command: &LaunchCommand) -> Deadlines {
+        let in_slurm = LauncherContext::here().in_slurm;
         Deadlines::on_cores(arguments, command, in_slurm, cores(in_slurm))
     }
 

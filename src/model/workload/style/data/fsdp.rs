@@ -130,16 +130,15 @@ impl Sharded<'_> {
         let first_of_model = at_input && self.step.stages.has_input(self.stage);
         let exposed = first_of_model || !data.overlap_gradients;
         let ((when, overlap), what) = match self.step.adds_up_whole_gradients() {
-            false => (self.in_every_backward(exposed), "gradients in every micro-batch"),
+            false => (
+                (self.when_in_backward_end(), if exposed { Overlap::Exposed } else { Overlap::Backward }),
+                "gradients in every micro-batch",
+            ),
             true => (self.in_last_backward(exposed), "gradients of all micro-batches"),
         };
         let why = self.why("Eg", element.size(), bytes, what);
         let op = Op::new(Style::Data, self.part.axis, Collective::ReduceScatter, element, bytes);
         Op { when, overlap, why, ..op }
-    }
-
-    fn in_every_backward(&self, exposed: bool) -> (When, Overlap) {
-        (self.when_in_backward_end(), if exposed { Overlap::Exposed } else { Overlap::Backward })
     }
 
     /// Once per step.
@@ -163,7 +162,9 @@ impl Sharded<'_> {
             OuterSharding::Optimizer => Collective::ReduceScatter,
         };
         let (when, overlap) = match data.replica_reduction {
-            ReplicaReduction::MicroBatch if !self.step.adds_up_whole_gradients() => self.in_every_backward(exposed),
+            ReplicaReduction::MicroBatch if !self.step.adds_up_whole_gradients() => {
+                (self.when_in_backward_end(), if exposed { Overlap::Exposed } else { Overlap::Backward })
+            }
             _ => self.in_last_backward(exposed),
         };
         let op = Op {
