@@ -41,7 +41,7 @@ fn assert_skipped_for_a_reason(facts: &Value, reason: &str) {
     let collective: Collective = facts["collective"].as_str().unwrap().parse().unwrap();
     let element: ElementType = facts["element_type"].as_str().unwrap().parse().unwrap();
     assert!(collective.reduces() && element.moves_only(), "{facts}: {reason}");
-    assert!(reason.contains("can only be moved"), "{reason}");
+    assert!(reason.contains("can only move it"), "{reason}");
 }
 
 /// The values of a key over the cases of one collective.
