@@ -66,7 +66,7 @@ fn assert_all_verified(ranks: u32, flags: &str) {
         }
     }
     assert_eq!(header["backend"]["synthetic"], true);
-    assert!(header["warnings"][0].as_str().unwrap().contains("stand-ins for tests"), "{header}");
+    assert!(header["warnings"][0].as_str().unwrap().contains("executed by test doubles"), "{header}");
 }
 
 // 1003 B divide neither by the ranks nor by the elements.
@@ -162,7 +162,7 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     let no_fabric = ("COMMGAUGE_DOUBLE_INIT", "919");
     refused(2, 2, "", no_fabric, 2, &["cuInit failed with error 919; the system is not ready", "nvidia-fabricmanager"]);
     refused(2, 2, "--nccl-library libc.so.6", nothing, 2, &["libc.so.6 is not NCCL"]);
-    refused(2, 2, "--algorithm ring", ("NCCL_ALGO", "Tree"), 2, &["--algorithm asks for Ring", "NCCL_ALGO=Tree"]);
+    refused(2, 2, "--algorithm ring", ("NCCL_ALGO", "Tree"), 2, &["--algorithm requests Ring", "NCCL_ALGO=Tree"]);
 
     let mut command = nccl(2, 1, SWEEP, &format!("{sweep} --share-gpu"), &record);
     with_nccl(&mut command, 1, "2.27.3");
@@ -367,7 +367,7 @@ fn a_step_whose_streams_would_share_queues_to_the_device_is_not_replayed() {
         Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", queues), 60)
             .ended_with(2)
             .printed_error("this step has 6 streams and NCCL's communicators 10")
-            .printed_error(&format!("there are {queues} queues to the device"))
+            .printed_error(&format!("for {queues} queues to the device"))
             .printed_error("set CUDA_DEVICE_MAX_CONNECTIONS=32");
         assert!(!record.exists(), "it is refused before anything is measured");
     }

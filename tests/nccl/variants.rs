@@ -205,7 +205,7 @@ fn rows_of_different_variants_are_the_same_row_of_a_comparison_only_where_labels
         records.push(record);
     }
     let trials = [
-        (None, 2, "are not alike"),
+        (None, 2, "differ, so a difference in speed would say nothing"),
         (Some("--allow=suite"), 2, "use --allow labels"),
         (Some("--allow=suite,labels"), 3, "allowed to differ: labels (submit)"),
     ];
