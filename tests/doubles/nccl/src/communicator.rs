@@ -9,7 +9,7 @@ use crate::op::Connection;
 use crate::operator::Made;
 use crate::residency;
 use crate::result::{
-    Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, Failure, UNHANDLED_CUDA_ERROR, VERSION, failure,
+    Answer, Failure, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, UNHANDLED_CUDA_ERROR, VERSION, failure,
 };
 use crate::segment::{self, End, Segment};
 use settings::{Kind, SETTINGS};
