@@ -258,7 +258,7 @@ mod tests {
     fn a_missing_or_foreign_cublas_is_reported_with_where_to_get_one() {
         for (file, driver, words) in [
             (Some("/nowhere/libcublas.so.12"), 12, ["--cublas-library: ", "/nowhere/libcublas.so.12"]),
-            (Some("libc.so.6"), 12, ["libc.so.6 is no cuBLAS", "cublasGetProperty"]),
+            (Some("libc.so.6"), 12, ["libc.so.6 is not a usable cuBLAS", "cublasGetProperty"]),
             (None, 12, ["libcublas.so.12: ", "pip install nvidia-cublas"]),
             (None, 13, ["libcublas.so.13: ", "libcublas.so.12: "]),
         ] {
