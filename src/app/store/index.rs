@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Which rows of which runs are wanted.
@@ -99,17 +99,16 @@ impl Entry {
         self.files.first().map_or("", |file| file.path.as_str())
     }
 
-    fn medians(&self, store: &Path, rows: &[Option<Arc<RowKey>>], filter: &RowFilter) -> Option<RunMedians> {
+    fn medians(&self, store: &Path, rows: &[Option<Arc<RowKey>>]) -> Option<RunMedians> {
         let bytes = STANDARD.decode(&self.medians).ok()?;
         let (seconds, []) = bytes.as_chunks() else { return None };
         if seconds.len() != rows.len() {
             return None;
         }
         // A row that another version of the program measured, and this one does not know, is left out.
-        let wanted = |key: &&Arc<RowKey>| filter.wants_row(&key.name);
         let medians = rows.iter().zip(seconds).filter_map(|(key, seconds)| {
             let seconds = Some(f64::from_le_bytes(*seconds)).filter(|seconds| !seconds.is_nan());
-            Some((key.as_ref().filter(wanted)?.clone(), seconds))
+            Some((key.clone()?, seconds))
         });
         Some(RunMedians {
             path: store.join(self.record()).display().to_string(),
@@ -181,9 +180,9 @@ impl Index {
         self.runs.values()
     }
 
-    /// The wanted rows of a run.
-    pub fn medians(&self, entry: &Entry, store: &Path, filter: &RowFilter) -> Option<RunMedians> {
-        entry.medians(store, self.rows.get(&entry.rows)?, filter)
+    /// The medians of a run; none where this version cannot tell them.
+    pub fn medians(&self, entry: &Entry, store: &Path) -> Option<RunMedians> {
+        entry.medians(store, self.rows.get(&entry.rows)?)
     }
 
     /// Takes a run in; returns the lines that the file lacks for it.
@@ -240,7 +239,7 @@ fn body_of(line: &[u8]) -> Option<(String, Body)> {
 ///
 /// # Errors
 /// Those of the system. What was written of the lines counts as damaged.
-pub(super) fn append(path: &PathBuf, lines: &str) -> std::io::Result<()> {
+pub(super) fn append(path: &Path, lines: &str) -> std::io::Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
