@@ -94,6 +94,30 @@ fn failed(what: &str, cause: &str) -> Error {
     Error::environment(format!("cannot write {what}: {cause}"))
 }
 
+// Short lists in the order in which their members come first.
+
+/// Every member once.
+pub fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    all.into_iter().fold(Vec::new(), |mut found, one| {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+        found
+    })
+}
+
+/// The members of each key.
+pub fn grouped<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, one) in all {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(one),
+            None => groups.push((key, vec![one])),
+        }
+    }
+    groups
+}
+
 // Ranks as text, short even for thousands: complete for programs, `0-3,8`, and abbreviated for readers, `ranks 0-3,
 // 8`.
 

@@ -34,7 +34,7 @@ pub use output::{
     AnswerArguments, AnswerFormat, AnswerOutput, OutputArguments, TableOrJson, TextOutput, VerdictOutput,
 };
 pub use suite::suite_work;
-pub use sweep::{Chosen, PairsArguments, SweepArguments};
+pub use sweep::{PairsArguments, SweepArguments};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 

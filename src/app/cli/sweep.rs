@@ -14,6 +14,7 @@ use commgauge_base::geometry::Splits;
 use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds, parse_seconds};
 use commgauge_base::variant::Variants;
+use commgauge_base::writing::distinct;
 use commgauge_model::config::{Growth, Peer, Place, ROUNDS_WITHIN, Roots, RunSettings, Sweep, growing_sizes};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::{PairsRequest, WorkPlan};
@@ -141,15 +142,6 @@ pub struct SweepArguments {
     pub nccl_tests: NcclTestsFlags,
 }
 
-/// One value, or all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chosen<T> {
-    /// All values.
-    All,
-    /// This value.
-    One(T),
-}
-
 impl SweepArguments {
     /// The placements requested.
     pub(super) fn placements(&self) -> Vec<Placement> {
@@ -168,11 +160,6 @@ impl SweepArguments {
             _ => commgauge_model::config::BOTH_CADENCES.to_vec(),
         }
     }
-}
-
-/// Parses one name, or `all`.
-pub(super) fn parse_all_or<T: std::str::FromStr<Err = String>>(text: &str) -> std::result::Result<Chosen<T>, String> {
-    if text == "all" { Ok(Chosen::All) } else { text.parse().map(Chosen::One) }
 }
 
 fn parse_bytes(text: &str) -> std::result::Result<Bytes, String> {
@@ -242,7 +229,7 @@ impl SweepArguments {
         let element_types = listed(&self.element_types, &ElementType::ALL, &types_place)?;
         let reduce_ops = listed(&self.reduce_ops, &ReduceOp::ALL, &Place::flag("-o/--op"))?;
         let named = self.collectives.iter().chain(&self.collective).flat_map(|list| list.0.iter().copied());
-        let collectives = expand(named.map(Chosen::One).collect(), &Collective::ALL);
+        let collectives = distinct(named);
         let sweep = Sweep {
             place: Place::flag("the sweep"),
             roots_place: Place::flag("-r/--root"),
@@ -294,28 +281,15 @@ impl SweepArguments {
     }
 }
 
+/// The named values without duplicates; `all` names every one.
 fn listed<T>(texts: &[String], all: &[T], place: &Place) -> Result<Vec<T>>
 where
     T: Copy + PartialEq + std::str::FromStr<Err = String>,
 {
-    let read = |text: &String| parse_all_or(text).map_err(|problem| place.wrong(problem));
-    Ok(expand(texts.iter().map(read).collect::<Result<_>>()?, all))
-}
-
-/// The chosen values without duplicates.
-fn expand<T: Copy + PartialEq>(chosen: Vec<Chosen<T>>, all: &[T]) -> Vec<T> {
-    if chosen.contains(&Chosen::All) {
-        return all.to_vec();
-    }
-    let mut ones = Vec::new();
-    for choice in chosen {
-        if let Chosen::One(one) = choice
-            && !ones.contains(&one)
-        {
-            ones.push(one);
-        }
-    }
-    ones
+    let (every, names): (Vec<&String>, Vec<&String>) = texts.iter().partition(|text| *text == "all");
+    let read = |text: &String| text.parse().map_err(|problem: String| place.wrong(problem));
+    let ones = names.into_iter().map(read).collect::<Result<Vec<T>>>()?;
+    Ok(if every.is_empty() { distinct(ones) } else { all.to_vec() })
 }
 
 // The sampling flags that the launched programs share if no suite file defines the sampling.

@@ -17,7 +17,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
 use commgauge_base::variant;
 use commgauge_base::variant::LibraryChoice;
-use commgauge_base::writing::CommaSeparated;
+use commgauge_base::writing::{CommaSeparated, distinct};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
 use commgauge_model::record::work_lines::{CalibrationLine, ReplayLine};
@@ -145,13 +145,7 @@ const QUANTITIES: [(&str, &str, Scaled); 5] = [
 
 /// The hosts of the run, in the order of their first ranks.
 fn node(view: &View) -> String {
-    let mut hosts: Vec<&str> = Vec::new();
-    for rank in &view.header.ranks {
-        if !hosts.contains(&rank.host.as_str()) {
-            hosts.push(&rank.host);
-        }
-    }
-    visible(&hosts.join(","))
+    visible(&distinct(view.header.ranks.iter().map(|rank| rank.host.as_str())).join(","))
 }
 
 /// A name without what separates benchmark and metric.

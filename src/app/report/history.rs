@@ -9,7 +9,7 @@ use crate::report::template::through;
 use crate::report::text::visible;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
-use commgauge_base::writing::{Column, comma_separated};
+use commgauge_base::writing::{Column, comma_separated, distinct};
 use commgauge_judge::verdict::history::{Change, Event, History, LeftOut, Lineage, Series, Series as Row};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -290,12 +290,7 @@ impl RowNames {
         if !self.are_short {
             return row.name.clone();
         }
-        let mut own: Vec<&str> = Vec::new();
-        for part in parts(row).filter(|part| !self.shared.iter().any(|shared| shared == part)) {
-            if !own.contains(&part) {
-                own.push(part);
-            }
-        }
+        let own = distinct(parts(row).filter(|part| !self.shared.iter().any(|shared| shared == part)));
         let shown = own.into_iter().map(|part| if is_size(row, part) { size(row) } else { part.to_owned() });
         shown.collect::<Vec<_>>().join("/")
     }
@@ -330,13 +325,7 @@ fn shared(rows: &[Series]) -> Vec<String> {
         let is_subject = rows.iter().any(|row| row.subject.what() == part || is_size(row, part));
         !is_subject && !others.is_empty() && others.iter().all(|row| parts(row).any(|other| other == part))
     };
-    let mut shared: Vec<String> = Vec::new();
-    for part in parts(first).filter(|part| is_shared(part)) {
-        if !shared.iter().any(|known| known == part) {
-            shared.push(part.to_owned());
-        }
-    }
-    shared
+    distinct(parts(first).filter(|part| is_shared(part)).map(str::to_owned))
 }
 
 // Which rows of a history are shown.

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Rate, three_digits};
+use commgauge_base::writing::grouped;
 use commgauge_model::config::step::{STEP_FLAGS, ScheduleKind, StepFlag, Work};
 use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, is_embedded, read_text};
 use commgauge_model::layout::Axis;
@@ -264,16 +265,9 @@ fn machines_table(document: &ListDocument) -> Table {
 
 /// Formats by command, since the same names occur in several commands.
 fn formats_table(document: &ListDocument) -> Table {
-    let mut commands: Vec<(&String, Vec<&str>)> = Vec::new();
-    for format in document.formats.iter().flatten() {
-        for command in &format.commands {
-            match commands.iter_mut().find(|(known, _)| *known == command) {
-                Some((_, formats)) => formats.push(&format.name),
-                None => commands.push((command, vec![&format.name])),
-            }
-        }
-    }
-    Fields::of(commands)
+    let formats = document.formats.iter().flatten();
+    let commands = formats.flat_map(|format| format.commands.iter().map(|command| (command, format.name.as_str())));
+    Fields::of(grouped(commands))
         .left("command", 0, |(command, _)| (*command).clone())
         .left("formats", 0, |(_, formats)| formats.join(", "))
         .table("")

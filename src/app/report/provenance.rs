@@ -6,6 +6,7 @@ use super::row::Row;
 use commgauge_base::quote::quote;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, three_digits};
+use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::Record;
@@ -45,17 +46,14 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
 
 /// Which adapters are nearest to the device of each rank: ranks of the same place on their hosts mostly have the same, and stand together.
 fn adapters(ranks: &[RankFacts]) -> String {
-    let mut by_adapters: Vec<(String, Vec<String>)> = Vec::new();
-    for rank in ranks {
+    let named = |rank: &RankFacts| {
         let names = if rank.adapters.is_empty() { "none".to_owned() } else { rank.adapters.join(" or ") };
         let device = rank.device.as_deref().and_then(|device| device.split(", ").nth(1)).unwrap_or_default();
         let one =
             format!("rank {}{}", rank.rank, if device.is_empty() { String::new() } else { format!(" ({device})") });
-        match by_adapters.iter_mut().find(|(known, _)| *known == names) {
-            Some((_, ranks)) => ranks.push(one),
-            None => by_adapters.push((names, vec![one])),
-        }
-    }
+        (names, one)
+    };
+    let by_adapters = grouped(ranks.iter().map(named));
     let line = |(names, ranks): &(String, Vec<String>)| {
         let more = ranks.len().saturating_sub(MOST_RANKS_LISTED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

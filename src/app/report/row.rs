@@ -7,6 +7,7 @@ use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::stats::{Histogram, Interval, median, median_interval, percentile, sorted};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
+use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{RowSubject, Subject};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Header, Outcome, RankHistogram};
@@ -134,7 +135,7 @@ impl Row {
                 .map(|estimate| Seconds(estimate.0 / f64::from(facts.transfers_per_call.max(1))))
                 .reduce(|one, other| if one.0 >= other.0 { one } else { other })
                 .filter(|_| !withheld),
-            library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
+            library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref().cloned())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
             precision_requested: (header.settings.within.filter(|_| !header.settings.soak))
                 .map(|_| header.settings.precision),
@@ -142,7 +143,7 @@ impl Row {
             own_times: measured.iter().map(|line| ReplicateTimes::of(facts, line)).collect(),
             late: None,
             status,
-            warnings: distinct(lines.iter().flat_map(|line| &line.warnings)),
+            warnings: distinct(lines.iter().flat_map(|line| &line.warnings).cloned()),
         }
     }
 
@@ -205,16 +206,6 @@ impl Row {
     pub fn is_incomplete(&self) -> bool {
         self.latency.is_some() && self.counts.lacks_replicates()
     }
-}
-
-/// Without duplicates, in the order of first appearance.
-fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
-    all.fold(Vec::new(), |mut found, one| {
-        if !found.contains(one) {
-            found.push(one.clone());
-        }
-        found
-    })
 }
 
 /// Replicates that were planned. With a shared time budget, those beyond the fewest are as many as the time allowed.

@@ -19,7 +19,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use commgauge_base::writing::eprintln;
+use commgauge_base::writing::{distinct, eprintln};
 use commgauge_model::record::Record;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -323,16 +323,9 @@ fn all(algorithms: &[Algorithm], protocols: &[Protocol]) -> Vec<Forced> {
     fn or_none<T: Copy>(list: &[T]) -> Vec<Option<T>> {
         if list.is_empty() { vec![None] } else { list.iter().copied().map(Some).collect() }
     }
-    let mut all = Vec::new();
-    for algorithm in or_none(algorithms) {
-        for protocol in or_none(protocols) {
-            let forced = Forced { algorithm, protocol };
-            if !all.contains(&forced) {
-                all.push(forced);
-            }
-        }
-    }
-    all
+    let protocols = or_none(protocols);
+    let with = |algorithm| protocols.iter().map(move |protocol| Forced { algorithm, protocol: *protocol });
+    distinct(or_none(algorithms).into_iter().flat_map(with))
 }
 
 impl Forced {

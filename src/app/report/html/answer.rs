@@ -11,6 +11,7 @@ use crate::report::screen::ending;
 use crate::report::verdict::{coverage, problems, rows_on_page, thresholds, tone, value};
 use crate::report::view::View;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, Decision, Metric, NextRun, Question, Row as VerdictRow, Verdict, is_cleared,
@@ -270,21 +271,13 @@ fn said(label: &str, sentences: Vec<String>) -> Vec<Fact> {
 
 /// The reasons of the rows, each once with how many rows it is about.
 fn reasons(rows: &[NotPassed]) -> Vec<String> {
-    let mut reasons: Vec<(&String, usize, &str)> = Vec::new();
-    for row in rows {
-        for reason in &row.reasons {
-            match reasons.iter_mut().find(|(known, ..)| *known == reason) {
-                Some((_, count, _)) => *count += 1,
-                None => reasons.push((reason, 1, &row.name)),
-            }
-        }
-    }
-    let sentence = |(reason, count, name): (&String, usize, &str)| match count {
-        1 => format!("{name}: {reason}"),
+    let reasons = rows.iter().flat_map(|row| row.reasons.iter().map(move |reason| (reason, &row.name)));
+    let sentence = |(reason, names): (&String, Vec<&String>)| match names.len() {
+        1 => format!("{}: {reason}", names[0]),
         all if all == rows.len() => reason.clone(),
         some => format!("{reason} ({} of {} rows)", some, rows.len()),
     };
-    reasons.into_iter().map(sentence).collect()
+    grouped(reasons).into_iter().map(sentence).collect()
 }
 
 // The command to run next: what confirms a suspect, completes a run, or decides what is not decided.

@@ -3,6 +3,7 @@
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::{OddRule, median, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted};
+use commgauge_base::writing::distinct;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use commgauge_model::workload::Style;
@@ -447,12 +448,7 @@ pub(super) fn findings(view: &PairsView) -> Vec<String> {
         let none = format!("no locality has {MIN_PAIRS} measured pairs, so no pair can be called slow");
         return of_sharing.into_iter().chain([none]).collect();
     }
-    let mut named: Vec<usize> = Vec::new();
-    for slow in &view.slow {
-        if !named.contains(&slow.pair) {
-            named.push(slow.pair);
-        }
-    }
+    let named = distinct(view.slow.iter().map(|slow| slow.pair));
     let rule = format!(
         "{} values of pairs were compared with those of the same locality; slow is what is in every replicate worse than \
          the median by more than 10 % and by more than the scatter of all explains (robust, 1 % chance of any false alarm)",

@@ -13,6 +13,7 @@ use op::priced;
 
 use super::row::Row;
 use commgauge_base::units::Bytes;
+use commgauge_base::writing::distinct;
 use commgauge_model::record::Record;
 use commgauge_model::workload::{Op, StepFacts};
 use commgauge_plan::planner::rank::{Order, RankOptions, orders_of};
@@ -133,12 +134,7 @@ impl Totals {
 
     /// One for each name, the one that takes longest first; without times the one that sends most.
     fn by_name(ops: &[StepOp], name_of: impl Fn(&StepOp) -> &'static str) -> Vec<Totals> {
-        let mut names: Vec<&'static str> = Vec::new();
-        for op in ops {
-            if !names.contains(&name_of(op)) {
-                names.push(name_of(op));
-            }
-        }
+        let names = distinct(ops.iter().map(&name_of));
         let mut all: Vec<Totals> =
             names.into_iter().map(|name| Totals::of(name, ops, |op| name_of(op) == name)).collect();
         all.sort_by(|a, b| {
