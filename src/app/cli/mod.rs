@@ -10,7 +10,6 @@ pub mod judge;
 mod launched_arguments;
 pub mod layout;
 mod like;
-pub mod ops;
 pub mod output;
 pub mod plan;
 pub mod programs;

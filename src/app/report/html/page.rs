@@ -10,7 +10,7 @@ use crate::report::step::{Measure, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::value;
 use crate::report::view::View;
-use crate::report::{Notes, columns, products, screen, step, template, verdict};
+use crate::report::{Notes, columns, formats, products, screen, step, verdict};
 use base64::Engine;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
@@ -94,7 +94,7 @@ impl Page {
     }
 
     pub fn text(&self) -> Result<String> {
-        template::through("report.html", include_str!("../../../../reports/templates/report.html"), self)
+        formats::through("report.html", include_str!("../../../../reports/templates/report.html"), self)
     }
 }
 
