@@ -324,7 +324,7 @@ mod tests {
     fn the_list_reads_well_at_80_and_140_columns() {
         let document = document(LLAMA).unwrap();
         for width in [80, 140] {
-            insta::assert_snapshot!(format!("ops_{width}"), text(&document, width));
+            insta::assert_snapshot!(format!("ops_{width}"), ops::text(&document, width));
         }
     }
 

@@ -163,7 +163,7 @@ fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> R
     let commands = Launched::new(arguments, record)?.commands(arguments)?;
     let live = if arguments.sweep.is_some() { arguments.output.live_rows(Sink::stdout()) } else { None };
     let rows = live.map(|rows| Rows { rows, out: &mut *out });
-    let progress = Progress::new(record, deadlines(arguments, &commands))?.with_rows(rows);
+    let progress = Progress::new(record, Deadlines::of(arguments, &commands.started))?.with_rows(rows);
     let result = follow(arguments, &commands, progress)?;
     print_result(arguments, result, out)
 }
@@ -185,23 +185,13 @@ fn resume_launch(
         return Ok(0);
     }
     allocation::wait(&arguments)?;
-    let progress = Progress::resuming(path, record, deadlines(&arguments, &commands))?;
+    let progress = Progress::resuming(path, record, Deadlines::of(&arguments, &commands.started))?;
     let result = follow(&arguments, &commands, progress)?;
     print_result(&arguments, result, out)
 }
 
-fn deadlines(arguments: &RunArguments, commands: &Commands) -> Deadlines {
-    Deadlines::of(arguments, &commands.started)
-}
-
-/// Result of a supervised launch.
-struct LaunchResult {
-    exit_code: i32,
-    followed: Followed,
-}
-
-/// Runs a launch to its end and reports its progress.
-fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress) -> Result<LaunchResult> {
+/// Runs a launch to its end and reports its progress; the exit code, and what was seen of the record.
+fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress) -> Result<(i32, Followed)> {
     eprintln!("+ {}", commands.shown.for_shell());
     let started = Instant::now();
     let ending = launch::supervise(&commands.started, &suite::new_run_id(), GRACE, &mut progress)?;
@@ -220,7 +210,7 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
     if followed.state.can_be_resumed() {
         eprintln!("commgauge: resume with: {}", resumable::command(&followed.record));
     }
-    Ok(LaunchResult { exit_code: verdict.exit_code, followed })
+    Ok((verdict.exit_code, followed))
 }
 
 /// What is wrong with a record that this launch began whole.
@@ -229,8 +219,8 @@ fn changed(problem: &str) -> Error {
 }
 
 /// Prints the results of a launch's record, and returns its exit code.
-fn print_result(arguments: &RunArguments, result: LaunchResult, out: &mut dyn Write) -> Result<i32> {
-    let LaunchResult { exit_code, followed: Followed { record, state, live } } = result;
+fn print_result(arguments: &RunArguments, result: (i32, Followed), out: &mut dyn Write) -> Result<i32> {
+    let (exit_code, Followed { record, state, live }) = result;
     if state.header.is_none() {
         return if exit_code == 0 { Err(changed(&format!("{} has no header", record.shown()))) } else { Ok(exit_code) };
     }
@@ -451,13 +441,7 @@ impl Forced {
 
     /// `NAME-ring-ll128.jsonl`
     fn record(self, first: &Path) -> PathBuf {
-        let mut name = first.file_stem().unwrap_or_default().to_os_string();
-        name.push(format!("-{}", self.parts().join("-")));
-        if let Some(ending) = first.extension() {
-            name.push(".");
-            name.push(ending);
-        }
-        first.with_file_name(name)
+        suite::suffixed(first, &self.parts().join("-"))
     }
 
     fn words(self) -> Vec<String> {
@@ -470,7 +454,7 @@ impl Forced {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resumable::run_arguments;
+    use super::resumable::run_arguments;
     use super::*;
     use crate::cli::run::arguments::tests::parse;
     use commgauge_model::record::Seal;
@@ -493,7 +477,7 @@ mod tests {
     }
 
     fn sample() -> Record {
-        Record::parse(include_bytes!("../../../../tests/data/sample-record.jsonl"), "sample").unwrap()
+        Record::parse(include_bytes!("../../../tests/data/sample-record.jsonl"), "sample").unwrap()
     }
 
     #[test]
@@ -536,7 +520,7 @@ mod tests {
             ("s.toml --backend nccl --protocol ll --launches 2", "--protocol and --launches"),
             ("s.toml --backend nccl --algorithm any,ring -- --record-algorithm", "--algorithm and --record-algorithm"),
         ] {
-            let error = check(&parse(line).unwrap()).expect_err(line);
+            let error = check_combinations(&parse(line).unwrap()).expect_err(line);
             assert!(error.exit_code() == 2 && error.to_string().contains(words), "{error}");
         }
     }

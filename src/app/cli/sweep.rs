@@ -3,7 +3,7 @@
 //! `sweep_plan` checks their combination.
 
 use super::launched_arguments::parse_time_limit;
-use super::like::NcclTestsFlags;
+use super::like::nccl_tests_options;
 use super::suite::SuiteWork;
 use clap::Args;
 use commgauge_base::collective::{Collective, Collectives, Placement, ReduceOp};
@@ -21,6 +21,7 @@ use commgauge_model::workload::{PairsRequest, WorkPlan};
 
 /// One or more collectives over sizes, on all ranks of the launch.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
+#[command(args(nccl_tests_options()))]
 pub struct SweepArguments {
     /// Collectives, with commas or blanks between them, or `all`
     ///
@@ -136,10 +137,6 @@ pub struct SweepArguments {
     /// How samples are taken.
     #[command(flatten)]
     pub sampling: SamplingArguments,
-
-    /// Other options of nccl-tests.
-    #[command(flatten)]
-    pub nccl_tests: NcclTestsFlags,
 }
 
 impl SweepArguments {

@@ -13,7 +13,7 @@ pub use document::{
 };
 pub use host::{Machine, Query, Response, System, Volume};
 
-use commgauge_base::units::Bytes;
+use commgauge_base::units::{Bytes, counted};
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use document::Part as DoctorPart;
 
@@ -76,10 +76,7 @@ fn nccl_verdict(
     let cuda = cuda.clone()?;
     let nccl = nccl.clone()?;
     mpi.clone().map_err(|(reason, fix)| (format!("MPI launches its ranks, but {reason}"), fix))?;
-    let devices = match cuda.devices.len() {
-        1 => "1 device".to_owned(),
-        many => format!("{many} devices"),
-    };
+    let devices = counted(cuda.devices.len(), "device");
     let double = if cuda.is_double { ", test doubles: synthetic" } else { "" };
     Ok(format!("{devices}, CUDA {}, NCCL {}{double}", cuda.cuda, nccl.version))
 }
@@ -411,19 +408,12 @@ fn peers(answer: &CudaAnswer) -> Vec<Finding> {
     let fix = "other pairs go through host memory; check `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG prevent it)";
     let mut findings = vec![Finding::warning("peer access", found).with_fix(fix)];
     for (number, row) in answer.peers.iter().enumerate() {
-        let cells: Vec<&str> = row
-            .iter()
-            .enumerate()
-            .map(|(to, yes)| {
-                if to == number {
-                    "."
-                } else if *yes {
-                    "x"
-                } else {
-                    "-"
-                }
-            })
-            .collect();
+        let cell = |(to, yes): (usize, &bool)| match *yes {
+            _ if to == number => ".",
+            true => "x",
+            false => "-",
+        };
+        let cells: Vec<&str> = row.iter().enumerate().map(cell).collect();
         findings.push(Finding::note(&format!("from {number}"), cells.join(" ")));
     }
     findings

@@ -122,19 +122,17 @@ fn csv_text(history: &History) -> Result<String> {
     comma_separated("the history as CSV", &columns(), runs)
 }
 
-fn columns<'a>() -> Vec<Column<RunRow<'a>>> {
-    vec![
-        Column::new("suite", |row| harmless(&row.lineage.suite)),
-        Column::new("place", |row| harmless(&row.lineage.place)),
-        Column::new("case", |row| harmless(&row.case.name)),
-        Column::new("bytes_total", |row| {
-            row.case.subject.bytes().map_or_else(String::new, |bytes| bytes.0.to_string())
-        }),
-        Column::new("run_id", |row| harmless(&row.lineage.runs[row.run].run_id)),
-        Column::new("started_at", |row| harmless(&row.lineage.runs[row.run].started_at)),
-        Column::new("latency_seconds_median", |row| number(row.case.latency_seconds.get(row.run).copied().flatten())),
-        Column::new("slowdown_since_change", |row| number(row.change().map(|change| change.slowdown))),
-        Column::new("p_corrected", |row| number(row.change().map(|change| change.p_corrected))),
+fn columns<'a>() -> [Column<RunRow<'a>>; 9] {
+    [
+        ("suite", |row| harmless(&row.lineage.suite)),
+        ("place", |row| harmless(&row.lineage.place)),
+        ("case", |row| harmless(&row.case.name)),
+        ("bytes_total", |row| number(row.case.subject.bytes().map(|bytes| bytes.0))),
+        ("run_id", |row| harmless(&row.lineage.runs[row.run].run_id)),
+        ("started_at", |row| harmless(&row.lineage.runs[row.run].started_at)),
+        ("latency_seconds_median", |row| number(row.case.latency_seconds.get(row.run).copied().flatten())),
+        ("slowdown_since_change", |row| number(row.change().map(|change| change.slowdown))),
+        ("p_corrected", |row| number(row.change().map(|change| change.p_corrected))),
     ]
 }
 
@@ -144,7 +142,7 @@ impl RunRow<'_> {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+fn number(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 

@@ -434,7 +434,6 @@ pub fn refusal(report: &LaunchReport, width: u16) -> String {
 }
 
 fn summary(report: &LaunchReport, width: u16) -> String {
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     let (ranks, hosts) = (report.ranks, report.hosts.len());
     let launcher = match &report.launcher_says {
         Some(counts) => format!("the launcher reports {counts}"),
@@ -442,11 +441,11 @@ fn summary(report: &LaunchReport, width: u16) -> String {
     };
     let verdict = match (report.refusals.len(), report.warnings.len()) {
         (0, 0) => "ready to measure".to_owned(),
-        (0, warnings) => format!("ready to measure, {warnings} warning{}", plural(warnings)),
+        (0, warnings) => format!("ready to measure, {}", counted(warnings, "warning")),
         _ => "not ready to measure".to_owned(),
     };
-    let counted = format!("{ranks} rank{} on {hosts} host{}", plural(ranks as usize), plural(hosts));
-    wrapped(&format!("{counted}; {}: {verdict}", visible(&launcher)), width)
+    let (ranks, hosts) = (counted(ranks as usize, "rank"), counted(hosts, "host"));
+    wrapped(&format!("{ranks} on {hosts}; {}: {verdict}", visible(&launcher)), width)
 }
 
 fn hosts(report: &LaunchReport, width: u16) -> String {

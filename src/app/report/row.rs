@@ -290,32 +290,25 @@ impl Status {
     }
 
     /// The status of what has these outcomes, one of each replicate.
-    pub(super) fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone, header: &Header) -> Status {
-        let wrong = outcomes.clone().find_map(|outcome| {
-            Some(Status::Wrong { mismatch: outcome.mismatch()?, wrong_elements: outcome.wrong_elements() })
-        });
-        let failed = outcomes.clone().find_map(|outcome| match outcome {
-            Outcome::Failed { reason } => Some(Status::Failed(reason.clone())),
-            _ => None,
-        });
-        let skipped = outcomes.clone().find_map(|outcome| match outcome {
-            Outcome::Skipped { reason } => Some(Status::Skipped(reason.clone())),
-            _ => None,
-        });
-        let verified: Vec<bool> = outcomes
-            .filter_map(|outcome| match outcome {
-                Outcome::Measured { verified } => Some(*verified),
-                _ => None,
-            })
-            .collect();
-        let measured = match (verified.is_empty(), header.backend.synthetic, verified.iter().all(|verified| *verified))
-        {
-            (true, ..) => Status::Missing,
-            (false, true, _) => Status::Synthetic,
-            (false, false, false) => Status::NotVerified,
-            (false, false, true) => Status::Verified,
+    pub(super) fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>, header: &Header) -> Status {
+        let one = |outcome: &Outcome| match outcome {
+            Outcome::Failed { reason } => Status::Failed(reason.clone()),
+            Outcome::Skipped { reason } => Status::Skipped(reason.clone()),
+            Outcome::Measured { .. } if header.backend.synthetic => Status::Synthetic,
+            Outcome::Measured { verified: false } => Status::NotVerified,
+            Outcome::Measured { verified: true } => Status::Verified,
+            wrong => {
+                Status::Wrong { mismatch: wrong.mismatch().unwrap_or_default(), wrong_elements: wrong.wrong_elements() }
+            }
         };
-        wrong.or(failed).or(skipped).unwrap_or(measured)
+        let most_severe_first = |status: &Status| match status {
+            Status::Wrong { .. } => 0,
+            Status::Failed(_) => 1,
+            Status::Skipped(_) => 2,
+            Status::NotVerified => 3,
+            Status::Missing | Status::Synthetic | Status::Verified => 4,
+        };
+        outcomes.map(one).min_by_key(most_severe_first).unwrap_or(Status::Missing)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::document::{Fields, optional, wrapped};
 use commgauge_base::collective::Collective;
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Seconds, counted};
 use commgauge_base::writing::{distinct, grouped, ranges};
 use commgauge_cost::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
 use commgauge_model::layout::{Axis, Layout};
@@ -135,7 +135,7 @@ impl FitOnNodes<'_> {
 /// The complete text for a terminal of this width.
 pub fn text(document: &TraceDocument, width: u16) -> String {
     let of = document.job_ranks.map_or_else(String::new, |ranks| format!(" of {ranks}"));
-    let steps = if document.steps == 1 { "1 step".to_owned() } else { format!("{} steps", document.steps) };
+    let steps = counted(document.steps as usize, "step");
     let sources = document.sources.join(", ");
     let mut out = wrapped(&format!("{sources}: ranks {}{of}, {steps}", document.ranks), width);
     for note in &document.notes {

@@ -175,19 +175,10 @@ impl View {
 
     /// Number of rows, products and copies of each kind, in one sentence.
     pub fn summary(&self) -> String {
-        let mut counts: Vec<(&str, usize)> = Vec::new();
-        for label in Status::LABELS {
-            counts.push((label, self.rows.iter().filter(|row| row.status.label() == label).count()));
-        }
-        let parts: Vec<String> = counts
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(label, count)| format!("{count} {label}"))
-            .collect();
-        let cases = match self.rows.len() {
-            1 => "1 case".to_owned(),
-            cases => format!("{cases} cases"),
-        };
+        let count = |label: &str| self.rows.iter().filter(|row| row.status.label() == label).count();
+        let counts = Status::LABELS.map(|label| (label, count(label))).into_iter().filter(|(_, count)| *count > 0);
+        let parts: Vec<String> = counts.map(|(label, count)| format!("{count} {label}")).collect();
+        let cases = counted(self.rows.len(), "case");
         let cases = if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) };
         let others = self.own_work();
         let cases = (!self.rows.is_empty() || others.is_empty()).then_some(cases);

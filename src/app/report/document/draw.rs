@@ -620,8 +620,8 @@ mod tests {
 
     #[test]
     fn commands_can_be_copied_and_cannot_break_out_of_markup() {
-        assert_eq!(code("run -n 2 --hosts a_b:1  # why"), "`run -n 2 --hosts a_b:1  # why`");
-        assert_eq!(code("a`<b>"), "a\\`&lt;b&gt;");
-        assert!(!code("a\n# b\u{1b}[31m").contains(['\n', '\u{1b}']));
+        assert_eq!(markdown_code("run -n 2 --hosts a_b:1  # why"), "`run -n 2 --hosts a_b:1  # why`");
+        assert_eq!(markdown_code("a`<b>"), "a\\`&lt;b&gt;");
+        assert!(!markdown_code("a\n# b\u{1b}[31m").contains(['\n', '\u{1b}']));
     }
 }

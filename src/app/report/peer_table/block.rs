@@ -4,7 +4,7 @@ use crate::report::row::{RankMeans, Row, Status};
 use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Division, Placement};
 use commgauge_base::sample::{Cadence, Timing};
-use commgauge_base::units::{Rate, Seconds};
+use commgauge_base::units::{Rate, Seconds, counted};
 use commgauge_base::variant;
 use commgauge_base::writing::grouped;
 use commgauge_model::record::line::Header;
@@ -197,12 +197,11 @@ impl CollectiveBlock {
         let facts = &block[0].facts;
         let synthetic = if header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
         let out = format!(
-            "# Collective test starting: {}\n# commgauge: axis {}, {}, {} group{} of {} ranks, backend {}{synthetic}\n",
+            "# Collective test starting: {}\n# commgauge: axis {}, {}, {} of {} ranks, backend {}{synthetic}\n",
             program_name(facts.collective),
             facts.axis,
             facts.style.name(),
-            facts.groups,
-            if facts.groups == 1 { "" } else { "s" },
+            counted(facts.groups as usize, "group"),
             facts.group_size,
             visible(&header.backend.name)
         );

@@ -15,7 +15,7 @@ use crate::report::text::visible;
 use block::{Block, divided};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Seconds, counted};
 use commgauge_base::variant;
 use commgauge_model::record::line::{CaseFacts, Header};
 use commgauge_readers::interop::{IMB, OSU, PeerProgram, PrintedSize};
@@ -179,7 +179,7 @@ impl Block for CallBlock {
         let facts = &row.facts;
         let variant = Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty());
         let variant = variant.map_or_else(String::new, |shown| format!(", {}", visible(&shown)));
-        let groups = if facts.groups == 1 { "1 group".to_owned() } else { format!("{} groups", facts.groups) };
+        let groups = counted(facts.groups as usize, "group");
         let buffers = header.buffers();
         let ours = format!(
             "# commgauge: axis {}, {}, {groups} of {} ranks, {}, {}, {buffers} buffers{variant}\n",
