@@ -350,6 +350,12 @@ pub(super) fn is_page(path: &Path) -> bool {
     format_of_ending(path) == Some(PAGE)
 }
 
+/// The text of a file that a flag names.
+pub(super) fn read_text(flag: &str, path: &Path) -> Result<String> {
+    commgauge_base::host::read_to_string(path)
+        .map_err(|cause| Error::usage(format!("{flag} {}: cannot be read: {cause}", path.shown())))
+}
+
 /// Writes a record, which must not exist.
 pub(super) fn write_record(path: &Path, lines: impl IntoIterator<Item = impl Borrow<Line>>) -> Result<()> {
     let mut journal = Journal::create(path)?;

@@ -3,7 +3,7 @@
 
 use super::WithParts;
 use super::computing::{Computing, ComputingFlags, RatesFlags};
-use super::output::FormattedOutput;
+use super::output::{FormattedOutput, read_text};
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
 use crate::report::plan::{csv, explain_text, table_text};
@@ -313,8 +313,7 @@ impl PlanCommand {
 /// A file that cannot be read or is empty; a line that cannot be parsed, or that leaves no layout with a price.
 fn priced(question: &Question, path: &Path) -> Result<Found> {
     let file = path.shown();
-    let text = commgauge_base::host::read_to_string(path)
-        .map_err(|cause| Error::usage(format!("--configurations {file}: cannot be read: {cause}")))?;
+    let text = read_text("--configurations", path)?;
     let mut all = Found::default();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -573,12 +572,7 @@ impl QuestionFlags {
             flags.push(("--element-type", "parameter_element_type", element.clone()));
         }
         let training = Training::read(Table::of_flags(flags))?;
-        if training.sequence > model.embedding.maximum_positions {
-            return Err(training.at("sequence").wrong(format!(
-                "found {}; {} allows up to {} (max_position_embeddings)",
-                training.sequence, model.name, model.embedding.maximum_positions
-            )));
-        }
+        training.ensure_positions(model)?;
         Ok(training)
     }
 }

@@ -375,14 +375,7 @@ impl StepFlags {
                 layers.parse().map_err(|_| place.wrong(format!("found `{layers}`; accepted: a whole number")))?;
             model.keep_layers(layers).map_err(|problem| place.wrong(problem))?;
         }
-        if let Some(training) =
-            training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions)
-        {
-            return Err(training.at("sequence").wrong(format!(
-                "found {}; {} allows up to {} (max_position_embeddings)",
-                training.sequence, model.name, model.embedding.maximum_positions
-            )));
-        }
+        training.as_ref().map_or(Ok(()), |training| training.ensure_positions(&model))?;
         table.work = Some(Arc::new(ModelWork { model, training, serving }));
         Ok(table)
     }

@@ -50,8 +50,8 @@ pub use rehearsal::{
     selftest_text,
 };
 pub use rehearsal::{launch_check_text, refusal};
-pub(crate) use row::host_of;
 pub use row::{Row, Status};
+pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};

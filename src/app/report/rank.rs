@@ -1,7 +1,7 @@
 //! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
 //! CSV.
 
-use crate::report::document::{Block, Fields, Mark, Table, Terminal, gigabytes, optional, percent};
+use crate::report::document::{Block, Fields, Mark, Table, Terminal, between, gigabytes, optional, percent};
 use crate::report::plan::parts_of_a_step;
 use crate::report::text::fields_csv;
 use commgauge_base::error::Result;
@@ -542,8 +542,8 @@ fn moves_table(moves: &[MoveDocument]) -> Table {
     let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
     let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
     let ends = |quantity: Option<Quantity>| {
-        let ends = quantity.and_then(|quantity| quantity.low.zip(quantity.high));
-        optional(ends.map(|(low, high)| format!("{} .. {}", signed(low), signed(high))))
+        let (low, high) = quantity.map_or((None, None), |quantity| (quantity.low, quantity.high));
+        between(low, high, " .. ", signed)
     };
     let to = |inside_now: bool| if inside_now { "out of the node" } else { "into the node" };
     Fields::of(moves)

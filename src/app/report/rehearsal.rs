@@ -1,6 +1,6 @@
 //! What is said before a machine is measured: a plan, a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
 
-use super::document::{Fields, optional, percent, wrapped};
+use super::document::{Fields, between, optional, percent, wrapped};
 use super::locate::suspects_text;
 use super::text::{visible, wrap};
 use super::verdict::VerdictFormat;
@@ -378,8 +378,7 @@ fn share_of(counted: &Counted) -> String {
 }
 
 fn interval(counted: &Counted) -> String {
-    let interval = counted.lower_bound.zip(counted.upper_bound);
-    optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))))
+    between(counted.lower_bound, counted.upper_bound, " .. ", |share| percent(share, 1))
 }
 
 // A launch check as text: the facts that all ranks share, the differences, and the messages.

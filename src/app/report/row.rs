@@ -483,7 +483,7 @@ pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) 
     let [spread, certain] = [0, 1].map(|which| median(&sorted(times.iter().map(|time| time[which]))));
     let (spread, certain) = (Seconds(spread?), Seconds(certain?));
     let named = share > clear_majority(record.header.world_size) && certain.0 > residual.0;
-    named.then(|| Late { rank, host: host_of(record, rank), share, spread })
+    named.then(|| Late { rank, host: host_of(record, rank).unwrap_or(UNKNOWN_HOST).to_owned(), share, spread })
 }
 
 /// Of two ranks one is last in half of the samples by chance, so the threshold is higher.
@@ -499,11 +499,14 @@ fn clock_residual(record: &Record) -> Option<Seconds> {
     record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().map(Seconds::from_nanoseconds)
 }
 
+/// A host that the record does not name.
+pub(crate) const UNKNOWN_HOST: &str = "unknown host";
+
 /// The host of a rank, by the rank map of the record.
-pub(crate) fn host_of(record: &Record, rank: u32) -> String {
+pub(crate) fn host_of(record: &Record, rank: u32) -> Option<&str> {
     let holds = |first: u32, ranks: u32| rank >= first && u64::from(rank) < u64::from(first) + u64::from(ranks);
-    let entry = record.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks));
-    entry.map_or_else(|| "unknown host".to_owned(), |entry| entry.host.clone())
+    let entry = record.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks))?;
+    Some(&entry.host)
 }
 
 /// One sentence for every late rank, over all cases in which it was late.

@@ -4,7 +4,7 @@
 
 use super::document::{Terminal, escaped_markdown, markdown};
 use crate::report::document::{
-    Block, Column, Fields, Mark, Table, Tone, optional, share, signed_bounds, signed_percent,
+    Block, Column, Fields, Mark, Table, Tone, between, optional, share, signed_bounds, signed_percent,
 };
 use crate::report::formats::through;
 use crate::report::products::FlopsUnit;
@@ -13,7 +13,7 @@ use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall,
-    RowSubject, Verdict,
+    RowSubject, Run, Verdict,
 };
 use serde::Serialize;
 
@@ -179,14 +179,18 @@ pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
 }
 
 fn origins(verdict: &Verdict) -> Vec<String> {
-    let run = |run: &commgauge_judge::verdict::Run| {
-        format!(
-            "{}: {}, run {} of {}, suite {}, {}, {} ranks",
-            run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
-        ) + &run.measured_by.as_ref().map_or_else(String::new, |label| format!("; {label}"))
-    };
+    let run =
+        |run: &Run| origin(run) + &run.measured_by.as_ref().map_or_else(String::new, |label| format!("; {label}"));
     let machine = verdict.machine.iter().map(|machine| format!("machine: {machine}"));
     verdict.runs.iter().map(run).chain(machine).collect()
+}
+
+/// One run.
+pub(super) fn origin(run: &Run) -> String {
+    format!(
+        "{}: {}, run {} of {}, suite {}, {}, {} ranks",
+        run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
+    )
 }
 
 /// The rows, the worst first.
@@ -245,18 +249,21 @@ fn what(row: &Row) -> String {
     }
 }
 
+pub(in crate::report) fn bounds_of_median(limit: &AgainstLimit) -> String {
+    between(limit.lower_bound, limit.upper_bound, " .. ", |bound| value(limit.metric, bound))
+}
+
+pub(in crate::report) fn bounds_of_slowdown(base: &AgainstBase) -> String {
+    signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound)
+}
+
 fn gate_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
     let limit =
         |row: &Row, cell: fn(&AgainstLimit) -> Option<String>| optional(row.against_limit.as_ref().and_then(cell));
     fields
         .right("repl.", 5, |row| row.replicates)
         .right("median", 0, move |row| limit(row, |limit| limit.median.map(|median| value(limit.metric, median))))
-        .left("bounds", 4, move |row| {
-            limit(row, |limit| {
-                let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
-                Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
-            })
-        })
+        .left("bounds", 4, move |row| limit(row, |limit| Some(bounds_of_median(limit))))
         .right("limit", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
         .left("source", 10, move |row| limit(row, |limit| Some(format!("{} ({})", limit.source, limit.date))))
 }
@@ -272,9 +279,7 @@ fn compare_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
         .right("base", 0, move |row| base(row, &|base| seconds(base.latency_seconds_base)))
         .right("new", 2, move |row| base(row, &|base| seconds(base.latency_seconds_new)))
         .right("slower by", 0, move |row| base(row, &|base| base.slowdown.map(signed_percent)))
-        .left("bounds", 4, move |row| {
-            base(row, &|base| Some(signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound)))
-        })
+        .left("bounds", 4, move |row| base(row, &|base| Some(bounds_of_slowdown(base))))
         .right("p", 10, move |row| base(row, &|base| p(base.p_row)))
         .right("p corrected", 3, move |row| base(row, &|base| p(base.p_corrected)))
 }

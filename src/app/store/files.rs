@@ -4,7 +4,7 @@
 //! a run that refers to such a list by its digest. Programs append whole lines, so that several may add runs at once without a lock, which
 //! network file systems may lack. A line whose digest does not match counts as absent: its run is read from its record again.
 
-use crate::report::{RowLine as Line, View, host_of, lines, pair_lines};
+use crate::report::{RowLine as Line, UNKNOWN_HOST, View, host_of, lines, pair_lines};
 use Kind::{Count, Moment, Real, Text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -411,12 +411,12 @@ impl Run<'_> {
         let mut samples_of_rank = BTreeMap::<u32, usize>::new();
         slowest_ranks.iter().for_each(|rank| *samples_of_rank.entry(*rank).or_default() += 1);
         let all = slowest_ranks.len();
-        let mut samples_of_host = BTreeMap::<String, usize>::new();
+        let mut samples_of_host = BTreeMap::<&str, usize>::new();
         for (rank, samples) in samples_of_rank {
-            *samples_of_host.entry(host_of(self.record, rank)).or_default() += samples;
+            *samples_of_host.entry(host_of(self.record, rank).unwrap_or(UNKNOWN_HOST)).or_default() += samples;
         }
         let (host, samples) = samples_of_host.into_iter().max_by_key(|(_, samples)| *samples)?;
-        Some((host, samples as f64 / all as f64))
+        Some((host.to_owned(), samples as f64 / all as f64))
     }
 }
 

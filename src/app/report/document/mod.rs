@@ -518,7 +518,12 @@ fn in_one_unit(interval: Interval, between: &str) -> String {
 
 /// `-1.2 % .. +3.4 %`; a dash where an end is not known.
 pub fn signed_bounds(low: Option<f64>, high: Option<f64>) -> String {
-    optional(low.zip(high).map(|(low, high)| format!("{} .. {}", signed_percent(low), signed_percent(high))))
+    between(low, high, " .. ", signed_percent)
+}
+
+/// Both ends, with these dots between; a dash where one is not known.
+pub fn between<T>(low: Option<T>, high: Option<T>, dots: &str, shown: impl Fn(T) -> String) -> String {
+    optional(low.zip(high).map(|(low, high)| format!("{}{dots}{}", shown(low), shown(high))))
 }
 
 #[cfg(test)]

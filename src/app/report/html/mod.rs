@@ -11,6 +11,7 @@ mod pairs;
 
 pub use page::{HtmlInput, HtmlRun};
 
+use super::products;
 use super::view::View;
 use answer::Answer;
 use commgauge_base::error::Result;
@@ -48,10 +49,18 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     }
     sections.push(Section::new("curves", "Bandwidth and latency", curves::blocks(input)));
     if input.runs.iter().any(|run| !run.view.products.is_empty()) {
-        sections.push(Section::new("products", "Matrix products", page::products(input)));
+        sections.push(Section::new(
+            "products",
+            "Matrix products",
+            page::of_runs(input, |view| products::document(&view.products, &view.header)),
+        ));
     }
     if input.runs.iter().any(|run| !run.view.copies.is_empty()) {
-        sections.push(Section::new("copies", "Copies between hosts and GPUs", page::copies(input)));
+        sections.push(Section::new(
+            "copies",
+            "Copies between hosts and GPUs",
+            page::of_runs(input, |view| products::copies_document(&view.copies, &view.header)),
+        ));
     }
     sections.push(Section::new("consistency", "Self-consistency", cost::consistency_blocks(input)));
     sections.push(Section::new("pairs", "Pairs of ranks", pairs::blocks(first, input.verdict)));
