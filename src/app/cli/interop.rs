@@ -1,6 +1,6 @@
 //! `commgauge export`: converts a fit to the calibration files of another planner.
 
-use super::output::{check_only_format, make_folder, replace, write_record};
+use super::output::{check_only_format, check_output, make_folder, replace, write_record};
 use super::suite;
 use clap::ValueEnum;
 use commgauge_base::digest::sha256;
@@ -136,16 +136,14 @@ impl ExportCommand {
         if target.is_folder() && self.output.exists() && !self.output.is_dir() {
             return Err(Error::usage(format!("--output {path} is a file; {} writes a folder", self.planner_name())));
         }
-        if !target.is_folder() && self.output.is_dir() {
+        if target.is_folder() {
+            return Ok(());
+        }
+        if self.output.is_dir() {
             return Err(Error::usage(format!("--output {path} is a folder; {} writes one file", self.planner_name())));
         }
-        let whole = |path: &Path| path.canonicalize().ok();
-        let inputs = [Some(&self.fit), self.base.as_ref()];
-        let is_input = |input: &PathBuf| whole(input).is_some() && whole(input) == whole(&self.output);
-        if inputs.into_iter().flatten().any(is_input) {
-            return Err(Error::usage(format!("--output {path} is one of the inputs; name another file")));
-        }
-        Ok(())
+        let inputs: Vec<&Path> = [Some(&self.fit), self.base.as_ref()].into_iter().flatten().map(|path| &**path).collect();
+        check_output(Some(&self.output), &inputs)
     }
 
     fn write(&self, target: Target, done: &Export) -> Result<()> {

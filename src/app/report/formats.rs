@@ -16,7 +16,6 @@ use super::step::JsonStep;
 use super::text::{Line, harmless, object, pretty_json, visible};
 use super::view::View;
 use crate::chart::escaped;
-use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
 use commgauge_base::variant;
@@ -33,7 +32,7 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as JinjaValue, escape_formatter};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -302,27 +301,6 @@ impl<'a> JsonRow<'a> {
     }
 }
 
-/// What a line has beyond the fields of its row and its case.
-#[derive(Serialize)]
-struct LineFacts<'a> {
-    case: &'a str,
-    axis: String,
-    collective: &'static str,
-    element_type: Option<ElementType>,
-    bytes_total: Option<Bytes>,
-    count_per_step: Option<u64>,
-    variant: Option<String>,
-    library_choice: Option<String>,
-    copy_bytes_per_second: Option<Rate>,
-    flops_per_second: Option<f64>,
-    synthetic: bool,
-    backend: &'a str,
-    machine: &'a str,
-    suite: &'a str,
-    world_size: u32,
-    run_id: &'a str,
-}
-
 /// The columns of the CSV of calls, copies and matrix products: keys of [`lines`].
 pub(super) const ROW_KEYS: &str = "case axis style groups group_size nodes_spanned ranks_per_node stride concurrent_groups_per_node collective \
     reduce_op root element_type bytes_total bytes_accounted bytes_per_rank placement cadence transfers_per_call count_per_step status \
@@ -345,24 +323,24 @@ fn line(view: &View, entry: &Entry) -> Result<Line> {
             line.extend(fields);
         }
     }
-    line.extend(object(&LineFacts {
-        case: &entry.name,
-        axis: entry.subject.axis(),
-        collective: entry.subject.what(),
-        element_type: entry.subject.element_type(),
-        bytes_total: entry.subject.bytes(),
-        count_per_step: entry.row.and_then(|row| row.facts.count_per_step()),
-        variant: entry.row.map(|row| variant::shown(&row.facts.labels)),
-        library_choice: entry.row.and_then(Row::library_choice),
-        copy_bytes_per_second: entry.copy_rate(),
-        flops_per_second: entry.flops_per_second(),
-        synthetic: header.backend.synthetic,
-        backend: &header.backend.name,
-        machine: header.backend.machine.as_deref().unwrap_or(""),
-        suite: &header.suite.name,
-        world_size: header.world_size,
-        run_id: &header.run_id,
-    })?);
+    line.extend(object(&json!({
+        "case": &entry.name,
+        "axis": entry.subject.axis(),
+        "collective": entry.subject.what(),
+        "element_type": entry.subject.element_type(),
+        "bytes_total": entry.subject.bytes(),
+        "count_per_step": entry.row.and_then(|row| row.facts.count_per_step()),
+        "variant": entry.row.map(|row| variant::shown(&row.facts.labels)),
+        "library_choice": entry.row.and_then(Row::library_choice),
+        "copy_bytes_per_second": entry.copy_rate(),
+        "flops_per_second": entry.flops_per_second(),
+        "synthetic": header.backend.synthetic,
+        "backend": &header.backend.name,
+        "machine": header.backend.machine.as_deref().unwrap_or(""),
+        "suite": &header.suite.name,
+        "world_size": header.world_size,
+        "run_id": &header.run_id,
+    }))?);
     for key in ROW_KEYS.split(' ') {
         line.entry(key).or_insert(Value::Null);
     }

@@ -8,14 +8,13 @@ use crate::report::document::{
 };
 use crate::report::formats::through;
 use crate::report::products::FlopsUnit;
-use crate::report::text::pretty_json;
+use crate::report::text::{Line, object, pretty_json};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall,
     RowSubject, Run, Verdict,
 };
-use serde::Serialize;
 
 /// How a verdict is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -54,20 +53,12 @@ const VERDICT_JUNIT: &str = concat!(
 );
 
 /// A verdict with the sentences that templates show.
-#[derive(Serialize)]
-struct ShownVerdict<'a> {
-    #[serde(flatten)]
-    verdict: &'a Verdict,
-    about: &'static str,
-    headline: String,
-    sentences: Vec<String>,
-}
-
-impl ShownVerdict<'_> {
-    fn of(verdict: &Verdict) -> ShownVerdict<'_> {
-        let (about, headline, sentences) = (asked(verdict.question), headline(verdict), coverage(verdict));
-        ShownVerdict { verdict, about, headline, sentences }
-    }
+fn shown(verdict: &Verdict) -> Result<Line> {
+    let mut shown = object(verdict)?;
+    shown.insert("about".to_owned(), asked(verdict.question).into());
+    shown.insert("headline".to_owned(), headline(verdict).into());
+    shown.insert("sentences".to_owned(), coverage(verdict).into());
+    Ok(shown)
 }
 
 /// The verdict as text. `width` is used by the table only.
@@ -84,9 +75,9 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
             let title = escaped_markdown(&headline(verdict));
             Ok(format!("# commgauge {title}\n{}", markdown(&verdict_document(verdict))))
         }
-        VerdictFormat::Junit => through("verdict.xml", VERDICT_JUNIT, ShownVerdict::of(verdict)),
+        VerdictFormat::Junit => through("verdict.xml", VERDICT_JUNIT, shown(verdict)?),
         VerdictFormat::Prometheus => through("verdict.prom", VERDICT_PROM, verdict),
-        VerdictFormat::Github => through("verdict.txt", VERDICT_GITHUB, ShownVerdict::of(verdict)),
+        VerdictFormat::Github => through("verdict.txt", VERDICT_GITHUB, shown(verdict)?),
         VerdictFormat::Json => pretty_json(verdict),
     }
 }

@@ -16,7 +16,7 @@ use super::view::View;
 use answer::Answer;
 use commgauge_base::error::Result;
 use commgauge_plan::planner::plan_document::PlanDocument;
-use page::{Page, Section};
+use page::{Section, page_text};
 
 /// A plan as the text of a file.
 ///
@@ -26,7 +26,7 @@ pub fn plan_page(plan: &PlanDocument) -> Result<String> {
     let title = format!("A plan for {}", plan.model);
     let subtitle = format!("{} GPUs, {} samples of {} tokens a step", plan.gpus, plan.global_batch, plan.sequence);
     let section = Section::new("plan", "Layouts", super::plan::blocks(plan));
-    Page::new(&title, &subtitle, plan.synthetic, vec![section], "commgauge plan").text()
+    page_text(None, &title, &subtitle, plan.synthetic, vec![section], "commgauge plan")
 }
 
 /// The report as the text of a file.
@@ -86,7 +86,7 @@ pub fn html(input: &HtmlInput) -> Result<String> {
         "commgauge {}. GB is 10^9 bytes; sizes are binary. Tables behind the charts open with a click, and on paper all are open.",
         env!("CARGO_PKG_VERSION")
     );
-    Page::new(&title, &subtitle, synthetic, sections, &footer).answering(&words).text()
+    page_text(Some(&words), &title, &subtitle, synthetic, sections, &footer)
 }
 
 #[cfg(test)]

@@ -19,28 +19,12 @@ use commgauge_judge::verdict::{Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::Outcome;
 use commgauge_plan::planner::rank::Rule;
-use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 
 /// Searches and sorts tables; the only script that the policy of the page allows.
 const SCRIPT: &str = include_str!("../../../../reports/templates/report.js");
-
-/// The whole page.
-#[derive(Debug, Serialize)]
-pub(in crate::report) struct Page {
-    /// Name of the tab, which says the answer first.
-    tab: String,
-    title: String,
-    subtitle: String,
-    synthetic: bool,
-    sections: Vec<DrawnSection>,
-    footer: String,
-    style: String,
-    style_sha256_base64: String,
-    script: &'static str,
-    script_sha256_base64: String,
-}
 
 /// A part of the page with a heading.
 #[derive(Debug)]
@@ -50,50 +34,40 @@ pub(in crate::report) struct Section {
     blocks: Vec<Block>,
 }
 
-#[derive(Debug, Serialize)]
-struct DrawnSection {
-    id: &'static str,
-    title: String,
-    html: String,
-}
-
 impl Section {
     pub fn new(id: &'static str, title: impl Into<String>, blocks: Vec<Block>) -> Section {
         Section { id, title: title.into(), blocks }
     }
 }
 
-impl Page {
-    pub fn new(title: &str, subtitle: &str, synthetic: bool, sections: Vec<Section>, footer: &str) -> Page {
-        let style = format!("{STYLE}{}", include_str!("../../../../reports/templates/report.css"));
-        let [title, subtitle, footer] = [title, subtitle, footer].map(visible);
-        let mut html = Html::default();
-        let drawn = |section: Section| {
-            let text = html.section(&section.title, &section.blocks);
-            DrawnSection { id: section.id, title: visible(&section.title), html: text }
-        };
-        Page {
-            tab: title.clone(),
-            title,
-            subtitle,
-            synthetic,
-            sections: sections.into_iter().map(drawn).collect(),
-            footer,
-            style_sha256_base64: sha256_base64(&style),
-            style,
-            script: SCRIPT,
-            script_sha256_base64: sha256_base64(SCRIPT),
-        }
-    }
-
-    /// The same with the answer before the title in the name of the tab.
-    pub fn answering(self, answer: &str) -> Page {
-        Page { tab: visible(&format!("{answer} · {}", self.title)), ..self }
-    }
-
-    pub fn text(&self) -> Result<String> {
-        formats::through("report.html", include_str!("../../../../reports/templates/report.html"), self)
-    }
+/// The whole page; an answer stands before its title in the name of the tab.
+pub(in crate::report) fn page_text(
+    answer: Option<&str>,
+    title: &str,
+    subtitle: &str,
+    synthetic: bool,
+    sections: Vec<Section>,
+    footer: &str,
+) -> Result<String> {
+    let style = format!("{STYLE}{}", include_str!("../../../../reports/templates/report.css"));
+    let mut html = Html::default();
+    let drawn = |section: Section| {
+        let text = html.section(&section.title, &section.blocks);
+        json!({ "id": section.id, "title": visible(&section.title), "html": text })
+    };
+    let page = json!({
+        "tab": visible(&answer.map_or_else(|| title.to_owned(), |answer| format!("{answer} · {title}"))),
+        "title": visible(title),
+        "subtitle": visible(subtitle),
+        "synthetic": synthetic,
+        "sections": sections.into_iter().map(drawn).collect::<Vec<_>>(),
+        "footer": visible(footer),
+        "style_sha256_base64": sha256_base64(&style),
+        "style": style,
+        "script": SCRIPT,
+        "script_sha256_base64": sha256_base64(SCRIPT),
+    });
+    formats::through("report.html", include_str!("../../../../reports/templates/report.html"), page)
 }
 
 fn sha256_base64(text: &str) -> String {
