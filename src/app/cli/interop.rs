@@ -142,7 +142,8 @@ impl ExportCommand {
         if self.output.is_dir() {
             return Err(Error::usage(format!("--output {path} is a folder; {} writes one file", self.planner_name())));
         }
-        let inputs: Vec<&Path> = [Some(&self.fit), self.base.as_ref()].into_iter().flatten().map(|path| &**path).collect();
+        let inputs: Vec<&Path> =
+            [Some(&self.fit), self.base.as_ref()].into_iter().flatten().map(|path| &**path).collect();
         check_output(Some(&self.output), &inputs)
     }
 

@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(names, super::TOOLS);
     }
 
-    fn parse(words: &[&str]) -> Result<Sweep, Error> {
+    fn parse(words: &[&str]) -> clap::error::Result<Sweep> {
         Sweep::try_parse_from([&["commgauge-sweep", "all_reduce"], words].concat())
     }
 

@@ -431,10 +431,7 @@ pub fn parse(text: &str) -> std::result::Result<Only, String> {
 }
 
 /// Values with bars between, such as `0|1`.
-fn values<T>(
-    text: &str,
-    read: impl Fn(&str) -> std::result::Result<T, String>,
-) -> std::result::Result<Vec<T>, String> {
+fn values<T>(text: &str, read: impl Fn(&str) -> std::result::Result<T, String>) -> std::result::Result<Vec<T>, String> {
     text.split('|').map(|one| read(one.trim())).collect()
 }
 
