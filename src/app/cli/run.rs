@@ -164,8 +164,8 @@ fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> R
     let live = if arguments.sweep.is_some() { arguments.output.live_rows(Sink::stdout()) } else { None };
     let rows = live.map(|rows| Rows { rows, out: &mut *out });
     let progress = Progress::new(record, Deadlines::of(arguments, &commands.started))?.with_rows(rows);
-    let result = follow(arguments, &commands, progress)?;
-    print_result(arguments, result, out)
+    let (exit_code, followed) = follow(arguments, &commands, progress)?;
+    print_result(arguments, exit_code, followed, out)
 }
 
 /// Resumes a run.
@@ -186,8 +186,8 @@ fn resume_launch(
     }
     allocation::wait(&arguments)?;
     let progress = Progress::resuming(path, record, Deadlines::of(&arguments, &commands.started))?;
-    let result = follow(&arguments, &commands, progress)?;
-    print_result(&arguments, result, out)
+    let (exit_code, followed) = follow(&arguments, &commands, progress)?;
+    print_result(&arguments, exit_code, followed, out)
 }
 
 /// Runs a launch to its end and reports its progress; the exit code, and what was seen of the record.
@@ -219,8 +219,8 @@ fn changed(problem: &str) -> Error {
 }
 
 /// Prints the results of a launch's record, and returns its exit code.
-fn print_result(arguments: &RunArguments, result: (i32, Followed), out: &mut dyn Write) -> Result<i32> {
-    let (exit_code, Followed { record, state, live }) = result;
+fn print_result(arguments: &RunArguments, exit_code: i32, followed: Followed, out: &mut dyn Write) -> Result<i32> {
+    let Followed { record, state, live } = followed;
     if state.header.is_none() {
         return if exit_code == 0 { Err(changed(&format!("{} has no header", record.shown()))) } else { Ok(exit_code) };
     }

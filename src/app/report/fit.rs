@@ -257,7 +257,7 @@ fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -
     let (first, last) =
         ((sizes().fold(f64::INFINITY, f64::min) / BEYOND).max(1.0), sizes().fold(1.0, f64::max) * BEYOND);
     let steps = ((last / first).log2() * PER_DOUBLING).ceil().clamp(1.0, 1000.0);
-    (series.curve, series.band) = predicted(predictor, index, curve.ranks, (first, last), steps as u32);
+    (series.curve, series.band) = predicted(predictor, index, curve.ranks, first, last, steps as u32);
     series
 }
 
@@ -266,7 +266,8 @@ pub(super) fn predicted(
     predictor: &Predictor,
     family: usize,
     ranks: u32,
-    (first, last): (f64, f64),
+    first: f64,
+    last: f64,
     steps: u32,
 ) -> (Vec<Position>, Vec<(f64, f64, f64)>) {
     let (mut curve, mut band) = (Vec::new(), Vec::new());

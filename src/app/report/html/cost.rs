@@ -129,7 +129,7 @@ fn curve_plot(name: &str, predictor: &Predictor, Drawn { number, curve, .. }: &D
     let mut fitted = Series { color: Some(2), ..Series::new("model") };
     if low.is_finite() && high > 0.0 {
         let (first, last) = ((low / BEYOND).max(1.0), high * BEYOND);
-        (fitted.curve, fitted.band) = fit::predicted(predictor, *number, curve.ranks, (first, last), PLACES);
+        (fitted.curve, fitted.band) = fit::predicted(predictor, *number, curve.ranks, first, last, PLACES);
         for (from, to) in [(first, low), (high, last)] {
             plot.shades.push(Shade { from, to, name: "extrapolated".into() });
         }

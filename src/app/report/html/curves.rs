@@ -348,12 +348,12 @@ impl Group<'_> {
 }
 
 /// Leaves about `most` of them: the ends, every n-th between, and those that stand out. Returns how many are left out.
-pub(super) fn thin<T>(all: &mut Vec<T>, most: usize, stands_out: impl Fn(&T) -> bool) -> usize {
+pub(super) fn thin<T>(all: &mut Vec<T>, most: usize, is_kept: impl Fn(&T) -> bool) -> usize {
     let (count, mut index) = (all.len(), 0);
     let step = count.div_ceil(most).max(1);
     all.retain(|one| {
         index += 1;
-        (index - 1) % step == 0 || index == count || stands_out(one)
+        (index - 1) % step == 0 || index == count || is_kept(one)
     });
     count - all.len()
 }

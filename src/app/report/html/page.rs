@@ -40,7 +40,7 @@ impl Section {
     }
 }
 
-/// The whole page; an answer stands before its title in the name of the tab.
+/// The whole page; the name of the tab begins with the answer.
 pub(in crate::report) fn page_text(
     answer: Option<&str>,
     title: &str,
