@@ -2,9 +2,8 @@
 //! Python packages of the environment that commgauge was installed into and of the active one (`pip install nvidia-nccl-cu12`), conda, and
 //! NVIDIA's HPC SDK.
 
-use super::answer::NcclAnswer;
-use super::load::load;
 use memchr::memmem;
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsString, c_int};
 use std::fs::File;
 use std::io::Read;
@@ -155,6 +154,25 @@ pub fn is_rccl(library: &libloading::Library) -> bool {
     OF_RCCL.iter().any(|symbol| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok())
 }
 
+/// The NCCL that runs would load.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NcclAnswer {
+    /// The file that was loaded.
+    pub file: String,
+    /// Why this file: where it was found, and what led there.
+    #[serde(default)]
+    pub why: String,
+    /// Its version, such as `2.30.7`.
+    pub version: String,
+    /// The CUDA that it was built with, such as `12.9`; absent if its file does not contain it.
+    pub cuda: Option<String>,
+    /// Required functions that are missing.
+    pub lacks: Vec<String>,
+    pub lacks_newer: Vec<String>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
 /// Loads the library and queries it.
 pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
     let candidates = nccl_files(named);
@@ -232,6 +250,36 @@ fn cuda_of(banner: &[u8]) -> Option<String> {
 fn version(code: c_int) -> String {
     let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
     format!("{}.{}.{}", code / major_at, code % major_at / 100, code % 100)
+}
+
+/// Loads the first library of these names that exists.
+pub(super) fn load(names: &[std::ffi::OsString]) -> Result<(libloading::Library, String), String> {
+    let mut problems = Vec::new();
+    for name in names {
+        // SAFETY: loading runs the library's initialisers, which is the purpose of a probe; the process does little
+        // else.
+        match unsafe { libloading::Library::new(name) } {
+            Ok(library) => return Ok((library, file_of(&name.to_string_lossy()))),
+            Err(error) => {
+                let source = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                problems.push(source);
+            }
+        }
+    }
+    Err(problems.join("; "))
+}
+
+/// The file that a library of this name was mapped from; the name itself where that cannot be determined.
+pub(super) fn file_of(name: &str) -> String {
+    let begin = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into_owned());
+    // `libnccl.so.2` is mostly a link to `libnccl.so.2.30.7`.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let stem = begin.split(".so").next().unwrap_or(&begin).to_owned() + ".so";
+    let found = paths
+        .into_iter()
+        .find(|path| Path::new(path).file_name().is_some_and(|file| file.to_string_lossy().starts_with(&stem)));
+    found.map_or_else(|| name.to_owned(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -8,8 +8,6 @@
 mod asked_to_end;
 pub mod collector;
 mod deadline;
-mod marks;
-mod own_record;
 mod reporter;
 mod reporting_thread;
 pub mod wire;
@@ -20,9 +18,9 @@ pub use deadline::{
     CaseDeadlines, DeadlineFollows, SETUP_DEADLINE, WatchedCall, WatchedWorld, deadline_of_copy, deadline_of_product,
     deadline_of_replay,
 };
-pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 pub use reporter::Activity;
 pub use reporting_thread::LoneReports;
+pub use wire::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 
 use crate::backend::Call;
 use crate::world::World;
@@ -130,7 +128,7 @@ impl Watch {
 
     /// Reports that the record was removed or renamed.
     pub fn record_moved(&self, moved: &Moved) {
-        marks::print_message(&moved.sentence());
+        wire::print_message(&moved.sentence());
         if let Some(reporter) = &self.reporter {
             reporter.record_moved(moved);
         }

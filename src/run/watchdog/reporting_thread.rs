@@ -1,9 +1,8 @@
 //! The watchdog's thread in a rank: reports the rank's progress to the collector of its host, and ends the rank on
 //! request.
 
-use super::marks::{LOST_COLLECTOR, OWN_DEADLINE, print_message};
 use super::reporter::{MainThread, Outgoing, Reporter, RunState, locked};
-use super::wire::{Frame, MAX_FRAME_BYTES, Opener, RankState, Session};
+use super::wire::{Frame, LOST_COLLECTOR, MAX_FRAME_BYTES, OWN_DEADLINE, Opener, RankState, Session, print_message};
 use commgauge_base::error::HANG_EXIT_CODE;
 use commgauge_base::host;
 use commgauge_base::output_file::folder_of;

@@ -4,14 +4,34 @@
 //! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. An unknown peer costs at most one
 //! longest frame of memory, and bad data ends the connection.
 
-pub use super::marks::{TOKEN_BYTES, Token};
-
 use commgauge_base::progress::Shown;
+use commgauge_base::writing::eprintln;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::io::{Error, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+
+/// Set in the environment of a collector process, to the marker of the launch if there is one.
+pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
+
+/// Marks every process of a launch in its environment, except for the collectors.
+pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
+
+/// Phrase printed by a rank that lost its collector; a reader of its output recognises it.
+pub const LOST_COLLECTOR: &str = ": the watchdog of this host ";
+
+/// Phrase printed by a rank that ends the launch because no other process will.
+pub const OWN_DEADLINE: &str = " ends the launch by its own deadline";
+
+pub const TOKEN_BYTES: usize = 32;
+/// The secret that keeps out unknown peers and other runs.
+pub type Token = [u8; TOKEN_BYTES];
+
+/// Prints to standard error, which may be closed already.
+pub(super) fn print_message(text: &str) {
+    eprintln!("commgauge: {text}");
+}
 
 /// Version of the protocol; both ends belong to one launch, and mostly run one binary.
 pub const VERSION: u16 = 8;

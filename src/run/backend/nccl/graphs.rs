@@ -1,7 +1,6 @@
 //! The captured graphs of a call, and the copies of its buffers through which they can rotate.
 
-use super::driver::{CUstream, check};
-use super::driver_calls as calls;
+use super::driver::{self, CUstream, check};
 use crate::backend::mpi::Rotation;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::variant::Variant;
@@ -87,12 +86,12 @@ impl Graph {
     pub fn capture(stream: CUstream, enqueue: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives.
-        check(unsafe { calls::cuStreamBeginCapture_v2(stream, mode) }, "cuStreamBeginCapture")?;
+        check(unsafe { driver::cuStreamBeginCapture_v2(stream, mode) }, "cuStreamBeginCapture")?;
         let enqueued = enqueue();
         let mut graph = null_mut();
         // SAFETY: the stream is capturing since the call above; the handle is a local variable. Needed after an error
         // too, or the stream would keep capturing.
-        let ended = check(unsafe { calls::cuStreamEndCapture(stream, &mut graph) }, "cuStreamEndCapture");
+        let ended = check(unsafe { driver::cuStreamEndCapture(stream, &mut graph) }, "cuStreamEndCapture");
         enqueued.and(ended)?;
         if graph.is_null() {
             return Err(Error::environment("cuStreamEndCapture gave no graph"));
@@ -101,8 +100,8 @@ impl Graph {
         // SAFETY: the graph was just made, the handle is ours, no flags; the graph is not used afterwards, which the executable graph does
         // not need (CUDA driver API, 6.20).
         let instantiated = unsafe {
-            let code = calls::cuGraphInstantiateWithFlags(&mut executable, graph, 0);
-            let _ = calls::cuGraphDestroy(graph);
+            let code = driver::cuGraphInstantiateWithFlags(&mut executable, graph, 0);
+            let _ = driver::cuGraphDestroy(graph);
             check(code, "cuGraphInstantiate")
         };
         instantiated.map(|()| Graph { executable })
@@ -112,19 +111,19 @@ impl Graph {
     #[inline(always)]
     pub fn launch(&self, stream: CUstream) -> Result<()> {
         // SAFETY: the graph lives and so does the stream.
-        check(unsafe { calls::cuGraphLaunch(self.executable, stream) }, "cuGraphLaunch")
+        check(unsafe { driver::cuGraphLaunch(self.executable, stream) }, "cuGraphLaunch")
     }
 
     /// Uploads it to the device, so that the first launch takes no longer than the others.
     pub fn upload(&self, stream: CUstream) -> Result<()> {
         // SAFETY: as above.
-        check(unsafe { calls::cuGraphUpload(self.executable, stream) }, "cuGraphUpload")
+        check(unsafe { driver::cuGraphUpload(self.executable, stream) }, "cuGraphUpload")
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: the handle is ours and not used again; a running graph is freed when it completes (CUDA driver API, 6.20).
-        let _ = unsafe { calls::cuGraphExecDestroy(self.executable) };
+        let _ = unsafe { driver::cuGraphExecDestroy(self.executable) };
     }
 }

@@ -1,8 +1,7 @@
 //! A bound case on virtual clocks.
 
-use super::fleet::CorruptRank;
+use super::fleet::{CorruptRank, LateSlot, Placed};
 use super::noise::{FaultStates, LastMessage, Noise, Work};
-use super::placing::{LateSlot, Placed};
 use crate::backend::{Call, Marks, Mismatch};
 use commgauge_base::error::{Error, Result};
 use std::cell::Cell;

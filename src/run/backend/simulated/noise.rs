@@ -1,7 +1,6 @@
 //! Seeded scatter of simulated times: a factor for each call of a group, a delay for each arrival.
 
-use super::fleet::{Fleet, Recurrence};
-use super::placing::{LateSlot, Placed};
+use super::fleet::{Fleet, LateSlot, Placed, Recurrence};
 use crate::backend::Binding;
 use commgauge_base::collective::{Collective, Motion};
 use commgauge_base::error::Result;

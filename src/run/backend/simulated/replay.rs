@@ -8,8 +8,8 @@
 //! order in which they are processed here.
 
 use super::fleet::Fleet;
+use super::fleet::Placed;
 use super::noise::{Noise, Work, nanoseconds};
-use super::placing::Placed;
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::Collective;

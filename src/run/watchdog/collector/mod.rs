@@ -4,7 +4,6 @@
 //! ends with them. The one on the host of rank 0 receives the states of all hosts, decides, and writes the report. The
 //! entry point is [`main`]; the loop is in `serve`.
 
-mod before;
 mod connection;
 mod deaths;
 mod process;
@@ -18,11 +17,10 @@ pub use report::{BlockedRanks, RankView, hang_line, whole_text};
 pub use serve::Config;
 
 use super::deadline::{SETUP_DEADLINE, deadline_of_host};
-use super::marks::print_message;
 use super::reporter::Reporter;
 use super::reporting_thread::EndLaunch;
 use super::wire::{
-    CHALLENGE_BYTES, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, session_of_peer,
+    CHALLENGE_BYTES, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message, session_of_peer,
 };
 use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
 use crate::world::{World, agree};

@@ -1,10 +1,10 @@
 //! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
 //! deadlines, queries, reports, ends the run.
 
+use super::super::reporting_thread::LoneReports;
 use super::super::wire::{
     Challenge, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
 };
-use super::before::Before;
 use super::connection::Connection;
 use super::process;
 use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Trigger};
@@ -14,10 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Interval of checking deadlines.
 pub(super) const TICK: Duration = Duration::from_millis(200);
@@ -571,6 +571,30 @@ pub(super) struct Outcome {
 pub(super) struct RasQuery {
     pub(super) waiting: Receiver<String>,
     pub(super) answer: Option<String>,
+}
+
+/// The state before this launch.
+pub(super) struct Before {
+    /// Length and time of the record.
+    record: Option<(u64, SystemTime)>,
+    /// Reports of hosts that decided alone.
+    pub(super) lone_reports: LoneReports,
+}
+
+impl Before {
+    pub(super) fn of(record: &Path) -> Before {
+        Before { record: stamp(record), lone_reports: LoneReports::before(record) }
+    }
+
+    /// Whether this launch wrote to its record.
+    pub(super) fn was_written_since(&self, record: &Path) -> bool {
+        stamp(record) != self.record
+    }
+}
+
+fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.len(), file.modified().ok()?))
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The stacks of the blocking ranks, read on their hosts before the ranks are ended: they show whether a missing rank spins in its own
 //! code, waits in a library, or waits in a driver.
 
-use super::super::marks::print_message;
 use super::super::reporting_thread;
-use super::super::wire::{Frame, PeerKind};
+use super::super::wire::{Frame, PeerKind, print_message};
 use super::process::{Entry, RankStatus, Trigger};
 use super::report::{RankView, hang_line, short_text, whole_text};
 use super::serve::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Serving, Stage, UNREACHABLE_AFTER};
