@@ -5,7 +5,6 @@
 
 use super::call::Arena;
 use crate::backend::contract::{CallBytes, Counted, by_axis};
-use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request, Waiting};
 use commgauge_base::collective::ReduceOp;
@@ -54,8 +53,8 @@ impl<'b> MpiReplayer<'b> {
         receive: &'b mut Arena,
         waiting: Waiting,
     ) -> Result<MpiReplayer<'b>> {
-        let program = program_of(binding, rank)?;
-        let place = place(binding, rank);
+        let program = binding.program(rank)?;
+        let place = binding.places(rank);
         let mut slots = Vec::with_capacity(program.slots.len());
         let hidden_ops = program.hidden_collectives();
         for (index, slot) in program.slots.iter().enumerate() {

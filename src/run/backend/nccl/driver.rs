@@ -2,17 +2,16 @@
 //!
 //! Driver functions, not the runtime's: pointers are addresses, and the primary context is the one that NCCL uses too.
 
-pub(super) use sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+pub(super) use cudarc::driver::sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
 use super::abi::SUCCESS;
 use super::library::{Library, file_of};
 use crate::device_probe::advice;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
-use cudarc::driver::sys;
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
-    CUgraphExec, CUmodule, CUstream, CUstreamCaptureMode, CUuuid,
+    self, CUcontext, CUdevice, CUdevice_attribute, CUfunction_attribute, CUgraph, CUgraphExec, CUstreamCaptureMode,
+    CUuuid,
 };
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};

@@ -28,8 +28,6 @@ pub use open::{Deadlines, DeviceFacts, NcclBackend, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
 use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, ReplayBinding, Replayer, product_bytes};
-use crate::backend::Binding;
-use crate::backend::replay_place::{place, program_of};
 use call::NcclCall;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
@@ -43,7 +41,6 @@ use commgauge_model::workload::{CopyShape, ProductShape};
 use communicator::{Communicator, Members, NO_WINDOWS, Registration, TRIED_BYTES};
 use copies::{DeviceCopy, Peer, copies_per_sample};
 use cublas::Cublas;
-use driver;
 use driver::Arena;
 use kernels::{Computing, EVENT_RESOLUTION_NANOSECONDS};
 use product::DeviceProduct;
@@ -77,7 +74,7 @@ impl NcclBackend {
     /// Buffer regions of the calls of a replay.
     fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
         let rank = self.world.rank();
-        Regions::placed(program_of(binding, rank)?, place(binding, rank), placement)
+        Regions::placed(binding.program(rank)?, binding.places(rank), placement)
     }
 
     /// Reserves the buffers of a case; none on ranks outside its groups.

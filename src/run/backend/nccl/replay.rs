@@ -18,7 +18,6 @@ use super::prepared::{Prepared, result_offset};
 use super::replay_limits::{EventSpan, Intervals};
 use super::replay_limits::{channel_of, channels, events_of};
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
-use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
@@ -91,8 +90,8 @@ impl<'b> NcclReplayer<'b> {
         regions: &Regions,
     ) -> Result<NcclReplayer<'b>> {
         let rank = backend.world.rank();
-        let program = program_of(binding, rank)?;
-        let place = place(binding, rank);
+        let program = binding.program(rank)?;
+        let place = binding.places(rank);
         let events = events_of(program);
         let unconnected = |slot: &Slot| {
             Error::environment(format!("axis {} was not connected before the replay", program.op_of(slot).axis))
