@@ -16,6 +16,7 @@ use commgauge_base::error::Result;
 use commgauge_base::sample::WrongCall;
 use commgauge_base::units::Bytes;
 use commgauge_model::record::header::DeviceFacts;
+use commgauge_model::record::line::Outcome;
 use commgauge_model::workload::ProductShape;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +68,7 @@ pub trait LocalWork {
 // The first wrong element of a checked buffer.
 
 /// The first wrong element of a checked buffer, and how many were wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
     pub rank: u32,
     /// Index of the first wrong element in the receive buffer.
@@ -78,6 +79,14 @@ pub struct Mismatch {
     pub count: u64,
     /// The index of the wrong call; none if only one was made.
     pub call: Option<WrongCall>,
+}
+
+impl Mismatch {
+    /// The outcome of work whose data was found wrong `when`: before or after the timed part.
+    pub fn outcome(self, when: &str) -> Outcome {
+        let Mismatch { rank, element, expected, got, count, call } = self;
+        Outcome::Corrupt { when: when.to_owned(), rank, element, expected, got, count, call }
+    }
 }
 
 /// Bytes of the three matrices.

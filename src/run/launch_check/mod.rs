@@ -16,12 +16,11 @@ pub use launcher_env::{
 };
 pub use place::{RankHosts, RankLocation, locate_ranks};
 
-use crate::world::World;
-use commgauge_base::error::{Error, Result};
+use crate::world::{World, from_first, gather_all};
+use commgauge_base::error::Result;
 use commgauge_base::writing::{named, shortened};
 use cores::{HostLimits, RankCores};
 use fact::{Compact, MAX_VALUES, RankGroup, Texts, compare, group_ranks, ranks_by_hash};
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
 /// Compares all ranks. Collective; the report is process 0's.
@@ -35,7 +34,7 @@ pub fn inspect(
     allowed: Allowances,
 ) -> Result<Option<LaunchReport>> {
     let compact = profile.compact(world.process(), world.processes());
-    let all: Vec<Compact> = read_all(&world.gather(&json(&compact)?)?)?;
+    let all: Vec<Compact> = gather_all(world, &compact)?;
     let texts = texts(world, profile, &all)?;
     Ok((world.process() == 0).then(|| {
         let name_of = |list: &[NumberVariable]| list.first().map(|variable| variable.name);
@@ -59,17 +58,12 @@ fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Te
             groups.take(MAX_VALUES).map(|group| (group.ranks[0], *fact)).collect::<Vec<_>>()
         })
         .collect();
-    let mut request = json(&wanted)?;
-    world.broadcast(&mut request)?;
-    let wanted: Vec<(u32, Fact)> = read(&request)?;
+    let wanted: Vec<(u32, Fact)> = from_first(world, &wanted)?;
     let mine = wanted.iter().filter(|(rank, _)| *rank == world.process());
     let mine: Vec<(Fact, &str)> = mine.map(|(_, fact)| (*fact, profile.text(*fact).unwrap_or_default())).collect();
-    let answer = if mine.is_empty() { Vec::new() } else { json(&mine)? };
     let mut texts = Texts::new();
-    for (rank, answer) in world.gather(&answer)?.iter().enumerate().filter(|(_, answer)| !answer.is_empty()) {
-        for (fact, text) in read::<Vec<(Fact, String)>>(answer)? {
-            texts.insert((fact, all[rank].hash(fact)), text);
-        }
+    for (profile, answer) in all.iter().zip(gather_all::<Vec<(Fact, String)>>(world, &mine)?) {
+        texts.extend(answer.into_iter().map(|(fact, text)| ((fact, profile.hash(fact)), text)));
     }
     Ok(texts)
 }
@@ -290,19 +284,6 @@ fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: All
         *last += "; give each rank its own device (is CUDA_VISIBLE_DEVICES the same for all?), or use --share-gpu";
     }
     shared
-}
-
-fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))
-}
-
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes)
-        .map_err(|cause| Error::environment(format!("a rank's description cannot be parsed: {cause}")))
-}
-
-fn read_all<T: DeserializeOwned>(all: &[Vec<u8>]) -> Result<Vec<T>> {
-    all.iter().map(|bytes| read(bytes)).collect()
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! Two ranks count as on one host only if host name, boot id, MPI and the shared memory all agree. Disagreements are
 //! reported.
 
-use crate::world::World;
+use crate::world::{World, from_first, gather_all};
 use commgauge_base::digest::sha256;
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::writing::named;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -26,21 +26,10 @@ pub struct RankHosts {
 /// Gathers the locations of all ranks. Collective; the hosts are the same on every process.
 ///
 /// # Errors
-/// If communication fails, or a host's name has a line break.
+/// If communication fails.
 pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<RankHosts> {
-    let text = serde_json::to_vec(mine)
-        .map_err(|cause| Error::environment(format!("cannot describe the location of this rank: {cause}")))?;
-    let gathered = world.gather(&text)?;
-    let all: std::result::Result<Vec<RankLocation>, _> =
-        gathered.iter().map(|one| serde_json::from_slice(one)).collect();
-    let rank_hosts =
-        resolve(&all.map_err(|cause| Error::environment(format!("a rank's location cannot be parsed: {cause}")))?);
-    let mut hosts = rank_hosts.hosts.join("\n").into_bytes();
-    world.broadcast(&mut hosts)?;
-    let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
-    if hosts.len() != world.processes() as usize {
-        return Err(Error::environment(format!("a host name has a line break: {hosts:?}")).shared());
-    }
+    let rank_hosts = resolve(&gather_all(world, mine)?);
+    let hosts = from_first(world, &rank_hosts.hosts)?;
     Ok(RankHosts { hosts, ..rank_hosts })
 }
 

@@ -10,7 +10,7 @@ use super::request::Request;
 use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping};
 use super::{case, facts, preflight, work_loop};
 use crate::backend::Backend;
-use crate::world::{World, agree};
+use crate::world::{agree, from_first};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_cost::cost::curve::{Point, combined};
@@ -56,8 +56,8 @@ pub(super) fn measure_all(
         if !is_recorded && run.world.process() == 0 && !is_spent() {
             chosen = curves.next(calibrate, MOST_CASES.saturating_sub(cases_so_far));
         }
-        let choices = chosen.iter().map(|next| Choice { like: next.template, bytes: next.bytes }).collect();
-        let choices = broadcast_choices(run.world, choices)?;
+        let mine: Vec<Choice> = chosen.iter().map(|next| Choice { like: next.template, bytes: next.bytes }).collect();
+        let choices: Vec<Choice> = from_first(run.world, &mine)?;
         if choices.is_empty() {
             break;
         }
@@ -85,16 +85,6 @@ pub(super) fn measure_all(
         Stopped { is_spent: is_spent(), is_full: cases_so_far >= MOST_CASES, is_interrupted: run.tally.is_stopped() };
     run.journal.write(|| Line::Calibration(curves.line(calibrate, round, stopped)))
 }
-
-/// Broadcasts the choice of process 0.
-fn broadcast_choices(world: &dyn World, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
-    let unreadable = |cause| Error::environment(format!("the next sizes cannot be sent to the ranks: {cause}"));
-    let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;
-    world.broadcast(&mut bytes)?;
-    serde_json::from_slice(&bytes).map_err(unreadable)
-}
-
-// State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the latest ones were predicted.
 
 struct Curves {
     curves: Vec<CurveState>,

@@ -10,7 +10,7 @@ use crate::measure::{
     soak_case,
 };
 use crate::watchdog::Activity;
-use crate::world::World;
+use crate::world::{World, decided};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::RunSettings;
@@ -197,7 +197,7 @@ pub(super) fn measure_all(
     let settings = &run.request.settings;
     let mut division = Division::of(run, cases, within);
     for round in 0..settings.replicates + MAX_FURTHER_ROUNDS {
-        if !broadcast_flag(run.world, division.begin_round(round))? {
+        if !decided(run.world, division.begin_round(round))? {
             break;
         }
         let order = cases.order(settings, round);
@@ -236,12 +236,6 @@ fn broadcast_visit(world: &dyn World, mine: Option<Visit>) -> Result<Option<Visi
     let [visits, replicate, nanoseconds, samples] = message;
     let budget = Seconds::from_nanoseconds(nanoseconds);
     Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget, minimum_samples: samples as u32 }))
-}
-
-fn broadcast_flag(world: &dyn World, mine: bool) -> Result<bool> {
-    let mut message = [u64::from(mine)];
-    world.broadcast_u64(&mut message)?;
-    Ok(message == [1])
 }
 
 /// A further replicate of a case.

@@ -5,7 +5,7 @@ use super::journal::{SharedJournal, Tally};
 use super::preflight::{Planned, Ranks};
 use super::request::{Request, Resume};
 use crate::backend::Backend;
-use crate::world::{World, agree};
+use crate::world::{World, agree, from_first};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::launch_lines::{Change, ResumeLine};
@@ -194,18 +194,8 @@ pub(super) fn open<'a>(
 
 /// Broadcasts what process 0 found, except the line.
 fn broadcast(world: &dyn World, mine: Option<Found>) -> Result<Found> {
-    let unserialisable =
-        |cause| Error::environment(format!("the content of the record cannot be sent to the ranks: {cause}"));
-    let mut bytes = match &mine {
-        Some(found) => serde_json::to_vec(&(&found.completed, found.lacks_plan)).map_err(unserialisable)?,
-        None => Vec::new(),
-    };
-    world.broadcast(&mut bytes)?;
-    if let Some(found) = mine {
-        return Ok(found);
-    }
-    let (completed, lacks_plan) = serde_json::from_slice(&bytes).map_err(unserialisable)?;
-    Ok(Found { completed, line: None, lacks_plan })
+    let (completed, lacks_plan) = from_first(world, &mine.as_ref().map(|found| (&found.completed, found.lacks_plan)))?;
+    Ok(mine.unwrap_or(Found { completed, line: None, lacks_plan }))
 }
 
 /// Opens the record if this launch may resume it, and lists the differences.

@@ -4,7 +4,7 @@ use super::preflight;
 use super::preflight::{Planned, Ranks};
 use super::request::Request;
 use crate::backend::simulated::SimulatedBackend;
-use crate::backend::{Backend, Call, Marks, Mismatch};
+use crate::backend::{Backend, Call, Marks};
 use crate::world::SoloWorld;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
@@ -264,8 +264,7 @@ impl<'a> Rehearsal<'a> {
         let now = backend.now_nanoseconds();
         let mut call = backend.bind(&preflight::binding(self.request, planned.case, geometry))?;
         if let Some(wrong) = call.check()? {
-            let Mismatch { rank, element, expected, got, count, .. } = wrong;
-            line.outcome = Outcome::corrupt("before", rank, element, [&expected, &got], count);
+            line.outcome = wrong.outcome("before");
             line.stop = None;
             return Ok(line);
         }

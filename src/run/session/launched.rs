@@ -8,12 +8,12 @@ use crate::launch_check::{
     Allowances, Fact, LaunchReport, NumberVariable, RankHosts, RankLocation, RankProfile, ensure_joined, inspect,
     launcher_env, locate_ranks,
 };
-use crate::mpi_call::Waiting;
+use crate::mpi_call::{Communicator, Waiting};
 use crate::session::TimeLimit;
 use crate::session::journal::Signals;
 use crate::session::request::{LaunchFacts, Request, Resume};
 use crate::watchdog::Watch;
-use crate::world::{MpiWorld, World, agree};
+use crate::world::{World, agree, decided, from_first, share_all};
 use crate::{launcher, mpi_call, watchdog};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::Fault;
@@ -50,14 +50,6 @@ fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
     }
 }
 
-/// UUIDs of the devices visible to each rank. Collective.
-fn seen_by_all(world: &dyn World) -> Result<Vec<Vec<String>>> {
-    let mut all = world.gather(visible_devices().join("\n").as_bytes())?.join(&b'\0');
-    world.broadcast(&mut all)?;
-    let names = |rank: &str| rank.lines().map(str::to_owned).collect();
-    Ok(String::from_utf8_lossy(&all).split('\0').map(names).collect())
-}
-
 impl OpenedBackend {
     /// Opens the device of a rank, if the backend needs one. Collective, as ranks exchange their visible devices; they agree on the result
     /// later.
@@ -65,7 +57,7 @@ impl OpenedBackend {
         let me = world.process() as usize;
         let ranks_on_host = hosts.iter().filter(|host| **host == hosts[me]).count() as u32;
         let LaunchedBackend::Nccl(nccl) = &launch.backend else { return Ok(OpenedBackend::Mpi { ranks_on_host }) };
-        let seen = seen_by_all(world)?;
+        let seen = share_all(world, &visible_devices())?;
         let on_this_host = |(host, seen): (&String, Vec<String>)| (*host == hosts[me]).then_some(seen);
         let placing = Placing {
             visible: hosts.iter().zip(seen).filter_map(on_this_host).collect(),
@@ -167,10 +159,8 @@ fn compare(
 
 /// Makes all ranks yield their processors while they wait if any ranks share processors. Collective.
 fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> Result<()> {
-    let mut shared =
-        [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_share_processors)))];
-    world.broadcast_u64(&mut shared)?;
-    mpi_call::set_waiting(if shared[0] == 0 { Waiting::Spins } else { Waiting::Yields });
+    let shares = report.is_some_and(|report| report.hosts.iter().any(|host| host.ranks_share_processors));
+    mpi_call::set_waiting(if decided(world, shares)? { Waiting::Yields } else { Waiting::Spins });
     Ok(())
 }
 
@@ -287,7 +277,7 @@ const FORWARDING_DELAY: Duration = Duration::from_millis(200);
 /// error. All but the first and the last are collective.
 pub struct Rank {
     mpi: mpi_call::Session,
-    world: MpiWorld,
+    world: Communicator,
     nccl_log: Option<Log>,
     /// The watchdog, once started.
     watch: Watch,
@@ -320,7 +310,7 @@ impl Rank {
     pub fn start(launch: &Launch) -> Result<Rank> {
         ensure_joined(&|name| std::env::var(name).ok())?;
         let nccl_log = prepare_environment(launch)?;
-        match mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?))) {
+        match mpi_call::initialize().and_then(|mpi| Ok((mpi, Communicator::world()?))) {
             Ok((mpi, world)) => Ok(Rank { mpi, world, nccl_log, watch: Watch::default() }),
             Err(error) => abort(&error),
         }
@@ -336,11 +326,8 @@ impl Rank {
     /// # Errors
     /// If process 0 does not find it.
     pub fn from_first<T: Serialize + DeserializeOwned>(&self, find: impl FnOnce() -> Result<T>) -> Result<T> {
-        let unknown = |cause| Error::environment(format!("ranks cannot share a result: {cause}"));
-        let found = || find().and_then(|value| serde_json::to_vec(&value).map_err(unknown));
-        let mut bytes = self.agree(if self.is_first() { found() } else { Ok(Vec::new()) })?;
-        self.world.broadcast(&mut bytes)?;
-        serde_json::from_slice(&bytes).map_err(unknown)
+        let found = self.agree(self.is_first().then(find).transpose())?;
+        from_first(&self.world, &found)
     }
 
     /// Success only if all ranks succeeded, else the first error.

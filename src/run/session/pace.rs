@@ -1,6 +1,6 @@
 //! How long work takes compared with its estimate, learnt from completed work.
 
-use crate::world::World;
+use crate::world::{World, decided};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::workload::Estimate;
@@ -116,9 +116,8 @@ impl TimeLimit {
 
     /// Begins work if it fits into the time limit; the same on every process.
     pub(super) fn begin(&self, world: &dyn World, estimate: Estimate) -> Result<Option<Begun>> {
-        let mut enough = [u64::from(self.has_time_for(estimate, Instant::now()))];
-        world.broadcast_u64(&mut enough)?;
-        Ok((enough[0] == 1).then(|| Begun { estimate, at: Instant::now() }))
+        let has_time = decided(world, self.has_time_for(estimate, Instant::now()))?;
+        Ok(has_time.then(|| Begun { estimate, at: Instant::now() }))
     }
 
     /// Learns from the actual duration of completed work.

@@ -4,7 +4,7 @@
 use super::request::Request;
 use crate::backend::simulated::SimulatedBackend;
 use crate::backend::{Backend, Binding};
-use crate::world::{World, agree};
+use crate::world::{World, agree, share_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
 use commgauge_base::sample::Timing;
@@ -72,22 +72,7 @@ fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
 fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
     let (device, adapters) = (backend.device(), backend.adapters());
     let mine = RankFacts { device, adapters, ..header::rank_facts(backend.local_ranks().start) };
-    let text =
-        serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
-    let mut all: Vec<RankFacts> = Vec::new();
-    for bytes in world.gather(&text)? {
-        all.push(read_facts(&bytes)?);
-    }
-    // All processes need the hosts, so that all compute the same localities.
-    let mut shared =
-        serde_json::to_vec(&all).map_err(|cause| Error::environment(format!("cannot describe the ranks: {cause}")))?;
-    world.broadcast(&mut shared)?;
-    read_facts(&shared)
-}
-
-fn read_facts<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes)
-        .map_err(|cause| Error::environment(format!("a rank's description cannot be parsed: {cause}")))
+    share_all(world, &mine)
 }
 
 /// The element counts of every case.

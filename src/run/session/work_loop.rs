@@ -7,8 +7,8 @@ use super::preflight::{Planned, Ranks};
 use super::request::Request;
 use crate::backend::{Backend, DeviceState};
 use crate::measure::{CommonClock, Repetitions, ReplayContext};
-use crate::world::{Located, World, agree};
-use commgauge_base::error::{Error, Result};
+use crate::world::{World, agree, from_lowest, gather_all};
+use commgauge_base::error::Result;
 use commgauge_base::host::noted;
 use commgauge_model::config::RunSettings;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
@@ -132,16 +132,7 @@ impl Run<'_> {
 
     /// If any rank has a reason to skip work, all get the reason of the lowest such rank.
     pub(super) fn common_skip_reason(&self, mine: Option<String>) -> Result<Option<String>> {
-        let world = self.world;
-        let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
-        world.all_min(&mut lowest)?;
-        if lowest[0].value > 0.0 {
-            return Ok(None);
-        }
-        let mut reason = mine.unwrap_or_default().into_bytes();
-        reason = world.gather(&reason)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
-        world.broadcast(&mut reason)?;
-        Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
+        from_lowest(self.world, mine)
     }
 
     /// What every rank has bound, or the outcome of work for which a rank has no memory. Nothing starts before: the
@@ -328,7 +319,7 @@ pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result
     let (source, identity) = (reader.source(), reader.identity());
     let nvlinks_active = reader.read().and_then(|state| state.nvlinks_active);
     let mine = DeviceReport { source, identity: identity.map(|device| DeviceFacts { nvlinks_active, ..device }) };
-    let all: Vec<DeviceReport> = gather(run.world, &mine)?;
+    let all: Vec<DeviceReport> = gather_all(run.world, &mine)?;
     run.journal.write(|| Line::Devices(Box::new(devices_line(all))))
 }
 
@@ -357,7 +348,7 @@ pub(super) fn record_changes(
 ) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
     let mine = before.zip(reader.read()).map(|(before, after)| DeviceReadings { before, after });
-    let all: Vec<Option<DeviceReadings>> = gather(run.world, &mine)?;
+    let all: Vec<Option<DeviceReadings>> = gather_all(run.world, &mine)?;
     if run.world.process() == 0 && all.iter().all(Option::is_none) {
         // The line with the devices gives the reason; the other processes wait here until it is written.
         return agree(run.world, Ok(()));
@@ -429,12 +420,6 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
         what.push(format!("{first} -> {second} NVLinks up"));
     }
     (!what.is_empty()).then(|| what.join(", "))
-}
-
-fn gather<T: Serialize + for<'a> Deserialize<'a>>(world: &dyn World, mine: &T) -> Result<Vec<T>> {
-    let broken = |cause: serde_json::Error| Error::environment(format!("a rank's device cannot be described: {cause}"));
-    let all = world.gather(&serde_json::to_vec(mine).map_err(broken)?)?;
-    all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(broken)).collect()
 }
 
 #[cfg(test)]

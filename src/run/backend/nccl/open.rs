@@ -15,8 +15,8 @@ use super::kernels::{Computing, DeviceClock, Hold, Kernels};
 use super::library::{ForcedCtas, LIMITS_FROM, Library, Log, Setting, Version};
 use super::{adapters, communicator, driver, graphs, library, prepared};
 use crate::backend::{BackendFacts, Binding, mpi};
-use crate::mpi_call;
-use crate::mpi_call::Waiting;
+use crate::mpi_call::{self, Waiting};
+use crate::world::share_all;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host;
@@ -169,14 +169,8 @@ impl Opened {
         let Opened { device, library, .. } = &self;
         let world = mpi_call::Communicator::world()?;
         let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
-        let mine = format!("{name}\n{}\n{}", device.uuid, device.pci);
-        let mut all = world.gather_bytes(mine.as_bytes())?.join(&b'\0');
-        world.broadcast_bytes(&mut all)?;
-        let all = String::from_utf8_lossy(&all).into_owned();
-        let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
-        let of_each =
-            |field: usize| ranks.iter().map(|rank| rank.get(field).copied().unwrap_or_default().to_owned()).collect();
-        let (hosts, uuids) = (of_each(0), of_each(1));
+        let ranks = share_all(&world, &[name, &device.uuid, &device.pci].map(String::from))?;
+        let (hosts, uuids) = ranks.iter().map(|[host, uuid, _]| (host.clone(), uuid.clone())).unzip();
         if let Some(refusal) = parts_of_one_gpu(&ranks).filter(|_| self.library.version < TELLS_PARTS_FROM) {
             let found = self.library.description();
             return Err(Error::mismatch(format!(
@@ -297,24 +291,23 @@ impl Opened {
     }
 }
 
+/// Host, UUID and PCI address of a rank's device.
+type RankDevice = [String; 3];
+
 /// Two ranks on partitions of one GPU: names that differ at the same address of the same host.
-fn parts_of_one_gpu(ranks: &[Vec<&str>]) -> Option<String> {
+fn parts_of_one_gpu(ranks: &[RankDevice]) -> Option<String> {
     ranks.iter().enumerate().find_map(|(second, theirs)| {
-        let [host, uuid, pci] = theirs[..] else { return None };
-        let is_other_part =
-            |other: &Vec<&str>| other[..] != theirs[..] && other.first() == Some(&host) && other.get(2) == Some(&pci);
+        let [host, uuid, pci] = theirs;
+        let is_other_part = |other: &RankDevice| other != theirs && other[0] == *host && other[2] == *pci;
         let first = ranks[..second].iter().position(is_other_part)?;
         Some(format!("ranks {first} and {second} of host {host} are on MIG partitions of one GPU ({pci}, {uuid})"))
     })
 }
 
-/// Number of ranks on the device of rank `me`, from each rank's host and device.
-fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
-    let mine = ranks.get(me);
-    ranks.iter().filter(|rank| Some(*rank) == mine).count() as u32
+/// Number of ranks on the device of rank `me`.
+fn sharing(ranks: &[RankDevice], me: usize) -> u32 {
+    ranks.iter().filter(|rank| **rank == ranks[me]).count() as u32
 }
-
-// A rank's handles of NCCL and its device, and the requirements of all its calls. Nothing of single calls.
 
 /// Executes ops with NCCL on GPU memory.
 pub struct NcclBackend {
@@ -602,14 +595,15 @@ mod tests {
 
     #[test]
     fn ranks_share_a_device_where_host_and_device_are_the_same() {
-        let four = [["a", "u0", "p0"], ["a", "u1", "p1"], ["a", "u1", "p1"], ["b", "u1", "p1"]].map(Vec::from);
+        let four = [["a", "u0", "p0"], ["a", "u1", "p1"], ["a", "u1", "p1"], ["b", "u1", "p1"]]
+            .map(|rank| rank.map(String::from));
         assert_eq!([0, 1, 3].map(|me| sharing(&four, me)), [1, 2, 1]);
         assert_eq!(parts_of_one_gpu(&four), None, "one device, not parts of one");
     }
 
     #[test]
     fn parts_of_one_gpu_have_names_of_their_own_and_its_address() {
-        let parts = [["a", "m0", "p0"], ["b", "m1", "p0"], ["a", "m2", "p0"]].map(Vec::from);
+        let parts = [["a", "m0", "p0"], ["b", "m1", "p0"], ["a", "m2", "p0"]].map(|rank| rank.map(String::from));
         let expected = "ranks 0 and 2 of host a are on MIG partitions of one GPU (p0, m2)";
         assert_eq!(parts_of_one_gpu(&parts).as_deref(), Some(expected));
         assert_eq!(parts_of_one_gpu(&parts[..2]), None, "of two hosts");

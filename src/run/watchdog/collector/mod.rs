@@ -23,7 +23,7 @@ use super::wire::{
     CHALLENGE_BYTES, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message, session_of_peer,
 };
 use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
-use crate::world::{World, agree};
+use crate::world::{World, agree, from_first, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::{Fault, Progress};
 use connection::Connection;
@@ -318,12 +318,8 @@ pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     let node = nodes.node_of_rank[me as usize];
     let mut mine = agree(world, Collector::first_of_host(&nodes, me, || config(&setup, &nodes, me, &token)))?;
 
-    let answer = mine.as_ref().map(|collector| &collector.answer);
-    let answers = world.gather(&serde_json::to_vec(&answer).map_err(unserialisable)?)?;
-    let mut shared = serde_json::to_vec(&CollectorAddresses::of(&answers, &nodes)?).map_err(unserialisable)?;
-    world.broadcast(&mut shared)?;
-    let addresses: CollectorAddresses = serde_json::from_slice(&shared).map_err(unserialisable)?;
-
+    let answers = gather_all(world, &mine.as_ref().map(|collector| &collector.answer))?;
+    let addresses: CollectorAddresses = from_first(world, &CollectorAddresses::of(answers, &nodes))?;
     let connected =
         mine.as_mut().map_or(Ok(()), |collector| collector.connect_to_first(&addresses.first, &setup.hosts[0]));
     agree(world, connected)?;
@@ -362,20 +358,14 @@ struct CollectorAddresses {
 }
 
 impl CollectorAddresses {
-    fn of(answers: &[Vec<u8>], nodes: &Nodes) -> Result<CollectorAddresses> {
-        let mut addresses = CollectorAddresses { ports: Vec::new(), first: FirstAnswer::default() };
-        // Only rank 0 has the answers.
-        let first_ranks = if answers.is_empty() { &[][..] } else { &nodes.first_ranks };
-        for rank in first_ranks {
-            let answer: Option<FirstAnswer> =
-                serde_json::from_slice(&answers[*rank as usize]).map_err(unserialisable)?;
-            let answer = answer.unwrap_or_default();
-            addresses.ports.push(answer.port);
-            if *rank == 0 {
-                addresses.first = answer;
-            }
+    /// From the answer of each rank; on process 0.
+    fn of(answers: Vec<Option<FirstAnswer>>, nodes: &Nodes) -> CollectorAddresses {
+        let answer = |rank: &u32| answers.get(*rank as usize).cloned().flatten().unwrap_or_default();
+        let of_hosts: Vec<FirstAnswer> = nodes.first_ranks.iter().map(answer).collect();
+        CollectorAddresses {
+            ports: of_hosts.iter().map(|answer| answer.port).collect(),
+            first: of_hosts.into_iter().next().unwrap_or_default(),
         }
-        Ok(addresses)
     }
 }
 
@@ -558,10 +548,8 @@ mod tests {
             (nodes.node_of_rank.as_slice(), nodes.first_ranks.as_slice()),
             (&[0, 1, 0, 2, 1][..], &[0, 1, 3][..])
         );
-        let answer = |port| serde_json::to_vec(&Some(FirstAnswer { port, ..FirstAnswer::default() })).unwrap();
-        let none = || b"null".to_vec();
-        let addresses = CollectorAddresses::of(&[answer(7), answer(8), none(), answer(9), none()], &nodes).unwrap();
+        let answer = |port| Some(FirstAnswer { port, ..FirstAnswer::default() });
+        let addresses = CollectorAddresses::of(vec![answer(7), answer(8), None, answer(9), None], &nodes);
         assert_eq!((addresses.ports, addresses.first.port), (vec![7, 8, 9], 7));
-        assert!(CollectorAddresses::of(&[], &nodes).unwrap().ports.is_empty(), "from rank 0");
     }
 }
