@@ -20,7 +20,8 @@ use crate::world::{World, from_first, gather_all};
 use commgauge_base::error::Result;
 use commgauge_base::writing::{named, shortened};
 use cores::{HostLimits, RankCores};
-use fact::{Compact, MAX_VALUES, RankGroup, Texts, compare, group_ranks, ranks_by_hash};
+use fact::{Compact, MAX_VALUES, Texts, compare, ranks_by_hash};
+use place::{RankGroup, group_ranks};
 use std::collections::BTreeMap;
 
 /// Compares all ranks. Collective; the report is process 0's.
@@ -36,17 +37,8 @@ pub fn inspect(
     let compact = profile.compact(world.process(), world.processes());
     let all: Vec<Compact> = gather_all(world, &compact)?;
     let texts = texts(world, profile, &all)?;
-    Ok((world.process() == 0).then(|| {
-        let name_of = |list: &[NumberVariable]| list.first().map(|variable| variable.name);
-        let names = VariableNames {
-            ranks: name_of(&profile.launcher_env.ranks),
-            here: name_of(&profile.launcher_env.ranks_here),
-            rank: name_of(&profile.launcher_env.rank),
-        };
-        let mut report = report(&all, &texts, rank_hosts, allowed, names);
-        report.launcher_says = Some(profile.launcher_env.describe_ranks()).filter(|text| !text.is_empty());
-        report
-    }))
+    let report = || report(&all, &texts, rank_hosts, allowed, &profile.launcher_env);
+    Ok((world.process() == 0).then(report))
 }
 
 /// Gathers the texts behind the hashes, from the first rank that has each, on process 0. Collective.
@@ -68,27 +60,19 @@ fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Te
     Ok(texts)
 }
 
-/// Names of the launcher's variables for ranks of the launch, ranks on the host and hosts.
-#[derive(Clone, Copy, Default)]
-struct VariableNames {
-    ranks: Option<&'static str>,
-    here: Option<&'static str>,
-    rank: Option<&'static str>,
-}
-
 fn report(
     all: &[Compact],
     texts: &Texts,
     rank_hosts: &RankHosts,
     allowed: Allowances,
-    names: VariableNames,
+    launcher: &LauncherEnv,
 ) -> LaunchReport {
     let compared = compare(all, texts, allowed);
     let hosts = by_host(rank_hosts);
-    let mut refusals = launcher_contradictions(all, names);
+    let mut refusals = launcher_contradictions(all, launcher);
     refusals.extend(compared.refusals);
     let mut warnings = rank_hosts.warnings.clone();
-    warnings.extend(host_contradictions(all, &hosts, names));
+    warnings.extend(host_contradictions(all, &hosts, launcher));
     let devices = shared_devices(all, texts, &rank_hosts.hosts, allowed);
     if allowed.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
     if compared.could_be_allowed {
@@ -128,7 +112,7 @@ fn report(
         format: LAUNCH_FORMAT.to_owned(),
         version: LAUNCH_VERSION,
         ranks: all.len() as u32,
-        launcher_says: None,
+        launcher_says: Some(launcher.describe_ranks()).filter(|text| !text.is_empty()),
         hosts: rows,
         shared: compared.shared,
         differences: compared.differences,
@@ -212,14 +196,18 @@ fn merge_similar(remarks: &[Remark]) -> Vec<String> {
     kinds.into_values().flat_map(limited).collect()
 }
 
+/// The variable of a number that the launcher reports, if any.
+fn variable(found: &[NumberVariable]) -> String {
+    found.first().map_or_else(String::new, |variable| format!(" ({})", variable.name))
+}
+
 /// Reports contradictions between the launcher and MPI about the size of the launch.
-fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String> {
-    let variable = |name: Option<&str>| name.map_or_else(String::new, |name| format!(" ({name})"));
+fn launcher_contradictions(all: &[Compact], launcher: &LauncherEnv) -> Vec<String> {
     let mut refusals = Vec::new();
     if let Some(reported) = all.iter().find_map(|profile| profile.wrong_ranks) {
         refusals.push(format!(
             "the launcher reports {reported} ranks{}, MPI reports {}: does the launcher belong to the MPI that commgauge was built with?",
-            variable(names.ranks),
+            variable(&launcher.ranks),
             all.len()
         ));
     }
@@ -229,14 +217,14 @@ fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String>
         refusals.push(format!(
             "{} ranks have a different number from the one that their launcher gave them; the first: rank {rank} was started as rank {reported}{}",
             wrong.len(),
-            variable(names.rank)
+            variable(&launcher.rank)
         ));
     }
     refusals
 }
 
-fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNames) -> Vec<String> {
-    let name = names.here.map_or_else(String::new, |name| format!(" ({name})"));
+fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], launcher: &LauncherEnv) -> Vec<String> {
+    let name = variable(&launcher.ranks_here);
     let mut warnings = Vec::new();
     if let Some(reported) =
         all.iter().find_map(|profile| profile.hosts).filter(|reported| *reported as usize != hosts.len())
@@ -308,13 +296,7 @@ mod tests {
                 }
             }
         }
-        report(
-            &all,
-            &texts,
-            &rank_hosts(hosts),
-            allowed,
-            VariableNames { ranks: Some("OMPI_COMM_WORLD_SIZE"), ..VariableNames::default() },
-        )
+        report(&all, &texts, &rank_hosts(hosts), allowed, &profiles[0].launcher_env)
     }
 
     /// A rank with its own core and the given launcher variables.
@@ -322,11 +304,7 @@ mod tests {
         let environment = |name: &str| messages.iter().find(|one| one.0 == name).map(|one| one.1.clone());
         let mut profile = RankProfile {
             launcher_env: launcher_env(&environment),
-            cores: core.to_string(),
-            cores_usable: 1,
-            cores_online: 8,
-            memory_lock_bytes: None,
-            open_files: None,
+            own: Compact { cores: core.to_string(), usable: 1, online: 8, ..Compact::default() },
             ..RankProfile::default()
         };
         profile.set(Fact::Program, "aa");
@@ -421,8 +399,8 @@ mod tests {
             .map(|rank| {
                 let mut profile = profile(rank % 8, &[]);
                 profile.set(Fact::Environment, format!("NCCL_ALGO={}", rank % 2));
-                profile.memory_lock_bytes = (rank >= 8).then_some(1 << 16);
-                profile.cores = "0-63".into();
+                profile.own.memory_lock_bytes = (rank >= 8).then_some(1 << 16);
+                profile.own.cores = "0-63".into();
                 profile
             })
             .collect();

@@ -11,6 +11,7 @@ use commgauge_base::writing::named;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
+use std::hash::Hash;
 use std::os::unix::fs::MetadataExt;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,24 +35,16 @@ pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<RankHosts>
 }
 
 fn resolve(all: &[RankLocation]) -> RankHosts {
-    let mut nodes: Vec<Node> = Vec::new();
-    let mut known = HashMap::new();
-    let mut node_of_rank = Vec::with_capacity(all.len());
-    for (rank, facts) in (0u32..).zip(all) {
-        let key = (facts.host.as_str(), facts.kernel(), facts.leader, facts.shared_memory);
-        let node = *known.entry(key).or_insert_with(|| {
-            nodes.push(Node { facts, ranks: Vec::new() });
-            nodes.len() - 1
-        });
-        nodes[node].ranks.push(rank);
-        node_of_rank.push(node);
-    }
+    let key = all.iter().map(|facts| Some((facts.host.as_str(), facts.kernel(), facts.leader, facts.shared_memory)));
+    let groups = group_ranks(key).into_iter();
+    let nodes: Vec<Node> =
+        groups.map(|group| Node { facts: &all[group.ranks[0] as usize], ranks: group.ranks }).collect();
     let names = names(&nodes);
-    RankHosts {
-        hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(),
-        warnings: warnings(&nodes, &names, all),
-        notes: user_note(&nodes, all).into_iter().collect(),
+    let mut hosts = vec![String::new(); all.len()];
+    for (node, name) in nodes.iter().zip(&names) {
+        node.ranks.iter().for_each(|rank| hosts[*rank as usize].clone_from(name));
     }
+    RankHosts { hosts, warnings: warnings(&nodes, &names, all), notes: user_note(&nodes, all).into_iter().collect() }
 }
 
 /// Host names, numbered if several hosts have the same.
@@ -72,22 +65,13 @@ fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
 }
 
 /// Groups of several nodes with the same key, by index, in order.
-fn groups_of_several<'a, K: std::hash::Hash + Eq>(
+fn groups_of_several<'a, K: Hash + Eq + Copy>(
     nodes: &[Node<'a>],
     key: impl Fn(&'a RankLocation) -> Option<K>,
 ) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut known = HashMap::new();
-    for (index, node) in nodes.iter().enumerate() {
-        let Some(key) = key(node.facts) else { continue };
-        let group = *known.entry(key).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(index);
-    }
-    groups.retain(|group| group.len() > 1);
-    groups
+    let groups = group_ranks(nodes.iter().map(|node| key(node.facts))).into_iter();
+    let nodes_of = |group: RankGroup<K>| group.ranks.into_iter().map(|node| node as usize).collect();
+    groups.filter(|group| group.ranks.len() > 1).map(nodes_of).collect()
 }
 
 fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> Vec<String> {
@@ -239,6 +223,28 @@ pub(super) struct Node<'a> {
     /// Location of its first rank.
     pub(super) facts: &'a RankLocation,
     pub(super) ranks: Vec<u32>,
+}
+
+/// The ranks with one value: a host, the hash or the text of a fact.
+pub(super) struct RankGroup<K> {
+    pub key: K,
+    /// In ascending order.
+    pub ranks: Vec<u32>,
+}
+
+/// Groups ranks by their keys, in the order of their first rank. A rank without a key is in no group.
+pub(super) fn group_ranks<K: Hash + Eq + Copy>(keys: impl IntoIterator<Item = Option<K>>) -> Vec<RankGroup<K>> {
+    let mut groups: Vec<RankGroup<K>> = Vec::new();
+    let mut known: HashMap<K, usize> = HashMap::new();
+    for (rank, key) in (0u32..).zip(keys) {
+        let Some(key) = key else { continue };
+        let group = *known.entry(key).or_insert_with(|| {
+            groups.push(RankGroup { key, ranks: Vec::new() });
+            groups.len() - 1
+        });
+        groups[group].ranks.push(rank);
+    }
+    groups
 }
 
 #[cfg(test)]
