@@ -5,6 +5,7 @@
 
 use super::case::CaseWork;
 use super::facts::case_facts;
+use super::journal::WorkKey;
 use super::preflight::Planned;
 use super::request::Request;
 use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping};
@@ -419,5 +420,6 @@ pub(super) fn soak(
 fn missing(run: &Run, cases: CaseSet, replicate: u32) -> Vec<CaseSlot> {
     let order = cases.order(&run.request.settings, replicate);
     let slots = (0u32..).zip(order).map(|(position, case)| CaseSlot { case, replicate, position });
-    slots.filter(|slot| !run.completed.has_case(cases.index_in_plan(slot.case), replicate)).collect()
+    let key = |slot: &CaseSlot| WorkKey::Case { index: cases.index_in_plan(slot.case) as u32, replicate };
+    slots.filter(|slot| !run.completed.has(key(slot))).collect()
 }

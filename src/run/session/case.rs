@@ -1,6 +1,6 @@
 //! One case of one replicate: its bound, its measurement, and its line of the record.
 
-use super::completed::CompletedWork;
+use super::journal::WorkKey;
 use super::preflight::binding;
 use super::work_loop;
 use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping, WorkItem};
@@ -129,8 +129,8 @@ struct Item<'a, 'clock> {
 }
 
 impl WorkItem for Item<'_, '_> {
-    fn is_completed(&self, completed: &CompletedWork) -> bool {
-        completed.has_case(self.work.index_in_plan(), self.work.slot.replicate)
+    fn keys(&self) -> Vec<WorkKey> {
+        vec![WorkKey::Case { index: self.work.index_in_plan() as u32, replicate: self.work.slot.replicate }]
     }
 
     fn estimate(&self, _: &Run) -> Estimate {

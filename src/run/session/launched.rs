@@ -10,7 +10,7 @@ use crate::launch_check::{
 };
 use crate::mpi_call::{Communicator, Waiting};
 use crate::session::TimeLimit;
-use crate::session::journal::Signals;
+use crate::session::pace::Signals;
 use crate::session::request::{LaunchFacts, Request, Resume};
 use crate::watchdog::Watch;
 use crate::world::{World, agree, decided, from_first, share_all};

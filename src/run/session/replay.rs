@@ -1,7 +1,7 @@
 //! The replays of a run: each step as a whole, after the cases, with the communicators of all axes open at the same
 //! time.
 
-use super::completed::CompletedWork;
+use super::journal::WorkKey;
 use super::request::{ReplaySource, Request};
 use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, ReplayBinding, Replayer};
@@ -86,8 +86,8 @@ pub(super) fn measure_all(run: &mut Run, backend: &mut dyn Backend, replays: &[R
 }
 
 impl WorkItem for &Replay {
-    fn is_completed(&self, completed: &CompletedWork) -> bool {
-        completed.has_replay(self.step_index)
+    fn keys(&self) -> Vec<WorkKey> {
+        vec![WorkKey::Replay { step: self.step_index }]
     }
 
     /// Warm-up, repetitions and check of the longest program of this process.

@@ -1,8 +1,8 @@
 //! The work loop: every measurement of a run is a [`WorkItem`], and only this loop decides whether to begin it, counts its outcome and
 //! records it.
 
-use super::completed::CompletedWork;
-use super::journal::{BegunWork, SharedJournal, Signals, Tally};
+use super::journal::{CompletedWork, SharedJournal, WorkKey};
+use super::pace::{BegunWork, Signals, Tally};
 use super::preflight::{Planned, Ranks};
 use super::request::Request;
 use crate::backend::{Backend, DeviceState};
@@ -28,8 +28,8 @@ const REPETITIONS: u32 = 50;
 
 /// A piece of work: a case, concurrent calls, a matrix product, a copy, a replay.
 pub(super) trait WorkItem {
-    /// Whether earlier launches have completed it.
-    fn is_completed(&self, completed: &CompletedWork) -> bool;
+    /// What it consists of.
+    fn keys(&self) -> Vec<WorkKey>;
 
     /// How long it is expected to take at most; the time limit must allow it.
     fn estimate(&self, run: &Run) -> Estimate;
@@ -69,7 +69,7 @@ impl Run<'_> {
     /// # Errors
     /// Errors of the item. An error that is not shared is known to this process only: the caller must then abort the launch.
     pub(super) fn carry_out(&mut self, backend: &mut dyn Backend, item: &mut dyn WorkItem) -> Result<bool> {
-        if self.tally.is_stopped() || item.is_completed(&self.completed) {
+        if self.tally.is_stopped() || item.keys().into_iter().all(|work| self.completed.has(work)) {
             return Ok(false);
         }
         let Some(begun) = self.begin(item.estimate(self))? else { return Ok(false) };
