@@ -7,7 +7,6 @@ mod adapters;
 mod call;
 mod communicator;
 mod copies;
-mod cublas;
 mod data;
 mod device;
 mod driver;
@@ -40,10 +39,9 @@ use commgauge_model::workload::replay::Regions;
 use commgauge_model::workload::{CopyShape, ProductShape};
 use communicator::{Communicator, Members, NO_WINDOWS, Registration, TRIED_BYTES};
 use copies::{DeviceCopy, Peer, copies_per_sample};
-use cublas::Cublas;
 use driver::Arena;
 use kernels::{Computing, EVENT_RESOLUTION_NANOSECONDS};
-use product::DeviceProduct;
+use product::{Cublas, DeviceProduct};
 use replay::{NcclReplayer, placement};
 use replay_limits::ensure_replayable;
 use std::ffi::c_void;
@@ -273,7 +271,7 @@ impl Backend for NcclBackend {
     }
 
     fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
-        shapes.iter().try_for_each(|shape| cublas::arithmetic(shape.element_type).map(drop))?;
+        shapes.iter().try_for_each(|shape| product::arithmetic(shape.element_type).map(drop))?;
         self.cublas().map(drop)
     }
 

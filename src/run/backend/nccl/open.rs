@@ -7,12 +7,12 @@ use super::adapters::NvmlReader;
 use super::communicator::{
     Channel, Communicator, Maker, Members, MembersKey, RecentPairs, Registration, Route, Windows,
 };
-use super::cublas::Cublas;
 use super::data::Scratch;
 use super::device::{Device, Placing};
 use super::driver::{Arena, CUevent, CUstream};
 use super::kernels::{Computing, DeviceClock, Hold, Kernels};
 use super::library::{ForcedCtas, LIMITS_FROM, Library, Log, Setting, Version};
+use super::product::{Cublas, OwnWork};
 use super::{adapters, communicator, driver, graphs, library, prepared};
 use crate::backend::{BackendFacts, Binding, mpi};
 use crate::mpi_call::{self, Waiting};
@@ -394,18 +394,6 @@ pub(super) struct Replays {
     pub axis_streams: Vec<CUstream>,
     pub computing: Option<Computing>,
     pub channels: HashMap<Route, Channel>,
-    pub deadline: Option<Duration>,
-}
-
-/// What a rank needs for its products and copies.
-pub(super) struct OwnWork<'a> {
-    pub kernels: &'a Kernels,
-    pub hold: &'a Rc<RefCell<Hold>>,
-    pub stream: CUstream,
-    pub rank: u32,
-    /// For errors.
-    pub place: &'a str,
-    /// Time limit of one, if the user sets it.
     pub deadline: Option<Duration>,
 }
 
