@@ -4,7 +4,6 @@
 //! ends with them. The one on the host of rank 0 receives the states of all hosts, decides, and writes the report. The
 //! entry point is [`main`]; the loop is in `serve`.
 
-mod connection;
 mod deaths;
 mod process;
 mod report;
@@ -20,13 +19,13 @@ use super::deadline::{SETUP_DEADLINE, deadline_of_host};
 use super::reporter::Reporter;
 use super::reporting_thread::EndLaunch;
 use super::wire::{
-    CHALLENGE_BYTES, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message, session_of_peer,
+    CHALLENGE_BYTES, Connection, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message,
+    session_of_peer,
 };
 use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
 use crate::world::{World, agree, from_first, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::{Fault, Progress};
-use connection::Connection;
 use serde::{Deserialize, Serialize};
 use serve::Serving;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -276,6 +276,10 @@ impl RankTable {
         &self.entries
     }
 
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut()
+    }
+
     pub fn get_mut(&mut self, rank: u32) -> Option<&mut Entry> {
         let at = self.entries.binary_search_by_key(&rank, |entry| entry.rank).ok()?;
         self.entries.get_mut(at)

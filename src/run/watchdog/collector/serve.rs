@@ -3,9 +3,8 @@
 
 use super::super::reporting_thread::LoneReports;
 use super::super::wire::{
-    Challenge, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
+    Challenge, Connection, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
 };
-use super::connection::Connection;
 use super::process;
 use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Trigger};
 use super::stack::Stacks;
@@ -126,6 +125,11 @@ impl Serving {
         self.config.node == 0
     }
 
+    pub(super) fn host_of(&self, rank: u32) -> &str {
+        let node = self.config.node_of_rank.get(rank as usize).copied().unwrap_or(0);
+        self.config.hosts.get(node as usize).map_or("?", String::as_str)
+    }
+
     /// Waits until there is input, or a tick has passed.
     pub(super) fn wait(&self) {
         let stdin = std::io::stdin();
@@ -183,12 +187,16 @@ impl Serving {
                 at += 1;
                 continue;
             }
-            let peer = self.peers.swap_remove(at);
-            match peer.peer_kind {
-                None => {}
-                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
-                Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
-            }
+            self.lose_peer(at, now);
+        }
+    }
+
+    fn lose_peer(&mut self, at: usize, now: Instant) {
+        match self.peers.swap_remove(at).peer_kind {
+            Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+            Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
+            // An unknown peer, or one that never said who it is.
+            None => {}
         }
     }
 
@@ -419,11 +427,7 @@ impl Serving {
             // It may have sent data before it closed.
             let _ = self.peers[at].connection.receive();
             self.handle_input(at, now);
-            match self.peers.swap_remove(at).peer_kind {
-                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
-                Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
-                None => {}
-            }
+            self.lose_peer(at, now);
         }
         if self.upstream.as_mut().is_some_and(|upstream| upstream.flush().is_err()) {
             self.upstream = None;

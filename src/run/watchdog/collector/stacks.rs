@@ -99,7 +99,7 @@ impl Serving {
         for rank in wanted {
             let Some(stack) = self.stacks.found.remove(&rank) else { continue };
             let _ = writeln!(text, "  stack of rank {rank}: {}", visible(&stack));
-            let host = self.host_of(rank);
+            let host = self.host_of(rank).to_owned();
             if let Some(line) = &mut outcome.line {
                 note(&mut line.places, rank, host, stack);
             }
@@ -112,11 +112,6 @@ impl Serving {
             self.print_behind(format!("stack, innermost function first\n{}", text.trim_end()));
         }
         self.begin_ending(outcome, now);
-    }
-
-    fn host_of(&self, rank: u32) -> String {
-        let node = self.config.node_of_rank.get(rank as usize).copied().unwrap_or(0);
-        self.config.hosts.get(node as usize).cloned().unwrap_or_else(|| "?".to_owned())
     }
 
     /// Prints after the current output.
@@ -326,20 +321,13 @@ impl Serving {
         }
         let late = || "NCCL's RAS service did not answer in time".to_owned();
         let ras = ras.map(|ras_query| ras_query.answer.unwrap_or_else(late));
-        let stopped: Vec<u32> =
-            self.table.entries().iter().filter(|entry| is_stopped_here(entry)).map(|entry| entry.rank).collect();
-        for rank in stopped {
-            if let Some(entry) = self.table.get_mut(rank) {
-                entry.state.stopped = true;
-            }
-        }
+        self.table.entries_mut().filter(|entry| is_stopped_here(entry)).for_each(|entry| entry.state.stopped = true);
         let seen: Vec<RankView> = self
             .table
             .entries()
             .iter()
             .map(|entry| {
-                let node = self.config.node_of_rank.get(entry.rank as usize).copied().unwrap_or(0);
-                let host = self.config.hosts.get(node as usize).map_or("?", String::as_str);
+                let host = self.host_of(entry.rank);
                 let is_responsive = !entry.state.stopped && entry.silent(now) < NO_ANSWER_AFTER;
                 RankView {
                     entry,
@@ -420,16 +408,17 @@ impl Serving {
 
     fn end_record(&self, outcome: &Outcome, writer: Writer) -> Result<bool> {
         let reason = outcome.line.as_ref().map_or_else(String::new, |line| line.sentence());
-        let hang = outcome.line.clone();
-        self.append_end(Ended { status: EndStatus::Failed, exit_code: outcome.code, reason, hang }, writer)
+        self.append_end(self.end(EndStatus::Failed, outcome.code, reason), outcome.line.clone(), writer)
     }
 
-    fn append_end(&self, ended: Ended, writer: Writer) -> Result<bool> {
+    fn end(&self, status: EndStatus, exit_code: i32, reason: String) -> End {
+        End::new(status, exit_code, Some(reason), self.times.begun.elapsed())
+    }
+
+    fn append_end(&self, end: End, hang: Option<Box<HangLine>>, writer: Writer) -> Result<bool> {
         if !self.is_first() || !self.has_begun_its_record() {
             return Ok(false);
         }
-        let Ended { status, exit_code, reason, hang } = ended;
-        let end = End::new(status, exit_code, Some(reason), self.times.begun.elapsed());
         append_missing_end(&self.config.record, &Vec::from_iter(hang.map(Line::Hang)), &end, writer)
     }
 
@@ -459,7 +448,7 @@ impl Serving {
             (Stage::Ending { outcome, .. } | Stage::TakingRecord { outcome, .. }, _) => {
                 self.end_record(outcome, exited)
             }
-            (_, Some(ended)) => self.append_end(ended, exited),
+            (_, Some((end, hang))) => self.append_end(end, hang, exited),
             (_, None) => return,
         };
         if let Err(cause) = written {
@@ -476,30 +465,20 @@ impl Serving {
         self.before.lone_reports.new_since(&self.config.record).filter(|line| line.reason == HangReason::Deadline)
     }
 
-    /// Text of the end line for ranks that ended by themselves without one.
-    fn ended_by_ranks(&self) -> Option<Ended> {
-        let status = EndStatus::Failed;
+    /// The end line for ranks that ended by themselves without one, and the hang line before it.
+    fn ended_by_ranks(&self) -> Option<(End, Option<Box<HangLine>>)> {
         if let Some((rank, exit_code, why)) = &self.error {
-            return Some(Ended { status, exit_code: *exit_code, reason: format!("rank {rank}: {why}"), hang: None });
+            return Some((self.end(EndStatus::Failed, *exit_code, format!("rank {rank}: {why}")), None));
         }
         self.table.first_death()?;
         if let Some(line) = self.lone_hang() {
-            let reason = line.sentence();
-            return Some(Ended { status, exit_code: HANG_EXIT_CODE, reason, hang: Some(Box::new(line)) });
+            let end = self.end(EndStatus::Failed, HANG_EXIT_CODE, line.sentence());
+            return Some((end, Some(Box::new(line))));
         }
         let reason = "the ranks were signalled to stop and did not end; results so far are kept".to_owned();
         let signal = host::noted(&self.config.record).unwrap_or(SIGTERM);
-        let exit_code = Error::from(Kind::Interrupted(signal)).exit_code();
-        Some(Ended { status: EndStatus::Interrupted, exit_code, reason, hang: None })
+        Some((self.end(EndStatus::Interrupted, Error::from(Kind::Interrupted(signal)).exit_code(), reason), None))
     }
-}
-
-/// Text of an end line, and of a hang line before it.
-struct Ended {
-    status: EndStatus,
-    exit_code: i32,
-    reason: String,
-    hang: Option<Box<HangLine>>,
 }
 
 fn is_stopped_here(entry: &Entry) -> bool {
