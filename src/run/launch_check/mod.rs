@@ -358,7 +358,8 @@ mod tests {
         let rank = |core| profile(core, &[("OMPI_COMM_WORLD_LOCAL_SIZE", "2".into())]);
         let report = checked(&[rank(0), rank(1)], &["a#1", "a#2"], Allowances::default());
         assert!(
-            report.warnings[0].contains("the launcher reports 2 ranks on the host of a#1, 1 were found"),
+            report.warnings[0]
+                .contains("the launcher reports 2 ranks on the host of a#1 (OMPI_COMM_WORLD_LOCAL_SIZE), 1 were found"),
             "{report:?}"
         );
     }
