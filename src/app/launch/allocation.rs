@@ -3,6 +3,7 @@
 //! Neither Slurm's daemons nor srun are used here.
 
 use commgauge_base::error::{Error, Result};
+use commgauge_run::launcher::{MAX_HOSTS, slurm_numbers};
 
 /// The resources of a Slurm job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Allocation {
         let host_list = needed("SLURM_JOB_NODELIST")?;
         let per_host = needed("SLURM_TASKS_PER_NODE")?;
         let names = expand(&host_list).ok_or_else(|| unreadable("SLURM_JOB_NODELIST", &host_list))?;
-        let counts = counts(&per_host).ok_or_else(|| unreadable("SLURM_TASKS_PER_NODE", &per_host))?;
+        let counts = slurm_numbers(&per_host).ok_or_else(|| unreadable("SLURM_TASKS_PER_NODE", &per_host))?;
         if names.len() != counts.len() {
             return Err(Error::mismatch(format!(
                 "job {job}: SLURM_JOB_NODELIST={host_list} names {} hosts, SLURM_TASKS_PER_NODE={per_host} has {}; \
@@ -185,28 +186,6 @@ fn gpus_of_host(text: &str) -> Option<u32> {
     let sum = text.split(',').try_fold(0u32, |sum, part| sum.checked_add(count(part)?))?;
     (sum > 0).then_some(sum)
 }
-
-/// Reads Slurm's counts, such as `2(x2),1`.
-fn counts(text: &str) -> Option<Vec<u32>> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (count, times) = match part.split_once("(x") {
-            Some((count, times)) => (count, times.strip_suffix(')')?.parse::<usize>().ok()?),
-            None => (part, 1),
-        };
-        let count = count.parse::<u32>().ok()?;
-        if all.len().checked_add(times)? > MAX_HOSTS {
-            return None;
-        }
-        all.extend(std::iter::repeat_n(count, times));
-    }
-    Some(all)
-}
-
-// Slurm's compact host lists, such as `a[01-03,7],b`: expands them, and suggests the name a user may have meant.
-
-/// Limit of a list's length, so that a typo such as `a[0-999999999]` does not fill the memory.
-pub(super) const MAX_HOSTS: usize = 1 << 17;
 
 /// All names of a list, in its order; none if it cannot be parsed.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {

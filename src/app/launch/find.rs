@@ -5,7 +5,7 @@
 use super::family::{Launcher, parse_version};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use commgauge_run::launcher::{Family, Flavor};
+use commgauge_run::launcher::{Family, Flavor, slurm_numbers};
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZero;
@@ -255,15 +255,9 @@ fn physical_cores() -> Option<u32> {
     (!pairs.is_empty()).then_some(pairs.len() as u32)
 }
 
-/// Reads Slurm's short form, such as `72(x2),36`.
+/// The sum of Slurm's numbers of cores.
 fn count_slurm_cores(text: &str) -> Option<u32> {
-    text.split(',').try_fold(0u32, |sum, part| {
-        let (cores, hosts) = match part.split_once("(x") {
-            Some((cores, hosts)) => (cores, hosts.strip_suffix(')')?.parse().ok()?),
-            None => (part, 1u32),
-        };
-        sum.checked_add(cores.trim().parse::<u32>().ok()?.checked_mul(hosts)?)
-    })
+    slurm_numbers(text)?.into_iter().try_fold(0u32, u32::checked_add)
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ fn launcher_end(ending: &Ending) -> String {
 fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) {
     let ranks = record_state.header.as_deref().unwrap_or_default();
     let hang = record_state.hang.as_ref().filter(|hang| hang.reason == HangReason::Death);
-    let suspects = hang.map_or(&[][..], |hang| hang.suspects.as_slice());
+    let suspects: Vec<u32> = hang.map_or_else(Vec::new, |hang| writing::parse(&hang.suspects).collect());
     let is_cause = |death: &Death| match death.reported {
         Reported::First => true,
         Reported::All => suspects.is_empty() || death.rank.is_some_and(|rank| suspects.contains(&rank)),
@@ -221,7 +221,7 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
         // Without a rank it is MPICH, whose process may have been killed after the first death. For the system, a
         // crashing rank is gone only after its teardown; the watchdog noticed it before.
         if death.rank.is_none() {
-            match (suspects, &record_state.first_exit[..]) {
+            match (&suspects[..], &record_state.first_exit[..]) {
                 ([rank], _) => (death.rank, death.pid) = (Some(*rank), None),
                 (_, [pid]) => death.pid = Some(*pid),
                 (_, []) => {}
@@ -366,21 +366,13 @@ pub struct RecordState {
     /// Processes of this host's ranks that exited first; several if their order is unknown.
     pub first_exit: Vec<u32>,
     /// What the watchdog found, if it ended the run.
-    pub hang: Option<Hang>,
+    pub hang: Option<Box<HangLine>>,
     /// Whether the record says that a watchdog was lost.
     pub is_unwatched: bool,
     /// What a host found whose watchdog decided alone.
     pub lone_report: Option<HangLine>,
     /// Where the record is, if somebody removed or renamed it while it was written.
     pub moved_to: Option<PathBuf>,
-}
-
-/// Why the watchdog ended a run, and which ranks it suspects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hang {
-    pub reason: HangReason,
-    pub suspects: Vec<u32>,
-    pub launcher_may_have_ended_some: bool,
 }
 
 impl RecordState {
@@ -403,11 +395,7 @@ impl RecordState {
             Line::Header(header) => self.header = Some(header.ranks),
             Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
             Line::Case(_) | Line::Product(_) | Line::Copy(_) => self.cases += 1,
-            Line::Hang(hang) => {
-                let suspects = writing::parse(&hang.suspects).collect();
-                let launcher_may_have_ended_some = hang.launcher_may_have_ended_some;
-                self.hang = Some(Hang { reason: hang.reason, suspects, launcher_may_have_ended_some });
-            }
+            Line::Hang(hang) => self.hang = Some(hang),
             Line::Resume(resume) => self.header = Some(resume.ranks),
             Line::End(end) => self.end = Some(end),
             Line::PlanGrowth(growth) => {

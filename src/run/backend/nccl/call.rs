@@ -87,7 +87,7 @@ impl<'b> NcclCall<'b> {
         let compared = checks.turns * u64::from(variant.aggregate) * data.comparisons();
         backend.buffers.scratch.reserve_comparisons(compared);
         backend.buffers.scratch.upload(backend.stream)?;
-        let prepared = Prepared::new(backend.maker.library, view, op.element, operation)?;
+        let prepared = Prepared::new(backend.maker.library, view, op.element, operation);
         let prepared = match members {
             Members::World => prepared.among_all_ranks(view.group),
             Members::Groups(_) => prepared,

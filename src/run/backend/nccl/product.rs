@@ -2,7 +2,7 @@
 //! while the program runs: known matrices, and a check of a few elements. Its enums are ints, as in C (cublas_api.h, library_types.h).
 
 use super::driver::{self, Arena, CUdeviceptr, CUevent, CUstream};
-use super::kernels::{Bits, Content, Hold, Kernels, Stretch};
+use super::kernels::{Bits, Content, Hold, Kernels, Stretch, Walk};
 use super::library::{file_of, reason};
 use crate::backend::{LocalWork, Mismatch};
 use commgauge_base::element::ElementType;
@@ -74,7 +74,7 @@ impl DeviceProduct {
             let address = memory[3].address() + (which * NUMBERS * 8) as u64;
             let content = Content::Column { address, length: NUMBERS as u32, first: 0 };
             // SAFETY: room was reserved for all elements, and the numbers are there.
-            unsafe { context.kernels.fill(stretch, SEEDS[which], content, written, context.stream)? };
+            unsafe { context.kernels.fill(stretch, Walk::ONE, SEEDS[which], content, written, context.stream)? };
         }
         let [left, right, result] = [0, 1, 2].map(|index: usize| memory[index].address());
         let cautious = Duration::from_secs_f64((operations(shape) / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6));

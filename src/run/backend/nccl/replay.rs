@@ -5,18 +5,14 @@
 //! events afterwards; the whole is timed by the host's clock.
 
 use super::abi;
-use super::communicator::ChannelEnd;
-use super::communicator::Communicator;
-use super::communicator::Members;
+use super::communicator::{ChannelEnd, Communicator, Members};
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::first_call::FirstCall;
-use super::kernels::Computing;
-use super::kernels::Walk;
+use super::kernels::{Computing, Walk};
 use super::open::NcclBackend;
 use super::prepared::{Prepared, result_offset};
-use super::replay_limits::{EventSpan, Intervals};
-use super::replay_limits::{channel_of, channels, events_of};
+use super::replay_limits::{EventSpan, Intervals, SpanKind, channel_of, channels, events_of};
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::{Collective, Placement};
@@ -193,7 +189,7 @@ impl<'b> NcclReplayer<'b> {
                     let NcclBackend { kernels, replays, .. } = &mut *self.backend;
                     replays.computing.as_mut().map_or(Ok(()), |computing| computing.occupy(nanoseconds, kernels))?;
                     driver::record(end, main)?;
-                    self.spans.push(EventSpan::computing(begin, end));
+                    self.spans.push(EventSpan { kind: SpanKind::Computing, begin, end });
                 }
                 Action::Start { slot } => {
                     let (ready, begin, end) = (event(self.backend), event(self.backend), event(self.backend));
@@ -205,10 +201,9 @@ impl<'b> NcclReplayer<'b> {
                     let call = &self.slots[slot as usize];
                     driver::record(end, call.stream)?;
                     self.done[slot as usize] = Some(end);
-                    self.spans.push(match call.is_hidden {
-                        true => EventSpan::hidden(call.axis, call.op, begin, end),
-                        false => EventSpan::in_flight(call.axis, begin, end),
-                    });
+                    let (axis, op) = (call.axis, call.op);
+                    let kind = if call.is_hidden { SpanKind::Hidden { axis, op } } else { SpanKind::UnderWay { axis } };
+                    self.spans.push(EventSpan { kind, begin, end });
                     if !call.receives_message {
                         self.counted[call.op].add(call.bytes);
                     }
@@ -219,7 +214,8 @@ impl<'b> NcclReplayer<'b> {
                     driver::record(begin, main)?;
                     driver::wait_for(main, done)?;
                     driver::record(end, main)?;
-                    self.spans.push(EventSpan::waiting(self.slots[slot as usize].axis, begin, end));
+                    let kind = SpanKind::Waiting { axis: self.slots[slot as usize].axis };
+                    self.spans.push(EventSpan { kind, begin, end });
                 }
             }
         }
@@ -312,7 +308,7 @@ fn prepare(
         let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let operation = reduce_op.and_then(abi::operation).unwrap_or(0);
-        let prepared = Prepared::new(library, &view, op.element, operation)?;
+        let prepared = Prepared::new(library, &view, op.element, operation);
         let offset = result_offset(&view);
         let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.buffers.scratch);
         let members = Members::Groups(binding.first_groups_number + axis);

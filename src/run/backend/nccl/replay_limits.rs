@@ -124,13 +124,13 @@ fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
 /// The interval between two events, and its kind.
 #[derive(Clone, Copy)]
 pub(super) struct EventSpan {
-    kind: SpanKind,
-    begin: CUevent,
-    end: CUevent,
+    pub kind: SpanKind,
+    pub begin: CUevent,
+    pub end: CUevent,
 }
 
 #[derive(Clone, Copy)]
-enum SpanKind {
+pub(super) enum SpanKind {
     Computing,
     Waiting {
         axis: usize,
@@ -143,24 +143,6 @@ enum SpanKind {
         axis: usize,
         op: usize,
     },
-}
-
-impl EventSpan {
-    pub fn computing(begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::Computing, begin, end }
-    }
-
-    pub fn waiting(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::Waiting { axis }, begin, end }
-    }
-
-    pub fn in_flight(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::UnderWay { axis }, begin, end }
-    }
-
-    pub fn hidden(axis: usize, op: usize, begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::Hidden { axis, op }, begin, end }
-    }
 }
 
 /// Room for the times of active calls, by axis, and of hidden calls.

@@ -215,6 +215,26 @@ impl Fleet {
         own.map(factor).sum::<f64>() / count * device()
     }
 
+    /// The hop between two ranks; messages that leave or enter a node at the same time, by its number, share its adapters.
+    pub(super) fn hop(
+        &self,
+        sender: u32,
+        receiver: u32,
+        leaving: impl Fn(u32) -> u32,
+        entering: impl Fn(u32) -> u32,
+    ) -> Hop {
+        if self.domain_of(sender) == self.domain_of(receiver) {
+            return self.within(sender, receiver);
+        }
+        let (from, to) = (self.node_of(sender), self.node_of(receiver));
+        let out = self.adapter_share(from, leaving(from)) * self.adapter_factor(sender, Direction::Send);
+        let into = self.adapter_share(to, entering(to)) * self.adapter_factor(receiver, Direction::Receive);
+        Hop {
+            latency_seconds: self.machine.between_nodes.latency.0,
+            rate: out.min(into) * self.link_factor(&[from.min(to), from.max(to)]),
+        }
+    }
+
     /// Factor by which slow paths reduce the rate of a group on these nodes (in ascending order).
     pub(super) fn link_factor(&self, nodes: &[u32]) -> f64 {
         let slows = |ends: &[u32; 2]| ends.iter().all(|end| nodes.binary_search(end).is_ok());

@@ -8,7 +8,6 @@ use commgauge_base::geometry::Geometry;
 use commgauge_base::random::{normal, split_mix, uniform};
 use commgauge_cost::machine_time::{Hop, Volume, collective_seconds, message_seconds};
 use commgauge_model::config::machine;
-use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::Groups;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -250,17 +249,11 @@ impl<'a> Messages<'a> {
     }
 
     fn hop(&self, message: Message, leaving: &[u32], entering: &[u32]) -> Hop {
-        let (fleet, slots) = (self.fleet, [message.sender, message.receiver]);
-        let [sender, receiver] = slots.map(|slot| self.placed.rank_of_slot[slot]);
-        let [from, to] = slots.map(|slot| self.placed.node_of_slot[slot]);
-        if fleet.domain_of(sender) == fleet.domain_of(receiver) {
-            return fleet.within(sender, receiver);
-        }
-        let out = fleet.adapter_share(from, leaving[from as usize]) * fleet.adapter_factor(sender, Direction::Send);
-        let into = fleet.adapter_share(to, entering[to as usize]) * fleet.adapter_factor(receiver, Direction::Receive);
-        Hop {
-            latency_seconds: fleet.machine.between_nodes.latency.0,
-            rate: out.min(into) * fleet.link_factor(&[from.min(to), from.max(to)]) * message.scale_factor,
+        let [sender, receiver] = [message.sender, message.receiver].map(|slot| self.placed.rank_of_slot[slot]);
+        let hop = self.fleet.hop(sender, receiver, |from| leaving[from as usize], |to| entering[to as usize]);
+        match self.fleet.domain_of(sender) == self.fleet.domain_of(receiver) {
+            true => hop,
+            false => Hop { rate: hop.rate * message.scale_factor, ..hop },
         }
     }
 
