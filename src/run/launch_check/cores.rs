@@ -1,5 +1,6 @@
 //! Checks whether the ranks of a host have their own cores: bound or unbound, overlapping, or more ranks than cores.
 
+use commgauge_base::host::processors;
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::named;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,25 +114,6 @@ fn too_many(host: &str, ranks: &[RankCores], list: &str, available: usize, union
         }
         _ => summary,
     }
-}
-
-/// Number of processors in a list of ranges such as `0-3,8`; 0 if it cannot be parsed.
-pub(super) fn count(list: &str) -> usize {
-    processors(list).len()
-}
-
-/// More processors than any system has.
-const MAX_PROCESSORS: usize = 1 << 16;
-
-/// The processors of a list of ranges; empty if it cannot be parsed.
-fn processors(list: &str) -> BTreeSet<usize> {
-    let range = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        (first <= last && last < MAX_PROCESSORS).then_some(first..=last)
-    };
-    let ranges: Option<Vec<_>> = list.split(',').map(range).collect();
-    ranges.into_iter().flatten().flatten().collect()
 }
 
 /// RDMA transports lock the memory of their buffers; a host with adapters and less than this will fail or fall back.
@@ -286,9 +268,9 @@ mod tests {
     #[test]
     fn a_malformed_list_of_cores_is_cheap() {
         for list in ["", "0-99999999999", "5-1", "-", "a", "0-70000"] {
-            assert_eq!(count(list), 0, "{list}");
+            assert_eq!(processors(list).len(), 0, "{list}");
         }
-        assert_eq!(count("0-3,64-67"), 8);
+        assert_eq!(processors("0-3,64-67").len(), 8);
     }
 
     fn host(host: &str, memory_lock_bytes: Option<u64>, open_files: u64, has_rdma: bool) -> HostLimits<'_> {

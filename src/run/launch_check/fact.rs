@@ -3,6 +3,7 @@
 use super::launcher_env;
 use super::launcher_env::{Allowances, Difference, LauncherEnv, Severity, Shared, Value};
 use super::place::{RankGroup, group_ranks, short_hash};
+use commgauge_base::host::online_processors;
 use commgauge_base::writing;
 use commgauge_base::writing::named;
 use commgauge_model::record::header::Variable;
@@ -144,7 +145,7 @@ impl RankProfile {
             own: Compact {
                 cores,
                 usable: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
-                online: online(),
+                online: online_processors(),
                 memory_lock_bytes: getrlimit(Resource::Memlock).current,
                 open_files: getrlimit(Resource::Nofile).current,
                 has_rdma: has_entries(Path::new("/sys/class/infiniband")),
@@ -217,11 +218,6 @@ impl Compact {
         let at = Fact::ALL.iter().position(|one| *one == fact);
         at.and_then(|at| self.hashes.get(at)).copied().unwrap_or(0)
     }
-}
-
-fn online() -> u32 {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    super::cores::count(text.trim()) as u32
 }
 
 fn has_entries(folder: &Path) -> bool {

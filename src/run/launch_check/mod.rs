@@ -14,10 +14,11 @@ pub use launcher_env::{
     Allowances, Difference, HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport, LauncherEnv, NumberVariable, Shared,
     Value, ensure_joined, launcher_env,
 };
-pub use place::{RankHosts, RankLocation, locate_ranks};
+pub use place::{LaunchFacts, RankLocation, locate_ranks};
 
 use crate::world::{World, from_first, gather_all};
 use commgauge_base::error::Result;
+use commgauge_base::host::processors;
 use commgauge_base::writing::{named, shortened};
 use cores::{HostLimits, RankCores};
 use fact::{Compact, MAX_VALUES, Texts, compare, ranks_by_hash};
@@ -31,7 +32,7 @@ use std::collections::BTreeMap;
 pub fn inspect(
     world: &dyn World,
     profile: &RankProfile,
-    rank_hosts: &RankHosts,
+    rank_hosts: &LaunchFacts,
     allowed: Allowances,
 ) -> Result<Option<LaunchReport>> {
     let compact = profile.compact(world.process(), world.processes());
@@ -63,7 +64,7 @@ fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Te
 fn report(
     all: &[Compact],
     texts: &Texts,
-    rank_hosts: &RankHosts,
+    rank_hosts: &LaunchFacts,
     allowed: Allowances,
     launcher: &LauncherEnv,
 ) -> LaunchReport {
@@ -95,7 +96,7 @@ fn report(
             host: (*host).to_owned(),
             ranks: shortened(ranks),
             rank_count: ranks.len() as u32,
-            processors: cores::count(&lists.join(",")) as u32,
+            processors: processors(&lists.join(",")).len() as u32,
             binding: binding.label,
             ranks_share_processors: binding.warning.is_some(),
             memory_lock_bytes: limits.memory_lock_bytes,
@@ -145,7 +146,7 @@ struct Remark<'a> {
 }
 
 /// The ranks of each host, in the order of the first rank.
-fn by_host(rank_hosts: &RankHosts) -> Vec<RanksOfHost<'_>> {
+fn by_host(rank_hosts: &LaunchFacts) -> Vec<RanksOfHost<'_>> {
     group_ranks(rank_hosts.hosts.iter().map(|host| Some(host.as_str())))
 }
 
@@ -281,8 +282,8 @@ mod tests {
     use crate::launch_check::launcher_env::launcher_env;
     use crate::world::SoloWorld;
 
-    fn rank_hosts(hosts: &[&str]) -> RankHosts {
-        RankHosts { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), ..RankHosts::default() }
+    fn rank_hosts(hosts: &[&str]) -> LaunchFacts {
+        LaunchFacts { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), ..LaunchFacts::default() }
     }
 
     fn checked(profiles: &[RankProfile], hosts: &[&str], allowed: Allowances) -> LaunchReport {

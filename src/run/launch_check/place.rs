@@ -15,8 +15,8 @@ use std::hash::Hash;
 use std::os::unix::fs::MetadataExt;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RankHosts {
-    /// A unique name for the host of every rank.
+pub struct LaunchFacts {
+    /// A unique name for the host of every rank; empty for a run without launch.
     pub hosts: Vec<String>,
     /// Disagreements between the sources, as sentences; on process 0 only.
     pub warnings: Vec<String>,
@@ -28,13 +28,13 @@ pub struct RankHosts {
 ///
 /// # Errors
 /// If communication fails.
-pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<RankHosts> {
+pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<LaunchFacts> {
     let rank_hosts = resolve(&gather_all(world, mine)?);
     let hosts = from_first(world, &rank_hosts.hosts)?;
-    Ok(RankHosts { hosts, ..rank_hosts })
+    Ok(LaunchFacts { hosts, ..rank_hosts })
 }
 
-fn resolve(all: &[RankLocation]) -> RankHosts {
+fn resolve(all: &[RankLocation]) -> LaunchFacts {
     let key = all.iter().map(|facts| Some((facts.host.as_str(), facts.kernel(), facts.leader, facts.shared_memory)));
     let groups = group_ranks(key).into_iter();
     let nodes: Vec<Node> =
@@ -44,7 +44,7 @@ fn resolve(all: &[RankLocation]) -> RankHosts {
     for (node, name) in nodes.iter().zip(&names) {
         node.ranks.iter().for_each(|rank| hosts[*rank as usize].clone_from(name));
     }
-    RankHosts { hosts, warnings: warnings(&nodes, &names, all), notes: user_note(&nodes, all).into_iter().collect() }
+    LaunchFacts { hosts, warnings: warnings(&nodes, &names, all), notes: user_note(&nodes, all).into_iter().collect() }
 }
 
 /// Host names, numbered if several hosts have the same.

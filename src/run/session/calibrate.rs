@@ -4,12 +4,11 @@
 //! Only process 0 has the times, so it decides and broadcasts the choice; every process then measures the same cases.
 
 use super::case::CaseWork;
-use super::facts::case_facts;
+use super::facts::{Planned, case_facts};
 use super::journal::WorkKey;
-use super::preflight::Planned;
 use super::request::Request;
 use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping};
-use super::{case, facts, preflight, work_loop};
+use super::{case, facts, work_loop};
 use crate::backend::Backend;
 use crate::world::{agree, from_first};
 use commgauge_base::error::{Error, Result};
@@ -65,7 +64,7 @@ pub(super) fn measure_all(
         round += 1;
         let with_bytes = |choice: &Choice| request.plan.cases[choice.like].with_bytes(Bytes(choice.bytes));
         let cases: Vec<Case> = choices.iter().map(with_bytes).collect();
-        let planned: Vec<Planned> = cases.iter().map(|case| preflight::planned(request, case, host_of_rank)).collect();
+        let planned: Vec<Planned> = cases.iter().map(|case| facts::planned(request, case, host_of_rank)).collect();
         run.journal.write_all(|| {
             let growth = PlanGrowth {
                 round,
@@ -132,7 +131,7 @@ impl Curves {
     fn of(plan: &WorkPlan, host_of_rank: &[u32], request: &Request) -> Curves {
         let growing = |indices: &Vec<usize>| {
             let of_case =
-                |index: usize| case_facts(request, &preflight::planned(request, &plan.cases[index], host_of_rank));
+                |index: usize| case_facts(request, &facts::planned(request, &plan.cases[index], host_of_rank));
             let bytes_of_case: BTreeMap<u32, u64> =
                 indices.iter().map(|index| (*index as u32, of_case(*index).bytes_total.0)).collect();
             CurveState {

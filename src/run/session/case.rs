@@ -1,7 +1,7 @@
 //! One case of one replicate: its bound, its measurement, and its line of the record.
 
+use super::facts::binding;
 use super::journal::WorkKey;
-use super::preflight::binding;
 use super::work_loop;
 use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping, WorkItem};
 use crate::backend::{Backend, Binding, DeviceState};

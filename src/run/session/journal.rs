@@ -2,8 +2,8 @@
 //! errors that all processes share.
 
 use super::facts;
+use super::facts::{Planned, Ranks};
 use super::pace::Tally;
-use super::preflight::{Planned, Ranks};
 use super::request::{Listener, Request, Resume};
 use crate::backend::Backend;
 use crate::watchdog::Watch;

@@ -5,13 +5,13 @@ use crate::backend::mpi::MpiBackend;
 use crate::backend::nccl::{DeviceFacts, Log, Opened, Options, Placing, visible_devices};
 use crate::backend::{Backend, mpi, nccl};
 use crate::launch_check::{
-    Allowances, Fact, LaunchReport, NumberVariable, RankHosts, RankLocation, RankProfile, ensure_joined, inspect,
+    Allowances, Fact, LaunchFacts, LaunchReport, NumberVariable, RankLocation, RankProfile, ensure_joined, inspect,
     launcher_env, locate_ranks,
 };
 use crate::mpi_call::{Communicator, Waiting};
 use crate::session::TimeLimit;
 use crate::session::pace::Signals;
-use crate::session::request::{LaunchFacts, Request, Resume};
+use crate::session::request::{Request, Resume};
 use crate::watchdog::Watch;
 use crate::world::{World, agree, decided, from_first, share_all};
 use crate::{launcher, mpi_call, watchdog};
@@ -134,7 +134,7 @@ fn same_options(launch: &Launch, world: &dyn World) -> Result<()> {
 fn compare(
     launch: &Launch,
     world: &dyn World,
-    hosts: &RankHosts,
+    hosts: &LaunchFacts,
     request: Option<&Request>,
     opened: Option<&OpenedBackend>,
 ) -> Result<Option<LaunchReport>> {
@@ -165,7 +165,7 @@ fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> 
 }
 
 /// The part of the check that the record keeps.
-fn facts(hosts: RankHosts, report: Option<LaunchReport>) -> LaunchFacts {
+fn facts(hosts: LaunchFacts, report: Option<LaunchReport>) -> LaunchFacts {
     let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
     LaunchFacts { hosts: hosts.hosts, warnings, notes }
 }
@@ -287,7 +287,7 @@ pub struct Rank {
 pub struct Checked {
     /// The comparison, on process 0.
     pub report: Option<LaunchReport>,
-    hosts: RankHosts,
+    hosts: LaunchFacts,
     request: Result<Request>,
     opened: Result<OpenedBackend>,
 }
@@ -298,7 +298,7 @@ pub struct Prepared {
     /// The plan; a listener may be added.
     pub request: Request,
     opened: OpenedBackend,
-    hosts: RankHosts,
+    hosts: LaunchFacts,
     signals: Signals,
 }
 
@@ -351,7 +351,7 @@ impl Rank {
     ///
     /// # Errors
     /// If ranks cannot communicate.
-    pub fn hosts(&self) -> Result<RankHosts> {
+    pub fn hosts(&self) -> Result<LaunchFacts> {
         locate_ranks(&self.world, &RankLocation::here(Some(self.world.shared_memory_leader()?)))
     }
 
@@ -360,7 +360,7 @@ impl Rank {
     ///
     /// # Errors
     /// If ranks cannot communicate.
-    pub fn check(&self, launch: &Launch, hosts: RankHosts, request: Result<Request>) -> Result<Checked> {
+    pub fn check(&self, launch: &Launch, hosts: LaunchFacts, request: Result<Request>) -> Result<Checked> {
         let opened = OpenedBackend::open(launch, &hosts.hosts, &self.world);
         let report = compare(launch, &self.world, &hosts, request.as_ref().ok(), opened.as_ref().ok())?;
         Ok(Checked { report, hosts, request, opened })

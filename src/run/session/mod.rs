@@ -11,7 +11,6 @@ mod copies;
 mod facts;
 mod journal;
 mod pace;
-mod preflight;
 mod replay;
 mod request;
 mod work_loop;
@@ -21,9 +20,10 @@ mod launched;
 #[cfg(feature = "mpi")]
 pub use launched::{Launch, LaunchedBackend, NcclLaunch, Rank, ResumedRecord, WatchdogOptions, run_collector};
 
+pub use crate::launch_check::LaunchFacts;
 pub use facts::Rehearsal;
 pub use pace::{Signals, TimeLimit};
-pub use request::{AfterPlan, InjectedFaults, LaunchFacts, Listener, ReplayRequest, ReplaySource, Request, Resume};
+pub use request::{AfterPlan, InjectedFaults, Listener, ReplayRequest, ReplaySource, Request, Resume};
 
 use crate::backend::Backend;
 use crate::watchdog::{Activity, SETUP_DEADLINE};
@@ -47,9 +47,9 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     let begun = Instant::now();
     let watched = request.watch.world(world);
     let world: &dyn World = &watched;
-    let ranks = preflight::ranks(world, backend, request)?;
-    let planned = preflight::plan(&ranks, request);
-    preflight::memory(world, backend, request, &planned)?;
+    let ranks = facts::ranks(world, backend, request)?;
+    let planned = facts::plan(&ranks, request);
+    facts::memory(world, backend, request, &planned)?;
     copies::preflight(world, backend, request)?;
     let replays = replay::plan(world, backend, request)?;
     let (journal, completed) = journal::open(world, backend, request, &ranks, &planned)?;
@@ -65,7 +65,7 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
 fn measure(
     run: &mut Run,
     backend: &mut dyn Backend,
-    planned: &[preflight::Planned],
+    planned: &[facts::Planned],
     replays: &[replay::Replay],
 ) -> Result<()> {
     work_loop::record_devices(run, backend)?;

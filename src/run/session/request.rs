@@ -1,5 +1,6 @@
 //! The request for a run, checked and as plain data.
 
+use crate::launch_check::LaunchFacts;
 use crate::measure::InjectedDelay;
 use crate::watchdog::Watch;
 use commgauge_model::config::{LayoutTable, Machine, RunSettings};
@@ -126,17 +127,6 @@ pub enum ReplaySource {
     Steps(Box<LayoutTable>),
     /// The trace of a job with as many ranks as the run.
     Trace(Arc<TracedReplay>),
-}
-
-/// Results of the launch check that the run needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LaunchFacts {
-    /// A unique name for the host of every rank; empty for a run without launch.
-    pub hosts: Vec<String>,
-    /// Warnings for the record that make its numbers unreliable; on process 0 only.
-    pub warnings: Vec<String>,
-    /// Notes for the record that do not affect its numbers; on process 0 only.
-    pub notes: Vec<String>,
 }
 
 type LineCallback = dyn FnMut(&Line) + Send;

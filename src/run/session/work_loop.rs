@@ -1,9 +1,9 @@
 //! The work loop: every measurement of a run is a [`WorkItem`], and only this loop decides whether to begin it, counts its outcome and
 //! records it.
 
+use super::facts::{Planned, Ranks};
 use super::journal::{CompletedWork, SharedJournal, WorkKey};
 use super::pace::{BegunWork, Signals, Tally};
-use super::preflight::{Planned, Ranks};
 use super::request::Request;
 use crate::backend::{Backend, DeviceState};
 use crate::measure::{CommonClock, Repetitions, ReplayContext};

@@ -232,12 +232,7 @@ pub fn available_memory_bytes() -> u64 {
 
 /// Processors that are online, whichever processes may use them.
 pub fn processors() -> u32 {
-    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let span = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(last.parse::<u32>().ok()?.saturating_sub(first.parse::<u32>().ok()?) + 1)
-    };
-    online.trim().split(',').filter_map(span).sum::<u32>().max(1)
+    host::online_processors().max(1)
 }
 
 /// The variables that choose the transports of MPI.

@@ -2,9 +2,8 @@
 
 use super::communicator::{Communicator, Members};
 use super::data::{Data, Found, Multiplied, Place, Tools};
-use super::driver::{CUdeviceptr, CUevent};
+use super::driver::{CUdeviceptr, CUevent, Graph, Graphs};
 use super::first_call::FirstCall;
-use super::graphs::{Graph, Graphs};
 use super::kernels::Walk;
 use super::library::Log;
 use super::open::NcclBackend;

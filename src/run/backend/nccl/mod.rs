@@ -11,7 +11,6 @@ mod data;
 mod device;
 mod driver;
 mod first_call;
-mod graphs;
 mod kernels;
 mod library;
 mod open;

@@ -13,7 +13,7 @@ use super::driver::{Arena, CUevent, CUstream};
 use super::kernels::{Computing, DeviceClock, Hold, Kernels};
 use super::library::{ForcedCtas, LIMITS_FROM, Library, Log, Setting, Version};
 use super::product::{Cublas, OwnWork};
-use super::{adapters, communicator, driver, graphs, library, prepared};
+use super::{adapters, communicator, driver, library, prepared};
 use crate::backend::{BackendFacts, Binding, mpi};
 use crate::mpi_call::{self, Waiting};
 use crate::world::share_all;
@@ -403,14 +403,13 @@ const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 impl NcclBackend {
     /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
     pub(super) fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
-        let cold = match (binding.warm_buffers, binding.rotation_within) {
-            (true, _) => 0,
-            (false, None) => self.buffers.cold_bytes,
-            (false, Some(within)) => {
-                return graphs::rotation_within(binding.largest_buffer_bytes(view), within.0, binding.variant);
-            }
+        // As nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`).
+        let (bytes, make): (u64, fn(u64, u64) -> Rotation) = match (binding.warm_buffers, binding.rotation_within) {
+            (true, _) => (0, Rotation::new),
+            (false, None) => (self.buffers.cold_bytes, Rotation::new),
+            (false, Some(within)) => (within.0, Rotation::within),
         };
-        graphs::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
+        driver::rotation(binding.largest_buffer_bytes(view), bytes, binding.variant, make)
     }
 
     /// The communicator with these members and this limit on thread blocks, if any.
@@ -568,8 +567,8 @@ impl Capabilities {
                 "ping_pong cannot be aggregated: within a group the reply would not wait for the request".to_owned(),
             );
         }
-        if variant.calls_in_a_graph().is_some() && self.driver < graphs::FIRST_DRIVER {
-            let ((major, minor), (least, lesser)) = (self.driver, graphs::FIRST_DRIVER);
+        if variant.calls_in_a_graph().is_some() && self.driver < driver::FIRST_DRIVER {
+            let ((major, minor), (least, lesser)) = (self.driver, driver::FIRST_DRIVER);
             return Some(format!("graphs need a driver for CUDA {least}.{lesser}, found one for {major}.{minor}"));
         }
         None

@@ -100,12 +100,12 @@ fn begin() -> std::result::Result<Serving, Box<dyn std::error::Error>> {
         answer.hosts_port = listener.local_addr()?.port();
         answer.addresses = of_this_host();
     }
-    reply(&answer)?;
+    send_line(&mut std::io::stdout(), &answer)?;
     line.clear();
     input.read_line(&mut line)?;
     let first: FirstAnswer = serde_json::from_str(&line)?;
     let upstream = if config.node == 0 { Ok(None) } else { reach(&first, &config, &token).map(Some) };
-    reply(&SecondAnswer { problem: upstream.as_ref().err().cloned() })?;
+    send_line(&mut std::io::stdout(), &SecondAnswer { problem: upstream.as_ref().err().cloned() })?;
     let listeners = [Some(for_ranks), for_hosts].into_iter().flatten().collect();
     Ok(Serving::new(config, token, listeners, upstream?)?)
 }
@@ -151,12 +151,12 @@ fn run_anywhere() {
     let _ = sched_setaffinity(None, &all);
 }
 
-fn reply(answer: &impl Serialize) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let mut text = serde_json::to_vec(answer)?;
+/// Sends a value on one line, as a collector and the rank that starts it talk to each other.
+fn send_line(to: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(value)?;
     text.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    out.write_all(&text)?;
-    Ok(out.flush()?)
+    to.write_all(&text)?;
+    to.flush()
 }
 
 /// Connects to the first collector; a collector with the same secret answers.
@@ -368,10 +368,6 @@ impl CollectorAddresses {
     }
 }
 
-fn unserialisable(cause: serde_json::Error) -> Error {
-    Error::environment(format!("cannot send the address of the watchdog: {cause}"))
-}
-
 /// A random secret, the same on every rank.
 fn shared_token(world: &dyn World) -> Result<Token> {
     let mut token = vec![0; TOKEN_BYTES];
@@ -437,9 +433,7 @@ impl Collector {
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed(&"it has no input"));
         };
-        let mut text = serde_json::to_string(config).map_err(unserialisable)?;
-        text.push('\n');
-        input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
+        send_line(&mut input, config).map_err(|cause| failed(&cause))?;
         let mut output = BufReader::new(output);
         let line = read_line(&mut output).map_err(|cause| failed(&cause))?;
         let answer = serde_json::from_str(&line).map_err(|_| failed(&format!("it says `{}`", line.trim())))?;
@@ -455,9 +449,7 @@ impl Collector {
                 first.shown_addresses()
             ))
         };
-        let mut text = serde_json::to_string(first).map_err(unserialisable)?;
-        text.push('\n');
-        self.input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
+        send_line(&mut self.input, first).map_err(|cause| failed(&cause))?;
         let line = read_line(&mut self.output).map_err(|cause| failed(&cause))?;
         match serde_json::from_str(&line) {
             Ok(SecondAnswer { problem: None }) => Ok(()),
