@@ -48,8 +48,7 @@ fn as_rank() -> Result<()> {
     let world = Communicator::world()?;
     let rank = world.process();
     let placing = Placing { local_rank: rank, ranks_on_host: RANKS, host: "here".to_owned(), ..Placing::default() };
-    let options = Options::default();
-    let mut backend = Opened::find(&options, &placing)?.into_backend(&options, &placing, None)?;
+    let mut backend = Opened::find(Options::default(), placing)?.into_backend(None)?;
     let groups = Groups::world(RANKS);
     backend.connect(0, &groups)?;
     let (settings, interrupted) = (RunSettings::default(), AtomicBool::new(false));

@@ -455,8 +455,12 @@ mod tests {
         check_with(code, interrupted_by, output, end, (&[], &[]))
     }
 
-    fn hang(reason: HangReason, suspects: &[u32]) -> Hang {
-        Hang { reason, suspects: suspects.to_vec(), launcher_may_have_ended_some: false }
+    fn hang(reason: HangReason, suspects: &[u32]) -> Option<Box<HangLine>> {
+        let suspects = suspects.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let line = serde_json::json!({
+            "reason": reason, "operation": "a barrier", "activity": {"name": "case 1 of 2"}, "suspects": suspects, "ranks": [],
+        });
+        Some(serde_json::from_value(line).expect("a line"))
     }
 
     fn check_with(
@@ -480,7 +484,7 @@ mod tests {
                 processes: u64::from(output.contains("no memory")),
             },
             first_exit: first_exit.to_vec(),
-            hang: (!died.is_empty()).then(|| hang(HangReason::Death, died)),
+            hang: hang(HangReason::Death, died).filter(|_| !died.is_empty()),
             is_unwatched: false,
             lone_report: None,
             moved_to: output.contains("moved").then(|| "elsewhere.jsonl".into()),
@@ -627,7 +631,7 @@ mod tests {
         assert!(!text.contains("rank 0"), "{text}");
         let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[7])).1;
         assert!(!text.contains("SIGKILL"), "the suspect ended by itself: {text}");
-        let hang = Some(hang(HangReason::Deadline, &[1]));
+        let hang = hang(HangReason::Deadline, &[1]);
         let record_state = RecordState { hang, end: end(EndStatus::Failed, 5), ..RecordState::default() };
         let ending = Ending { code: Some(5), output: output.into(), ..Ending::default() };
         let verdict = conclude(&ending, &record_state);
@@ -656,7 +660,8 @@ mod tests {
 
     #[test]
     fn where_the_launcher_may_have_ended_some_of_a_list_it_says_so() {
-        let hang = Some(Hang { launcher_may_have_ended_some: true, ..hang(HangReason::Death, &[0, 1]) });
+        let mut hang = hang(HangReason::Death, &[0, 1]);
+        hang.as_mut().expect("one").launcher_may_have_ended_some = true;
         let header = Some(vec![rank(0), rank(1)]);
         let record_state = RecordState { hang, header, end: end(EndStatus::Failed, 6), ..RecordState::default() };
         let ending = Ending { code: Some(137), output: OPEN_MPI.into(), ..Ending::default() };

@@ -17,6 +17,7 @@ use commgauge_base::variant::{LibraryChoice, Variant};
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::workload::replay::{ReplayPlan, ReplayProgram};
 use commgauge_model::workload::{CopyShape, Op, ProductShape, nccl_only_reason};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -347,7 +348,7 @@ impl<'a> ReplayBinding<'a> {
 }
 
 /// Times on one axis in one replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AxisTimes {
     /// Time for which the rank waited for its calls.
     pub waiting_nanoseconds: u64,
@@ -356,7 +357,7 @@ pub struct AxisTimes {
 }
 
 /// Times of one rank in one replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankTimes {
     /// From the common start to the rank's own end.
     pub total_nanoseconds: u64,

@@ -1,9 +1,10 @@
 //! Measures a whole step repeatedly: checked, warmed up, then timed from a common start, with the time that ranks
 //! waited for each axis.
 
+use super::cadence::largest;
 use super::sampling::median_of;
 use crate::backend::{AxisTimes, HiddenCall, RankTimes, Replayer};
-use crate::world::{Located, World, decided, from_lowest, gather_all};
+use crate::world::{World, decided, from_lowest, gather_all};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -67,7 +68,7 @@ pub fn measure_replay(
         for (own, times) in own.iter_mut().zip(replayer.times()) {
             own.push(times.total_nanoseconds);
         }
-        let (rank, times) = slowest_of_all(context, replayer.times(), plan.groups.len())?;
+        let (rank, times) = slowest_of_all(context, replayer.times())?;
         line.slowest_nanoseconds.push(times.total_nanoseconds);
         line.slowest_rank.push(rank);
         slowest.push(times);
@@ -136,37 +137,14 @@ pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Res
 }
 
 /// The slowest rank and its times: located first, then broadcast by its process.
-fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> Result<(u32, RankTimes)> {
+fn slowest_of_all(context: &ReplayContext, times: &[RankTimes]) -> Result<(u32, RankTimes)> {
     let first = context.local_ranks.start;
-    let mut slowest = [Located { value: f64::NEG_INFINITY, rank: first as i32 }];
-    for (rank, times) in (first..).zip(times) {
-        if times.total_nanoseconds as f64 > slowest[0].value {
-            slowest[0] = Located { value: times.total_nanoseconds as f64, rank: rank as i32 };
-        }
-    }
+    let totals = times.iter().map(|times| times.total_nanoseconds as f64);
+    let mut slowest = [largest(first, totals)];
     context.world.all_max(&mut slowest)?;
     let rank = slowest[0].rank as u32;
-    let mut shared = vec![Located { value: f64::NEG_INFINITY, rank: rank as i32 }; 2 + 2 * axes];
-    if context.local_ranks.contains(&rank) {
-        let mine = &times[(rank - first) as usize];
-        shared[0].value = mine.total_nanoseconds as f64;
-        shared[1].value = mine.computing_nanoseconds as f64;
-        for (shared, axis) in shared[2..].chunks_mut(2).zip(&mine.axes) {
-            shared[0].value = axis.waiting_nanoseconds as f64;
-            shared[1].value = axis.in_flight_nanoseconds as f64;
-        }
-    }
-    context.world.all_max(&mut shared)?;
-    let mut of_slowest = RankTimes {
-        total_nanoseconds: shared[0].value as u64,
-        computing_nanoseconds: shared[1].value as u64,
-        ..RankTimes::default()
-    };
-    for (shared, axis) in shared[2..].chunks(2).zip(&mut of_slowest.axes) {
-        axis.waiting_nanoseconds = shared[0].value as u64;
-        axis.in_flight_nanoseconds = shared[1].value as u64;
-    }
-    Ok((rank, of_slowest))
+    let mine = context.local_ranks.contains(&rank).then(|| times[(rank - first) as usize]);
+    Ok((rank, from_lowest(context.world, mine)?.unwrap_or_default()))
 }
 
 /// Gathers each rank's median time on process 0.

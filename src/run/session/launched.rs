@@ -2,7 +2,7 @@
 //! how they are started and watched.
 
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{DeviceFacts, Log, Opened, Options, Placing, visible_devices};
+use crate::backend::nccl::{Deadlines, DeviceFacts, Log, Opened, Placing, visible_devices};
 use crate::backend::{Backend, mpi, nccl};
 use crate::launch_check::{
     Allowances, Fact, LaunchFacts, LaunchReport, NumberVariable, RankLocation, RankProfile, ensure_joined, inspect,
@@ -33,13 +33,7 @@ enum OpenedBackend {
     /// Host memory over MPI.
     Mpi { ranks_on_host: u32 },
     /// A device over NCCL.
-    Nccl(Box<OpenedDevice>),
-}
-
-struct OpenedDevice {
-    opened: Opened,
-    placing: Placing,
-    options: Options,
+    Nccl(Box<Opened>),
 }
 
 /// Sets the variables that libraries read. Must be called while the process has a single thread, so before MPI starts.
@@ -68,16 +62,18 @@ impl OpenedBackend {
             share_gpu: nccl.environment.share_gpu,
         };
         let mut options = nccl.options.clone();
-        options.deadlines.communicator = launch.watchdog.timeout;
-        let opened = Opened::find(&options, &placing)?;
-        Ok(OpenedBackend::Nccl(Box::new(OpenedDevice { opened, placing, options })))
+        let WatchdogOptions { is_enabled, timeout, .. } = launch.watchdog;
+        // The watchdog acts first, since it can name the missing rank.
+        let replay = timeout.map(|timeout| if is_enabled { timeout * 2 } else { timeout });
+        options.deadlines = Deadlines { communicator: timeout, replay };
+        Ok(OpenedBackend::Nccl(Box::new(Opened::find(options, placing)?)))
     }
 
     /// Facts about the device, for the launch check.
     fn device_facts(&self) -> Option<DeviceFacts> {
         match self {
             OpenedBackend::Mpi { .. } => None,
-            OpenedBackend::Nccl(device) => Some(device.opened.device_facts()),
+            OpenedBackend::Nccl(device) => Some(device.device_facts()),
         }
     }
 
@@ -86,10 +82,8 @@ impl OpenedBackend {
         match self {
             OpenedBackend::Mpi { ranks_on_host } => Ok(Box::new(MpiBackend::new(ranks_on_host)?)),
             OpenedBackend::Nccl(device) => {
-                let OpenedDevice { opened, placing, mut options } = *device;
-                options.deadlines.replay = watch.timeout().map(|timeout| watch.local_timeout(timeout));
-                watch.device(&opened.device());
-                Ok(Box::new(opened.into_backend(&options, &placing, log)?))
+                watch.device(&device.device());
+                Ok(Box::new(device.into_backend(log)?))
             }
         }
     }

@@ -72,6 +72,8 @@ pub struct Deadlines {
 
 /// Resources found by this rank; other ranks may lack them.
 pub struct Opened {
+    options: Options,
+    placing: Placing,
     device: Device,
     library: &'static Library,
     kernels: Kernels,
@@ -99,10 +101,10 @@ impl Opened {
     ///
     /// # Errors
     /// Usage errors that name what is missing.
-    pub fn find(options: &Options, placing: &Placing) -> Result<Opened> {
-        let needs = |error: Error| {
-            Error::from_exit_code(error.exit_code(), format!("--backend nccl: host {}: {error}", placing.host))
-        };
+    pub fn find(options: Options, placing: Placing) -> Result<Opened> {
+        let host = placing.host.clone();
+        let needs =
+            |error: Error| Error::from_exit_code(error.exit_code(), format!("--backend nccl: host {host}: {error}"));
         let devices = driver::start().map_err(needs)?;
         let library = Library::load(options.library.as_deref()).map_err(needs)?;
         match options.buffers {
@@ -139,7 +141,17 @@ impl Opened {
         let with_device = |error: Error| needs(Error::from_exit_code(error.exit_code(), format!("{device}: {error}")));
         let kernels = Kernels::load(&device).map_err(with_device)?;
         let driver_version = driver::version().map_err(needs)?;
-        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file(), forced_ctas, processors })
+        Ok(Opened {
+            device,
+            library,
+            kernels,
+            driver_version,
+            driver_file: driver::file(),
+            forced_ctas,
+            processors,
+            options,
+            placing,
+        })
     }
 
     /// The device in words, for reports.
@@ -165,10 +177,9 @@ impl Opened {
     ///
     /// # Errors
     /// Errors of MPI and the driver.
-    pub fn into_backend(self, options: &Options, placing: &Placing, log: Option<Log>) -> Result<NcclBackend> {
-        let Opened { device, library, .. } = &self;
-        let world = mpi_call::Communicator::world()?;
-        let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
+    pub fn into_backend(self, log: Option<Log>) -> Result<NcclBackend> {
+        let (library, device, world) = (self.library, &self.device, mpi_call::Communicator::world()?);
+        let (options, name) = (&self.options, &self.placing.host);
         let ranks = share_all(&world, &[name, &device.uuid, &device.pci].map(String::from))?;
         let (hosts, uuids) = ranks.iter().map(|[host, uuid, _]| (host.clone(), uuid.clone())).unzip();
         if let Some(refusal) = parts_of_one_gpu(&ranks).filter(|_| self.library.version < TELLS_PARTS_FROM) {
@@ -181,7 +192,7 @@ impl Opened {
         let ranks_on_device = sharing(&ranks, world.rank() as usize);
         // Of any device: rank 0 writes the record and may have an exclusive one.
         let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
-        let mut facts = self.facts(placing, ranks_on_fullest);
+        let mut facts = self.facts(ranks_on_fullest);
         if log.is_some() {
             facts.warnings.push(
                 "NCCL logged its choices during the timed calls (--record-algorithm): times are longer than without"
@@ -196,10 +207,9 @@ impl Opened {
             world.rank()
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
-        let library = *library;
         // The same on all ranks, also those with an exclusive device; otherwise their numbers of channels would differ.
         let sharing = library::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
-        let most = options.ctas.most.or(placing.share_gpu.then_some(sharing));
+        let most = options.ctas.most.or(self.placing.share_gpu.then_some(sharing));
         let ctas = CtaLimits { least: options.ctas.least, most };
         let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
         let mut cold =
@@ -219,7 +229,6 @@ impl Opened {
             world,
             reader,
             log,
-            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
             connected: Connected { ranks_per_id: options.ranks_per_id, ..Connected::default() },
             capabilities,
             ranks: Ranks { hosts, uuids, on_device: ranks_on_device },
@@ -229,13 +238,14 @@ impl Opened {
             timeline: Timeline { events: Vec::new(), clock },
             hold: Rc::new(RefCell::new(Hold::new()?)),
             replays: Replays { deadline: options.deadlines.replay, ..Replays::default() },
-            waiting: Waiting::of_ranks(ranks_on_host, mpi::processors()),
+            waiting: Waiting::of_ranks(self.placing.ranks_on_host, mpi::processors()),
             facts,
-            cublas: (options.cublas.clone(), None),
+            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
+            cublas: (self.options.cublas, None),
         })
     }
 
-    fn facts(&self, placing: &Placing, ranks_on_fullest: u32) -> BackendFacts {
+    fn facts(&self, ranks_on_fullest: u32) -> BackendFacts {
         let library = self.library;
         let mut notes = vec![
             format!("driver for CUDA {}.{} ({})", self.driver_version.0, self.driver_version.1, self.driver_file),
@@ -268,7 +278,7 @@ impl Opened {
                 self.driver_file, library.file
             ));
         }
-        if placing.share_gpu && ranks_on_fullest > 1 {
+        if self.placing.share_gpu && ranks_on_fullest > 1 {
             let set: Vec<String> = library::SHARING
                 .iter()
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))

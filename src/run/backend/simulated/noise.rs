@@ -96,14 +96,22 @@ pub(super) enum LastMessage {
     Absent,
 }
 
+/// How the ranks of a group wait for each other in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// All end together, a time after the last arrival.
+    Together,
+    /// Each sends a message to the next; the last one to the first, if it wraps.
+    Neighbours(LastMessage),
+    /// Each of the lower half exchanges all its messages with its partner in the upper half.
+    Pairs,
+}
+
+/// The time of a call: for each group if its ranks end together, else for the messages of each slot.
 #[derive(Debug)]
-pub(super) enum Work {
-    /// For each group: from the last arrival to the common end.
-    Together { nanoseconds_of_group: Vec<f64> },
-    /// For each slot: its message to the next slot of the group (of the last slot: to the first, if it wraps).
-    Neighbours { nanoseconds_of_slot: Vec<f64>, last: LastMessage },
-    /// For each slot in the lower half of its group: all its messages with its partner in the upper half.
-    Pairs { nanoseconds_of_slot: Vec<f64> },
+pub(super) struct Work {
+    pub order: Order,
+    pub nanoseconds: Vec<f64>,
 }
 
 impl Work {
@@ -116,7 +124,7 @@ impl Work {
                         volume(collective, geometry, &placed.domain_of_slot[slots], shape.ranks_per_node_least);
                     nanoseconds(collective_seconds(algorithm, shape, paths, &volume))
                 });
-                Work::Together { nanoseconds_of_group: seconds.collect() }
+                Work { order: Order::Together, nanoseconds: seconds.collect() }
             }
             motion @ (Motion::Ring | Motion::Chain) => {
                 let last = if motion == Motion::Ring { LastMessage::Wraps } else { LastMessage::Absent };
@@ -126,7 +134,7 @@ impl Work {
                 };
                 let messages = Messages::new(placed, fleet, next);
                 let seconds = |message: Message| message_seconds(messages.forth(message), message_bytes);
-                Work::Neighbours { nanoseconds_of_slot: messages.nanoseconds(seconds), last }
+                Work { order: Order::Neighbours(last), nanoseconds: messages.nanoseconds(seconds) }
             }
             Motion::Pairs { messages_in_turn } => {
                 let partner = |slots: &Range<usize>, slot: usize| {
@@ -144,26 +152,15 @@ impl Work {
                         forth.max(back)
                     }
                 };
-                Work::Pairs { nanoseconds_of_slot: messages.nanoseconds(seconds) }
+                Work { order: Order::Pairs, nanoseconds: messages.nanoseconds(seconds) }
             }
         }
     }
-}
 
-impl Work {
     /// With all times multiplied by a factor.
-    pub(super) fn times(self, factor: f64) -> Work {
-        let times =
-            |all: Vec<f64>| all.into_iter().map(|time| (time * factor).clamp(1.0, LONGEST_NANOSECONDS)).collect();
-        match self {
-            Work::Together { nanoseconds_of_group } => {
-                Work::Together { nanoseconds_of_group: times(nanoseconds_of_group) }
-            }
-            Work::Neighbours { nanoseconds_of_slot, last } => {
-                Work::Neighbours { nanoseconds_of_slot: times(nanoseconds_of_slot), last }
-            }
-            Work::Pairs { nanoseconds_of_slot } => Work::Pairs { nanoseconds_of_slot: times(nanoseconds_of_slot) },
-        }
+    pub(super) fn times(mut self, factor: f64) -> Work {
+        self.nanoseconds.iter_mut().for_each(|time| *time = (*time * factor).clamp(1.0, LONGEST_NANOSECONDS));
+        self
     }
 }
 

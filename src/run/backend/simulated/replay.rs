@@ -9,7 +9,7 @@
 
 use super::fleet::Fleet;
 use super::fleet::Placed;
-use super::noise::{Noise, Work, nanoseconds};
+use super::noise::{Noise, Order, Work, nanoseconds};
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::Collective;
@@ -350,14 +350,12 @@ fn crossing(program: &ReplayProgram) -> Vec<Vec<u64>> {
 
 /// Nanoseconds of a collective in each group: for a ring or a chain, of its slowest message.
 fn group_nanoseconds(program: &ReplayProgram, op: usize, placed: &Placed, fleet: &Fleet) -> Vec<f64> {
-    match Work::new(program.ops[op].collective, &program.geometries[op], placed, fleet) {
-        Work::Together { nanoseconds_of_group } => nanoseconds_of_group,
-        Work::Neighbours { nanoseconds_of_slot, .. } | Work::Pairs { nanoseconds_of_slot } => {
-            let slowest =
-                |slots: std::ops::Range<usize>| nanoseconds_of_slot[slots].iter().copied().fold(1.0, f64::max);
-            placed.slots().map(slowest).collect()
-        }
+    let work = Work::new(program.ops[op].collective, &program.geometries[op], placed, fleet);
+    if work.order == Order::Together {
+        return work.nanoseconds;
     }
+    let slowest = |slots: std::ops::Range<usize>| work.nanoseconds[slots].iter().copied().fold(1.0, f64::max);
+    placed.slots().map(slowest).collect()
 }
 
 fn later(clock: u64, nanoseconds: f64, factor: f64) -> u64 {
