@@ -62,12 +62,10 @@ impl<'b> MpiReplayer<'b> {
             let communicator = communicators.get(&(binding.first_groups_number + groups)).and_then(Option::as_ref);
             let communicator = communicator.ok_or_else(unconnected)?;
             let (group, me) = place(groups).ok_or_else(unconnected)?;
-            let mut call = prepare(program, slot, communicator, group, me, binding.seed)?;
-            call.at_once = program.at_once[index];
-            call.is_hidden = hidden_ops[slot.op as usize];
             let (send, receive) = (regions.send[index].offset as usize, regions.receive[index].offset as usize);
-            call.place = Place { send, receive, shift: 0 };
-            slots.push(call);
+            let (at_once, data_place) = (program.at_once[index], Place { send, receive, shift: 0 });
+            let call = prepare(program, slot, communicator, group, me, binding.seed)?;
+            slots.push(SlotCall { at_once, place: data_place, is_hidden: hidden_ops[slot.op as usize], ..call });
         }
         Ok(MpiReplayer {
             in_flight: Vec::with_capacity(slots.len()),

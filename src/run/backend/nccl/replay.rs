@@ -108,11 +108,9 @@ impl<'b> NcclReplayer<'b> {
         let hidden_ops = program.hidden_collectives();
         for (index, slot) in program.slots.iter().enumerate() {
             let (group, me) = place(program.groups[slot.op as usize]).ok_or_else(|| unconnected(slot))?;
-            let mut call = prepare(backend, binding, program, slot, group, me)?;
-            call.is_hidden = hidden_ops[slot.op as usize];
-            call.send_offset = regions.send[index].offset;
-            call.receive_offset = regions.receive[index].offset;
-            slots.push(call);
+            let (send_offset, receive_offset) = (regions.send[index].offset, regions.receive[index].offset);
+            let call = prepare(backend, binding, program, slot, group, me)?;
+            slots.push(SlotCall { send_offset, receive_offset, is_hidden: hidden_ops[slot.op as usize], ..call });
         }
         backend.buffers.scratch.upload(backend.stream)?;
         let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();

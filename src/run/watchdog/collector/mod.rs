@@ -8,7 +8,6 @@ mod deaths;
 mod process;
 mod report;
 mod serve;
-mod stack;
 mod stacks;
 
 pub use process::{RankStatus, RankTable, Trigger, process_start};

@@ -7,7 +7,7 @@ use super::super::wire::{
 };
 use super::process;
 use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Trigger};
-use super::stack::Stacks;
+use super::stacks::Stacks;
 use commgauge_model::record::launch_lines::HangLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -321,7 +321,7 @@ impl Serving {
                 self.config.record = path.into();
             }
             Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => {}
-            Frame::Stack(rank, text) => self.stacks.keep(rank, text),
+            Frame::Stack(rank, text) => drop(self.stacks.found.insert(rank, text)),
             Frame::Unwatched(host) => self.lose_collector_of(host),
             Frame::Query | Frame::Abort(_) | Frame::Concluded | Frame::GiveUpRecord(_) | Frame::Beat => {}
             Frame::ShowStack(_) => {}
