@@ -19,7 +19,8 @@ pub enum Family {
 }
 
 /// The MPI that the launched programs were built against. The launcher of another MPI would start every rank alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Flavor {
     /// Open MPI, any version: 4 and 5 share their binary interface.
     OpenMpi,
@@ -114,21 +115,16 @@ const LAUNCHERS: [Launcher; 7] = [
 ];
 
 impl Flavor {
+    pub const ALL: [Flavor; 2] = [Flavor::OpenMpi, Flavor::Mpich];
+
     /// The flavor recorded by the build, if any.
     pub fn of_this_build() -> Option<Self> {
-        match crate::world::MPI_FLAVOR {
-            Some("open-mpi") => Some(Self::OpenMpi),
-            Some("mpich") => Some(Self::Mpich),
-            _ => None,
-        }
+        crate::world::MPI_FLAVOR?.parse().ok()
     }
 
     /// The folder of its programs in packages for several MPIs.
     pub fn folder(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "open-mpi",
-            Self::Mpich => "mpich",
-        }
+        self.into()
     }
 
     pub fn name(self) -> &'static str {

@@ -189,8 +189,12 @@ fn gpus_of_host(text: &str) -> Option<u32> {
 
 /// All names of a list, in its order; none if it cannot be parsed.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
-    let mut names = Vec::new();
-    for part in split_outside_brackets(list)? {
+    let (mut names, mut inside) = (Vec::new(), false);
+    let is_between = |letter| {
+        inside = letter == '[' || (inside && letter != ']');
+        letter == ',' && !inside
+    };
+    for part in list.split(is_between) {
         let more = expand_one(part)?;
         if names.len() + more.len() > MAX_HOSTS {
             return None;
@@ -208,34 +212,16 @@ pub(super) fn first_difference(name: &str, list: &str) -> String {
     nearest.filter(|known| likeness(known) > 0.8).map_or_else(String::new, |known| format!("; did you mean {known}?"))
 }
 
-/// Splits at commas outside of brackets.
-fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
-    let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
-    for (at, letter) in list.char_indices() {
-        match letter {
-            '[' if inside => return None,
-            '[' => inside = true,
-            ']' if !inside => return None,
-            ']' => inside = false,
-            ',' if !inside => {
-                parts.push(&list[begin..at]);
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&list[begin..]);
-    (!inside && parts.iter().all(|part| !part.is_empty())).then_some(parts)
-}
-
 /// Expands one name with any number of bracketed ranges; the last one varies fastest.
 fn expand_one(part: &str) -> Option<Vec<String>> {
-    let mut names = vec![String::new()];
-    let mut rest = part;
+    if part.is_empty() {
+        return None;
+    }
+    let (mut names, mut rest) = (vec![String::new()], part);
     while let Some((before, after)) = rest.split_once('[') {
         let (inside, behind) = after.split_once(']')?;
         let numbers = numbers(inside)?;
-        if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
+        if before.contains(']') || names.len().checked_mul(numbers.len())? > MAX_HOSTS {
             return None;
         }
         names =
@@ -243,7 +229,7 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
         rest = behind;
     }
     names.iter_mut().for_each(|name| name.push_str(rest));
-    Some(names)
+    (!rest.contains(']')).then_some(names)
 }
 
 /// Expands `01-03,7` to 01, 02, 03, 7; the width of a range's first number applies to the whole range.

@@ -79,8 +79,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
         .map_err(|cause| Error::environment(format!("cannot start {}: {cause}", command.program)))?;
     let lines = read_lines(&mut child);
     let mut ending = Ending::default();
-    let stop = Stop { mark, signal: command.stop_signal, grace };
-    let status = wait(&mut child, &lines, stop, &mut ending, watch);
+    let status = wait(&mut child, &lines, command.stop_signal, (mark, grace), &mut ending, watch);
     // Kill what is left in every case, also after a failed wait.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1), &mut ending.segments);
@@ -101,7 +100,8 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
 fn wait(
     child: &mut Child,
     lines: &Receiver<String>,
-    stop: Stop<'_>,
+    stop_signal: Option<i32>,
+    (mark, grace): (&str, Duration),
     ending: &mut Ending,
     watch: &mut dyn Watch,
 ) -> Result<ExitStatus> {
@@ -123,22 +123,19 @@ fn wait(
         }
         watch.tick();
         if let Some(number) = watch.signal() {
-            let is_repeated = ending.interrupted_by.is_some();
-            if !is_repeated {
-                ending.segments = segments_of(stop.mark);
-            }
-            ending.interrupted_by.get_or_insert(number);
-            if is_repeated {
+            if ending.interrupted_by.is_some() {
                 kill_group(child, Signal::KILL);
             } else {
-                kill_group(child, forwarded(number, stop.signal));
-                pressure = pressure.max(Pressure::Asked(Instant::now() + stop.grace));
+                ending.segments = segments_of(mark);
+                ending.interrupted_by = Some(number);
+                kill_group(child, forwarded(number, stop_signal));
+                pressure = pressure.max(Pressure::Asked(Instant::now() + grace));
             }
         } else if pressure == Pressure::None
             && let Some(why) = watch.overdue()
         {
             ending.overdue = Some(why);
-            ending.segments = segments_of(stop.mark);
+            ending.segments = segments_of(mark);
             pressure = Pressure::Asked(Instant::now());
         }
         pressure = pressure.advance(child);
@@ -179,15 +176,6 @@ impl Pressure {
             _ => self,
         }
     }
-}
-
-/// Signal that asks a launch to stop, and how long it may take.
-#[derive(Clone, Copy)]
-struct Stop<'a> {
-    /// Of the processes of the launch.
-    mark: &'a str,
-    signal: Option<i32>,
-    grace: Duration,
 }
 
 fn forwarded(number: i32, instead: Option<i32>) -> Signal {

@@ -153,7 +153,7 @@ pub fn folder() -> Option<PathBuf> {
 }
 
 fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Option<Flavor>) -> Result<PathBuf> {
-    let packages: Vec<_> = [Flavor::OpenMpi, Flavor::Mpich].iter().filter_map(|each| packaged(own, *each)).collect();
+    let packages: Vec<_> = Flavor::ALL.iter().filter_map(|each| packaged(own, *each)).collect();
     let program = if packages.is_empty() {
         own.with_file_name(name)
     } else {
@@ -197,12 +197,11 @@ pub(super) fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {
 }
 
 pub(super) fn only_flavor_from(own: Option<&Path>) -> Option<Flavor> {
-    let has = |flavor| own.is_some_and(|own| packaged(own, flavor).is_some());
-    match (has(Flavor::OpenMpi), has(Flavor::Mpich)) {
-        (true, true) => None,
-        (true, false) => Some(Flavor::OpenMpi),
-        (false, true) => Some(Flavor::Mpich),
-        (false, false) => Flavor::of_this_build(),
+    let has = |flavor: &Flavor| own.is_some_and(|own| packaged(own, *flavor).is_some());
+    match Flavor::ALL.into_iter().filter(has).collect::<Vec<_>>()[..] {
+        [] => Flavor::of_this_build(),
+        [only] => Some(only),
+        _ => None,
     }
 }
 

@@ -102,8 +102,8 @@ fn report(
             memory_lock_bytes: limits.memory_lock_bytes,
             open_files: limits.open_files,
         });
-        unreliable.extend(binding.warning.map(|text| Remark { host, text }));
-        unbound.extend(binding.note.map(|text| Remark { host, text }));
+        unreliable.extend(binding.warning.map(|text| (*host, text)));
+        unbound.extend(binding.note.map(|text| (*host, text)));
     }
     warnings.extend(merge_similar(&unreliable));
     let mut notes = compared.notes;
@@ -140,10 +140,8 @@ fn uneven_devices(all: &[Compact], hosts: &[RanksOfHost]) -> Option<String> {
     })
 }
 
-struct Remark<'a> {
-    host: &'a str,
-    text: String,
-}
+/// A sentence about a host.
+type Remark<'a> = (&'a str, String);
 
 /// The ranks of each host, in the order of the first rank.
 fn by_host(rank_hosts: &LaunchFacts) -> Vec<RanksOfHost<'_>> {
@@ -181,20 +179,22 @@ fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
 
 /// A problem shared by many hosts is reported for the first three of them.
 fn merge_similar(remarks: &[Remark]) -> Vec<String> {
-    let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-    for Remark { host, text } in remarks {
+    let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (host, text) in remarks {
         let kind = text.replace(host, "").chars().filter(|c| !c.is_ascii_digit()).collect();
-        kinds.entry(kind).or_default().push(text);
+        kinds.entry(kind).or_default().push(text.clone());
     }
-    let limited = |texts: Vec<&String>| {
-        let more = texts.len().saturating_sub(3);
-        let mut first: Vec<String> = texts.into_iter().take(3).cloned().collect();
-        if let (Some(last), true) = (first.last_mut(), more > 0) {
-            *last += &format!("; and so on for {more} more hosts");
-        }
-        first
-    };
-    kinds.into_values().flat_map(limited).collect()
+    kinds.into_values().flat_map(|texts| first_three(texts, "hosts")).collect()
+}
+
+/// The first three texts, the last with the number of the others.
+fn first_three(mut texts: Vec<String>, what: &str) -> Vec<String> {
+    let more = texts.len().saturating_sub(3);
+    texts.truncate(3);
+    if let (Some(last), true) = (texts.last_mut(), more > 0) {
+        *last += &format!("; and so on for {more} more {what}");
+    }
+    texts
 }
 
 /// The variable of a number that the launcher reports, if any.
@@ -257,18 +257,14 @@ fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], launcher: &Launch
 /// Devices used by several ranks; with a fix if that is not allowed.
 fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: Allowances) -> Vec<String> {
     let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|group| group.ranks.len() > 1);
-    let mut shared: Vec<String> = several
+    let shared = several
         .map(|RankGroup { key: hash, ranks }| {
             let uuid = texts.get(&(Fact::DeviceUuid, hash)).map_or("the same", String::as_str);
             let host = hosts.get(ranks[0] as usize).map_or("", String::as_str);
             format!("{} of host {host} are on one device ({uuid})", named(&ranks))
         })
         .collect();
-    let more = shared.len().saturating_sub(3);
-    shared.truncate(3);
-    if let (Some(last), true) = (shared.last_mut(), more > 0) {
-        *last += &format!("; and so on for {more} more devices");
-    }
+    let mut shared: Vec<String> = first_three(shared, "devices");
     if let (Some(last), false) = (shared.last_mut(), allowed.shared_devices) {
         *last += "; give each rank its own device (is CUDA_VISIBLE_DEVICES the same for all?), or use --share-gpu";
     }

@@ -38,7 +38,7 @@ fn resolve(all: &[RankLocation]) -> LaunchFacts {
     let key = all.iter().map(|facts| Some((facts.host.as_str(), facts.kernel(), facts.leader, facts.shared_memory)));
     let groups = group_ranks(key).into_iter();
     let nodes: Vec<Node> =
-        groups.map(|group| Node { facts: &all[group.ranks[0] as usize], ranks: group.ranks }).collect();
+        groups.map(|group| Node { key: &all[group.ranks[0] as usize], ranks: group.ranks }).collect();
     let names = names(&nodes);
     let mut hosts = vec![String::new(); all.len()];
     for (node, name) in nodes.iter().zip(&names) {
@@ -50,10 +50,10 @@ fn resolve(all: &[RankLocation]) -> LaunchFacts {
 /// Host names, numbered if several hosts have the same.
 fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
     let mut count: HashMap<&str, u32> = HashMap::new();
-    nodes.iter().for_each(|node| *count.entry(&node.facts.host).or_default() += 1);
+    nodes.iter().for_each(|node| *count.entry(&node.key.host).or_default() += 1);
     let mut next: HashMap<&str, u32> = HashMap::new();
     let name = |node: &Node<'a>| {
-        let host = node.facts.host.as_str();
+        let host = node.key.host.as_str();
         if count.get(host) == Some(&1) {
             return host.to_owned();
         }
@@ -69,7 +69,7 @@ fn groups_of_several<'a, K: Hash + Eq + Copy>(
     nodes: &[Node<'a>],
     key: impl Fn(&'a RankLocation) -> Option<K>,
 ) -> Vec<Vec<usize>> {
-    let groups = group_ranks(nodes.iter().map(|node| key(node.facts))).into_iter();
+    let groups = group_ranks(nodes.iter().map(|node| key(node.key))).into_iter();
     let nodes_of = |group: RankGroup<K>| group.ranks.into_iter().map(|node| node as usize).collect();
     groups.filter(|group| group.ranks.len() > 1).map(nodes_of).collect()
 }
@@ -81,11 +81,11 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
         each.join(" / ") + &more
     };
     let differ = |group: &[usize], key: fn(&RankLocation) -> u64| {
-        group.iter().any(|node| key(nodes[*node].facts) != key(nodes[group[0]].facts))
+        group.iter().any(|node| key(nodes[*node].key) != key(nodes[group[0]].key))
     };
     let mut warnings = Vec::new();
     for group in groups_of_several(nodes, |facts: &'a RankLocation| Some(facts.host.as_str())) {
-        let (host, ranks_text) = (&nodes[group[0]].facts.host, ranks(&group));
+        let (host, ranks_text) = (&nodes[group[0]].key.host, ranks(&group));
         let many = group.len();
         warnings.push(if differ(&group, RankLocation::kernel) {
             format!(
@@ -136,7 +136,7 @@ pub(super) fn network_warnings(nodes: &[Node], all: &[RankLocation]) -> Vec<Stri
     let text = |node: &&Node| {
         format!(
             "ranks of host {} are in different network namespaces ({}): they may not reach each other by its addresses",
-            node.facts.host,
+            node.key.host,
             named(&node.ranks)
         )
     };
@@ -155,7 +155,7 @@ pub(super) fn user_note(nodes: &[Node], all: &[RankLocation]) -> Option<String> 
     Some(format!(
         "ranks of host {} are in different user namespaces ({}{more}), as with one container per rank: none may read another's memory, so MPI copies twice, and Open MPI 4 may block forever in large messages; start one container for all \
          ranks of a host, or set OMPI_MCA_btl_vader_single_copy_mechanism=none",
-        first.facts.host,
+        first.key.host,
         named(&first.ranks)
     ))
 }
@@ -168,7 +168,7 @@ fn divided<'a, 'n>(
 ) -> impl Iterator<Item = &'a Node<'n>> {
     nodes.iter().filter(move |node| {
         let of = |rank: &u32| namespace(&all[*rank as usize]);
-        node.ranks.iter().any(|rank| of(rank) != namespace(node.facts))
+        node.ranks.iter().any(|rank| of(rank) != namespace(node.key))
     })
 }
 
@@ -219,11 +219,8 @@ pub(super) fn short_hash(text: &str) -> u64 {
     if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
 }
 
-pub(super) struct Node<'a> {
-    /// Location of its first rank.
-    pub(super) facts: &'a RankLocation,
-    pub(super) ranks: Vec<u32>,
-}
+/// The ranks of a host, with the location of the first.
+pub(super) type Node<'a> = RankGroup<&'a RankLocation>;
 
 /// The ranks with one value: a host, the hash or the text of a fact.
 pub(super) struct RankGroup<K> {

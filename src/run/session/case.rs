@@ -10,13 +10,14 @@ use crate::measure::{
     soak_case,
 };
 use crate::watchdog::Activity;
-use crate::world::{World, decided};
+use crate::world::{decided, from_first, from_lowest};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::RunSettings;
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::line::{CaseLine, Line, Outcome, PairTimes, StopReason};
 use commgauge_model::workload::{Case, Estimate, estimated_case};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ impl CaseWork<'_, '_> {
         let context = self.context(run, backend, &settings, deadlines.call);
         request.watch.begin(|| self.activity(run, deadlines.preparation));
         let binding = Binding { seed: settings.seed, ..binding(request, self.case(), geometry) };
-        if let Some(reason) = run.common_skip_reason(backend.skip_reason(&binding))? {
+        if let Some(reason) = from_lowest(run.world, backend.skip_reason(&binding))? {
             return without_numbers(Outcome::Skipped { reason });
         }
         let mut call = match run.bound(backend.bind(&binding))? {
@@ -203,11 +204,12 @@ pub(super) fn measure_all(
         let order = cases.order(settings, round);
         let mut is_connected = false;
         for position in 0..order.len() {
-            let Some(visit) = broadcast_visit(run.world, division.next(&order[position..]))? else { continue };
+            let visit: Option<Visit> = from_first(run.world, &division.next(&order[position..]))?;
+            let Some(visit) = visit else { continue };
             if !is_connected {
                 cases.connect(run.request, backend)?;
                 is_connected = true;
-                division.clock.start();
+                division.clock.begun.get_or_insert_with(Instant::now);
             }
             let slot = CaseSlot { case: order[position], replicate: visit.replicate, position: position as u32 };
             let minimum_samples = settings.minimum_samples.max(visit.minimum_samples);
@@ -227,19 +229,8 @@ pub(super) fn measure_all(
     Ok(())
 }
 
-/// Broadcasts the decision of process 0.
-fn broadcast_visit(world: &dyn World, mine: Option<Visit>) -> Result<Option<Visit>> {
-    let words =
-        |visit: Visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64, u64::from(visit.minimum_samples)];
-    let mut message = mine.map_or([0; 4], words);
-    world.broadcast_u64(&mut message)?;
-    let [visits, replicate, nanoseconds, samples] = message;
-    let budget = Seconds::from_nanoseconds(nanoseconds);
-    Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget, minimum_samples: samples as u32 }))
-}
-
 /// A further replicate of a case.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Visit {
     replicate: u32,
     budget: Seconds,
@@ -337,7 +328,7 @@ impl Division {
     /// Updates the data from a line, and marks in the line which replicates it replaces.
     fn record(&mut self, line: &mut CaseLine, sampling: Seconds, visit_seconds: f64) {
         let visit_seconds = visit_seconds.max(sampling.0);
-        self.clock.add(visit_seconds);
+        self.clock.visits += visit_seconds;
         // The set contains all cases of the plan.
         let history = &mut self.cases[line.case as usize];
         line.replaces = history.replaced_by(line);
@@ -354,14 +345,6 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(&mut self) {
-        self.begun.get_or_insert_with(Instant::now);
-    }
-
-    fn add(&mut self, seconds: f64) {
-        self.visits += seconds;
-    }
-
     fn spent(&self) -> f64 {
         self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64()).max(self.visits)
     }

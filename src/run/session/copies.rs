@@ -4,10 +4,10 @@ use super::journal::{CompletedWork, WorkKey};
 use super::replay;
 use super::request::Request;
 use super::work_loop::{Run, WorkItem};
-use crate::backend::{Backend, LocalWork, ReplayBinding, product_bytes};
+use crate::backend::{Backend, LocalWork, product_bytes};
 use crate::measure::{LocalTimes, TogetherTimes, Turns, WARM_UP_RUNS, measure_local, measure_together};
 use crate::watchdog::{Activity, deadline_of_copy, deadline_of_product};
-use crate::world::{World, agree};
+use crate::world::{World, agree, from_lowest, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
@@ -36,7 +36,7 @@ fn measure_own(
     turns: Turns,
 ) -> Result<(Outcome, LocalTimes)> {
     let without_times = |outcome| Ok((outcome, LocalTimes::default()));
-    if let Some(reason) = run.common_skip_reason(skip_reason)? {
+    if let Some(reason) = from_lowest(run.world, skip_reason)? {
         return without_times(Outcome::Skipped { reason });
     }
     let mut work = match run.bound(bind(backend))? {
@@ -97,8 +97,7 @@ fn medians(run: &Run, times: &LocalTimes) -> Result<Vec<u64>> {
         return Ok(Vec::new());
     }
     let mine = median(&sorted(times.own_nanoseconds.iter().map(|time| *time as f64))).unwrap_or(0.0);
-    let all = run.world.gather(&(mine as u64).to_le_bytes())?;
-    Ok(all.iter().map(|bytes| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes)).collect())
+    gather_all(run.world, &(mine as u64))
 }
 
 /// The turn of a rank among those of its host; there are as many turns as ranks on the fullest host.
@@ -229,20 +228,14 @@ impl WorkItem for PairWork<'_> {
         let typical = [typical(&alone[0]), typical(&alone[1])];
         for timed in self.missing(&run.completed) {
             let calls = self.pair.concurrent_calls(timed, typical);
-            let measured = Measured { alone: &alone, together: self.times(run, backend, timed, calls)? };
-            run.record_if_whole(Line::Interference(Box::new(self.line(run, timed, calls, measured))))?;
+            let together = self.times(run, backend, timed, calls)?;
+            run.record_if_whole(Line::Interference(Box::new(self.line(run, timed, calls, &alone, together))))?;
             if run.tally.is_stopped() {
                 return Ok(());
             }
         }
         backend.disconnect()
     }
-}
-
-/// Times of both calls alone, and of the timed one with the other running.
-struct Measured<'a> {
-    alone: &'a [Times; 2],
-    together: Times,
 }
 
 impl PairWork<'_> {
@@ -256,18 +249,21 @@ impl PairWork<'_> {
     fn times(&self, run: &Run, backend: &mut dyn Backend, timed: usize, concurrent: u32) -> Result<Times> {
         let plan = self.pair.program(timed, concurrent);
         let context = run.replay_context(backend);
-        let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: run.request.settings.seed };
-        let watch = &run.request.watch;
-        replay::begin(watch, "two calls at once", &plan, run.world.process());
-        let mut replayer = match run.bound(backend.bind_replay(&binding))? {
-            Ok(replayer) => replay::watched(watch, replayer),
-            Err(failed) => return Ok(Err(failed)),
-        };
-        measure_together(&context, replayer.as_mut(), timed, run.repetitions())
+        match replay::bind(run, backend, "two calls at once", &plan)? {
+            Ok(mut replayer) => measure_together(&context, replayer.as_mut(), timed, run.repetitions()),
+            Err(failed) => Ok(Err(failed)),
+        }
     }
 
-    fn line(&self, run: &Run, timed: usize, calls_beside: u32, measured: Measured) -> InterferenceLine {
-        let Measured { alone, together } = measured;
+    /// From the times of both calls alone, and of the timed one with the other running.
+    fn line(
+        &self,
+        run: &Run,
+        timed: usize,
+        calls_beside: u32,
+        alone: &[Times; 2],
+        together: Times,
+    ) -> InterferenceLine {
         let bad = alone.iter().chain([&together]).find_map(|times| times.as_ref().err().cloned());
         let outcome = bad.unwrap_or(Outcome::Measured { verified: run.request.settings.verify });
         let is_measured = matches!(outcome, Outcome::Measured { .. });

@@ -176,7 +176,6 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
     }
 }
 
-/// Warnings about the machine that apply to every case.
 /// Maximum number of ranks named in a warning about adapters.
 const MAX_ADAPTERS_DOWN: usize = 4;
 
@@ -204,6 +203,7 @@ fn adapters_down(ranks: &[RankFacts]) -> Option<String> {
     })
 }
 
+/// Warnings about the machine that apply to every case.
 fn warnings(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Vec<String> {
     let facts = backend.facts();
     let mut warnings = facts.warnings;

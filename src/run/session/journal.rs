@@ -11,7 +11,7 @@ use crate::world::{World, agree, from_first};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::launch_lines::{Change, ResumeLine};
-use commgauge_model::record::line::{CaseLine, Header, Line, Plan, RankFacts};
+use commgauge_model::record::line::{CaseLine, Header, Line, Plan};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationEnd, InterferingCall, PlanGrowth};
 use commgauge_model::record::{Journal, Moved, Record, Reopened, changes, ensure_same_plan, reopen, table_of_changes};
 use serde::de::DeserializeOwned;
@@ -204,20 +204,6 @@ fn tally(record: &Record, lines: &[CaseLine]) -> Tally {
 /// Rows in the table of changes.
 const MAX_CHANGES: usize = 20;
 
-/// The first two lines that this launch would write to a new record.
-struct FirstLines {
-    header: Header,
-    plan: Plan,
-}
-
-struct Found {
-    completed: CompletedWork,
-    /// The line for the record; on process 0 only.
-    line: Option<ResumeLine>,
-    /// Whether the record was cut off before the plan.
-    lacks_plan: bool,
-}
-
 /// Opens the record of the request, new or resumed, and writes the lines before the first measurement.
 pub(super) fn open<'a>(
     world: &'a dyn World,
@@ -237,44 +223,37 @@ pub(super) fn open<'a>(
         return Ok((journal, CompletedWork::default()));
     };
     let mut mine = None;
-    let checked = if is_first {
-        let now = FirstLines { header: header(), plan: plan() };
-        checked(request, resume, &now).map(|(reopened, changes)| {
-            let line = Some(resume_line(&now.header, &reopened, changes));
-            let completed = CompletedWork::of(&reopened, request);
-            mine = Some(Found { completed, line, lacks_plan: reopened.plan.is_none() });
-            Some(reopened)
-        })
-    } else {
-        Ok(None)
+    let check = || {
+        let header = header();
+        let (reopened, changes) = checked(request, resume, &header, &plan())?;
+        let completed = CompletedWork::of(&reopened, request);
+        mine = Some((completed, reopened.plan.is_none(), resume_line(header, &reopened, changes)));
+        Ok(reopened)
     };
-    let reopened = agree(world, checked)?;
+    let reopened = agree(world, is_first.then(check).transpose())?;
     // The file is not changed before this point: the launch matches.
     let journal = agree(world, reopened.map(Reopened::resume).transpose())?;
     let mut journal = SharedJournal::new(world, journal, &request.listener, &request.watch);
-    let found = broadcast(world, mine)?;
+    // Whether the record was cut off before the plan.
+    let found = mine.as_ref().map(|(completed, lacks_plan, _)| (completed, *lacks_plan));
+    let (shared, lacks_plan): (_, bool) = from_first(world, &found)?;
+    let (completed, line) = mine.map_or((shared, None), |(completed, _, line)| (completed, Some(line)));
     journal.write_all(|| {
-        let line = found.line.map(|line| Line::Resume(Box::new(line)));
-        line.into_iter().chain(found.lacks_plan.then(|| Line::Plan(plan()))).collect()
+        let line = line.map(|line| Line::Resume(Box::new(line)));
+        line.into_iter().chain(lacks_plan.then(|| Line::Plan(plan()))).collect()
     })?;
-    Ok((journal, found.completed))
-}
-
-/// Broadcasts what process 0 found, except the line.
-fn broadcast(world: &dyn World, mine: Option<Found>) -> Result<Found> {
-    let (completed, lacks_plan) = from_first(world, &mine.as_ref().map(|found| (&found.completed, found.lacks_plan)))?;
-    Ok(mine.unwrap_or(Found { completed, line: None, lacks_plan }))
+    Ok((journal, completed))
 }
 
 /// Opens the record if this launch may resume it, and lists the differences.
-fn checked(request: &Request, resume: Resume, now: &FirstLines) -> Result<(Reopened, Vec<Change>)> {
+fn checked(request: &Request, resume: Resume, header: &Header, plan: &Plan) -> Result<(Reopened, Vec<Change>)> {
     let reopened = reopen(&request.record)?;
     let name = request.record.shown();
     if reopened.record.is_finished() {
         return Err(Error::usage(format!("{name} is complete: nothing left to measure")));
     }
     // Serialised and parsed, so that rounding does not count as a difference.
-    let (header, plan): (Header, Plan) = (as_read(&now.header)?, as_read(&now.plan)?);
+    let (header, plan): (Header, Plan) = (as_read(header)?, as_read(plan)?);
     let changes = changes(&reopened.record.header, &header);
     let other_plan = reopened.plan.as_ref().and_then(|before| ensure_same_plan(before, &plan).err());
     let table =
@@ -299,15 +278,7 @@ fn as_read<T: Serialize + DeserializeOwned>(value: &T) -> Result<T> {
     serde_json::from_slice(&serde_json::to_vec(value).map_err(unreadable)?).map_err(unreadable)
 }
 
-fn resume_line(header: &Header, reopened: &Reopened, changes: Vec<Change>) -> ResumeLine {
-    let ranks: Vec<RankFacts> = header.ranks.clone();
-    ResumeLine {
-        resumed_at: header.started_at.clone(),
-        command_line: header.command_line.clone(),
-        launch_command: header.launch_command.clone(),
-        ranks,
-        cut_bytes: reopened.torn_bytes,
-        changes,
-        warnings: header.warnings.clone(),
-    }
+fn resume_line(header: Header, reopened: &Reopened, changes: Vec<Change>) -> ResumeLine {
+    let Header { started_at: resumed_at, command_line, launch_command, ranks, warnings, .. } = header;
+    ResumeLine { resumed_at, command_line, launch_command, ranks, cut_bytes: reopened.torn_bytes, changes, warnings }
 }

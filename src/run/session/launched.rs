@@ -2,7 +2,7 @@
 //! how they are started and watched.
 
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{Deadlines, DeviceFacts, Log, Opened, Placing, visible_devices};
+use crate::backend::nccl::{Deadlines, Log, Opened, Placing, visible_devices};
 use crate::backend::{Backend, mpi, nccl};
 use crate::launch_check::{
     Allowances, Fact, LaunchFacts, LaunchReport, NumberVariable, RankLocation, RankProfile, ensure_joined, inspect,
@@ -36,14 +36,6 @@ enum OpenedBackend {
     Nccl(Box<Opened>),
 }
 
-/// Sets the variables that libraries read. Must be called while the process has a single thread, so before MPI starts.
-fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
-    match &launch.backend {
-        LaunchedBackend::Mpi => Ok(None),
-        LaunchedBackend::Nccl(nccl) => nccl.environment.prepare(),
-    }
-}
-
 impl OpenedBackend {
     /// Opens the device of a rank, if the backend needs one. Collective, as ranks exchange their visible devices; they agree on the result
     /// later.
@@ -67,14 +59,6 @@ impl OpenedBackend {
         let replay = timeout.map(|timeout| if is_enabled { timeout * 2 } else { timeout });
         options.deadlines = Deadlines { communicator: timeout, replay };
         Ok(OpenedBackend::Nccl(Box::new(Opened::find(options, placing)?)))
-    }
-
-    /// Facts about the device, for the launch check.
-    fn device_facts(&self) -> Option<DeviceFacts> {
-        match self {
-            OpenedBackend::Mpi { .. } => None,
-            OpenedBackend::Nccl(device) => Some(device.device_facts()),
-        }
     }
 
     /// The backend, after all ranks have what they need; the watchdog gets the name of the device. Collective.
@@ -140,7 +124,8 @@ fn compare(
         profile.set(Fact::Suite, request.suite.sha256.clone());
         profile.set_settings(&request.settings, request.plan.cases.len());
     }
-    if let Some(device) = opened.and_then(OpenedBackend::device_facts) {
+    if let Some(OpenedBackend::Nccl(opened)) = opened {
+        let device = opened.device_facts();
         profile.set(Fact::DeviceModel, device.model);
         profile.set(Fact::DeviceUuid, device.uuid);
         profile.set(Fact::GpuDriver, device.driver);
@@ -156,12 +141,6 @@ fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> 
     let shares = report.is_some_and(|report| report.hosts.iter().any(|host| host.ranks_share_processors));
     mpi_call::set_waiting(if decided(world, shares)? { Waiting::Yields } else { Waiting::Spins });
     Ok(())
-}
-
-/// The part of the check that the record keeps.
-fn facts(hosts: LaunchFacts, report: Option<LaunchReport>) -> LaunchFacts {
-    let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
-    LaunchFacts { hosts: hosts.hosts, warnings, notes }
 }
 
 // A launch as plain data.
@@ -303,7 +282,11 @@ impl Rank {
     /// An error that every rank finds before MPI starts, when ranks do not know their number yet.
     pub fn start(launch: &Launch) -> Result<Rank> {
         ensure_joined(&|name| std::env::var(name).ok())?;
-        let nccl_log = prepare_environment(launch)?;
+        // Sets variables that libraries read, which needs a process with a single thread: MPI has not started yet.
+        let nccl_log = match &launch.backend {
+            LaunchedBackend::Mpi => None,
+            LaunchedBackend::Nccl(nccl) => nccl.environment.prepare()?,
+        };
         match mpi_call::initialize().and_then(|mpi| Ok((mpi, Communicator::world()?))) {
             Ok((mpi, world)) => Ok(Rank { mpi, world, nccl_log, watch: Watch::default() }),
             Err(error) => abort(&error),
@@ -384,7 +367,8 @@ impl Rank {
     pub fn measure(&mut self, launch: &Launch, prepared: Prepared) -> Result<(Request, Result<End>)> {
         let Prepared { report, mut request, opened, hosts, signals } = prepared;
         yield_if_oversubscribed(&self.world, report.as_ref())?;
-        request.launch = facts(hosts, report);
+        let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
+        request.launch = LaunchFacts { hosts: hosts.hosts, warnings, notes };
         let limit = launch.time_limit.map(|limit| TimeLimit::of(limit, launch.begun));
         let signals = signals.with_limit(limit);
         self.watch = start_watchdog(launch, &self.world, &request, &signals)?;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// Everything that a session needs to measure and to write its header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Name of the measuring program.
     pub program: &'static str,
@@ -93,15 +93,7 @@ impl Request {
             settings,
             machine: Some(machine.clone()),
             world_size,
-            record: PathBuf::new(),
-            resume: None,
-            launch: LaunchFacts::default(),
-            launch_command: None,
-            injected: InjectedFaults::default(),
-            labels: BTreeMap::new(),
-            after_plan: AfterPlan::default(),
-            watch: Watch::default(),
-            listener: Listener::default(),
+            ..Request::default()
         }
     }
 }
@@ -154,5 +146,3 @@ impl fmt::Debug for Listener {
         f.write_str(if self.0.is_some() { "Listener" } else { "Listener without callback" })
     }
 }
-
-// Counts of the outcomes of a run, and why it stopped early.

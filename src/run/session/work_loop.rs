@@ -7,7 +7,7 @@ use super::pace::{BegunWork, Signals, Tally};
 use super::request::Request;
 use crate::backend::{Backend, DeviceState};
 use crate::measure::{CommonClock, Repetitions, ReplayContext};
-use crate::world::{World, agree, from_lowest, gather_all};
+use crate::world::{World, agree, gather_all};
 use commgauge_base::error::Result;
 use commgauge_base::host::noted;
 use commgauge_model::config::RunSettings;
@@ -128,11 +128,6 @@ impl Run<'_> {
         let mut named = [note.unwrap_or(received) as u64];
         self.world.broadcast_u64(&mut named)?;
         Ok(named[0] as i32)
-    }
-
-    /// If any rank has a reason to skip work, all get the reason of the lowest such rank.
-    pub(super) fn common_skip_reason(&self, mine: Option<String>) -> Result<Option<String>> {
-        from_lowest(self.world, mine)
     }
 
     /// What every rank has bound, or the outcome of work for which a rank has no memory. Nothing starts before: the
@@ -306,12 +301,8 @@ struct DeviceReport {
     identity: Option<DeviceFacts>,
 }
 
-/// State of a rank's device around a case.
-#[derive(Serialize, Deserialize)]
-struct DeviceReadings {
-    before: DeviceState,
-    after: DeviceState,
-}
+/// The states of a rank's device before and after a case.
+type DeviceReadings = (DeviceState, DeviceState);
 
 /// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
 pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
@@ -347,7 +338,7 @@ pub(super) fn record_changes(
     replicate: u32,
 ) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
-    let mine = before.zip(reader.read()).map(|(before, after)| DeviceReadings { before, after });
+    let mine = before.zip(reader.read());
     let all: Vec<Option<DeviceReadings>> = gather_all(run.world, &mine)?;
     if run.world.process() == 0 && all.iter().all(Option::is_none) {
         // The line with the devices gives the reason; the other processes wait here until it is written.
@@ -361,7 +352,7 @@ fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> Device
     let changed: Vec<DeviceChange> = (0u32..)
         .zip(all)
         .filter_map(|(rank, readings)| {
-            let DeviceReadings { before, after } = readings.as_ref()?;
+            let (before, after) = readings.as_ref()?;
             Some(DeviceChange { rank, what: change(before, after)? })
         })
         .collect();
@@ -369,8 +360,8 @@ fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> Device
         case,
         replicate,
         ranks_read: read().count() as u32,
-        before: spread(read().map(|readings| &readings.before)),
-        after: spread(read().map(|readings| &readings.after)),
+        before: spread(read().map(|(before, _)| before)),
+        after: spread(read().map(|(_, after)| after)),
         ranks_changed: changed.len() as u32,
         changes: changed.into_iter().take(MAX_CHANGES).collect(),
     }
@@ -478,10 +469,7 @@ mod tests {
 
     #[test]
     fn the_spread_over_ranks_and_the_first_changes_are_recorded_and_the_others_counted() {
-        let readings_of_one = || DeviceReadings {
-            before: state(1980.0, &[], false),
-            after: state(1410.0, &["thermal slowdown (hardware)"], false),
-        };
+        let readings_of_one = || (state(1980.0, &[], false), state(1410.0, &["thermal slowdown (hardware)"], false));
         let mut all: Vec<Option<DeviceReadings>> = (0..100).map(|_| Some(readings_of_one())).collect();
         all[3] = None;
         let line = readings(&all, 7, 2);

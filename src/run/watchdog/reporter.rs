@@ -129,7 +129,7 @@ impl Reporter {
     }
 
     pub(super) fn record(&self, access: WriteAccess, path: &Path) {
-        *locked(&self.record) = Some(OwnRecord::new(access, path));
+        *locked(&self.record) = Some(OwnRecord { access, path: path.to_owned() });
     }
 
     pub(super) fn is_unwatched(&self) -> bool {
@@ -138,7 +138,7 @@ impl Reporter {
 
     pub(super) fn record_moved(&self, moved: &Moved) {
         if let Some(record) = locked(&self.record).as_mut() {
-            record.move_to(&moved.to);
+            record.path.clone_from(&moved.to);
         }
         let _ = self.send(&[Frame::RecordMoved(moved.to.display().to_string())]);
     }
@@ -340,14 +340,6 @@ pub(super) struct OwnRecord {
 }
 
 impl OwnRecord {
-    pub(super) fn new(access: WriteAccess, path: &Path) -> OwnRecord {
-        OwnRecord { access, path: path.to_owned() }
-    }
-
-    pub(super) fn move_to(&mut self, path: &Path) {
-        path.clone_into(&mut self.path);
-    }
-
     /// Stops this process from writing; false if a write takes too long.
     pub(super) fn give_up(&self) -> bool {
         self.access.give_up(PATIENCE)

@@ -48,7 +48,20 @@ pub(super) fn start(
     let incoming = connection.try_clone()?;
     let outgoing = Outgoing { stream: connection, sealer: session.sealer };
     let reporter = Arc::new(Reporter::new(rank, host, progress, outgoing, signal));
-    let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, session.opener, end_launch);
+    let (now, last) = (Instant::now(), reporter.progress.shown());
+    let mut thread = WatchdogThread {
+        reporter: Arc::clone(&reporter),
+        incoming,
+        opener: session.opener,
+        received: Vec::new(),
+        end_launch,
+        last,
+        since: now,
+        beat: now,
+        begun: now,
+        heard: now,
+        main_thread: None,
+    };
     std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
     Ok(reporter)
 }
@@ -70,23 +83,6 @@ struct WatchdogThread {
 }
 
 impl WatchdogThread {
-    fn new(reporter: Arc<Reporter>, incoming: TcpStream, opener: Opener, end_launch: EndLaunch) -> WatchdogThread {
-        let (now, last) = (Instant::now(), reporter.progress.shown());
-        WatchdogThread {
-            reporter,
-            incoming,
-            opener,
-            received: Vec::new(),
-            end_launch,
-            last,
-            since: now,
-            beat: now,
-            begun: now,
-            heard: now,
-            main_thread: None,
-        }
-    }
-
     fn run(&mut self) {
         while self.send_heartbeat().is_ok() && self.listen().is_ok() {
             self.check_silence();

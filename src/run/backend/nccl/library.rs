@@ -422,8 +422,8 @@ impl Environment {
         // Streams that share one of few hardware queues wait for each other without an explicit dependency. A replay has a stream for each
         // axis and each message channel, so two ranks could deadlock. Ranks that share a device also share its queues, and the first rank
         // would use all of them (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
-        if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
-            set(QUEUES.0, OsStr::new(&QUEUES.1.to_string()));
+        if !self.share_gpu {
+            set_if_unset(QUEUES.0, &QUEUES.1.to_string());
         }
         if self.calls_overlap {
             let conflict = |other: &str| {
@@ -438,11 +438,7 @@ impl Environment {
             keep_log_from_standard_output();
         }
         if self.share_gpu {
-            for (name, value) in SHARING {
-                if env::var_os(name).is_none() {
-                    set(name, OsStr::new(value));
-                }
-            }
+            SHARING.iter().for_each(|(name, value)| set_if_unset(name, value));
         }
         self.record_algorithm.then(|| Log::prepare(set)).transpose()
     }
@@ -455,6 +451,12 @@ fn keep_log_from_standard_output() {
     let kind = rustix::fs::fstat(std::io::stderr()).map(|facts| FileType::from_raw_mode(facts.st_mode));
     if has_log && matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice)) {
         set("NCCL_DEBUG_FILE", OsStr::new("/dev/stderr"));
+    }
+}
+
+fn set_if_unset(name: &str, value: &str) {
+    if env::var_os(name).is_none() {
+        set(name, OsStr::new(value));
     }
 }
 
