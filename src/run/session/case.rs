@@ -140,7 +140,7 @@ impl WorkItem for Item<'_, '_> {
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
         self.work.time.clock.resynchronise(run.world)?;
-        self.device_before = work_loop::before(backend);
+        self.device_before = backend.device_reader().and_then(|reader| reader.read());
         let (mut line, sampling) = self.work.line(run, backend)?;
         (self.work.observe)(&mut line, sampling);
         run.record(Line::Case(Box::new(line)))

@@ -20,11 +20,10 @@ use std::collections::HashMap;
 const MOST_COPIES: u32 = 16;
 
 pub(super) fn measure_copies(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    for replicate in 0..run.request.settings.replicates {
-        let shapes = run.request.plan.copies.iter().enumerate();
-        run.carry_out_all(backend, shapes.map(|(index, shape)| CopyWork { index, shape, replicate }))?;
-    }
-    Ok(())
+    let request = run.request;
+    let shapes = || request.plan.copies.iter().enumerate();
+    let work = |replicate| shapes().map(move |(index, shape)| CopyWork { index, shape, replicate });
+    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
 }
 
 /// Work of every rank by itself: its times, or the outcome of work without times.
@@ -140,11 +139,10 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
 
 /// Writes one line for each product and replicate.
 pub(super) fn measure_products(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    for replicate in 0..run.request.settings.replicates {
-        let shapes = run.request.plan.products.iter().enumerate();
-        run.carry_out_all(backend, shapes.map(|(index, shape)| ProductWork { index, shape, replicate }))?;
-    }
-    Ok(())
+    let request = run.request;
+    let shapes = || request.plan.products.iter().enumerate();
+    let work = |replicate| shapes().map(move |(index, shape)| ProductWork { index, shape, replicate });
+    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
 }
 
 struct ProductWork<'a> {

@@ -324,11 +324,6 @@ fn devices_line(all: Vec<DeviceReport>) -> DevicesLine {
     DevicesLine { source, absent, devices: (0u32..).zip(all).filter_map(facts).collect() }
 }
 
-/// State of this rank's device before a case.
-pub(super) fn before(backend: &mut dyn Backend) -> Option<DeviceState> {
-    backend.device_reader()?.read()
-}
-
 /// Records the state of the devices before and after a case. Collective if the backend has devices, else does nothing.
 pub(super) fn record_changes(
     run: &mut Run,
