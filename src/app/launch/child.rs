@@ -209,26 +209,19 @@ fn forward(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
 /// of filling memory.
 fn read_lines(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = sync_channel(256);
-    if let Some(stream) = child.stdout.take() {
-        read_into(stream, sender.clone());
-    }
-    if let Some(stream) = child.stderr.take() {
-        read_into(stream, sender);
-    }
+    child.stdout.take().into_iter().for_each(|stream| read_into(stream, sender.clone()));
+    child.stderr.take().into_iter().for_each(|stream| read_into(stream, sender.clone()));
     receiver
 }
 
 fn read_into(stream: impl Read + Send + 'static, sender: SyncSender<String>) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(stream);
-        let mut line = Vec::new();
         loop {
-            line.clear();
+            let mut line = Vec::new();
             // A line without end is cut, so that it cannot fill the memory.
-            match reader.by_ref().take(RETAINED_OUTPUT_BYTES as u64).read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
+            let mut rest = reader.by_ref().take(RETAINED_OUTPUT_BYTES as u64);
+            let Ok(1..) = rest.read_until(b'\n', &mut line) else { return };
             // The launcher of Open MPI 5 ends some of its messages with a zero.
             let had_zeros = line.contains(&0);
             line.retain(|byte| *byte != 0);
@@ -289,13 +282,15 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration, segments: &mut Segments
         alive.iter().for_each(|pid| segments.note(number(*pid)));
         if Instant::now() >= grace_end {
             killed = killed.max(alive.len());
-            for pid in alive {
-                // It may have ended already.
-                let _ = kill_process(pid, Signal::KILL);
-            }
+            kill_all(&alive);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn kill_all(pids: &[Pid]) {
+    // They may have ended already.
+    pids.iter().for_each(|pid| _ = kill_process(*pid, Signal::KILL));
 }
 
 /// The shared memory of the marked processes.
@@ -313,15 +308,11 @@ pub(super) fn wait_for_watchdog(mark: &str, timeout: Duration) {
     let deadline = Instant::now() + timeout;
     let wanted = format!("{COLLECTOR_VARIABLE}={mark}");
     loop {
-        let left = with_variable(&wanted);
-        if left.is_empty() {
-            return;
+        let (left, is_late) = (with_variable(&wanted), Instant::now() > deadline);
+        if is_late {
+            kill_all(&left);
         }
-        if Instant::now() > deadline {
-            for pid in left {
-                // It may have ended already.
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        if left.is_empty() || is_late {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));

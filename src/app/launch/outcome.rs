@@ -168,11 +168,8 @@ fn lone_hang(record_state: &RecordState) -> Option<&HangLine> {
 /// Whether the launcher itself was killed, so that its ranks died through no fault of their own. A launcher that has
 /// reported a dead rank was alive to see it; errors found by ranks (wrong data, a hang) came before.
 fn launcher_was_killed(ending: &Ending, end: &End) -> bool {
-    let of_its_ranks = match end.status {
-        EndStatus::Failed => end.exit_code == ENVIRONMENT_EXIT_CODE,
-        EndStatus::Interrupted => true,
-        _ => false,
-    };
+    let has_failed = end.status == EndStatus::Failed && end.exit_code == ENVIRONMENT_EXIT_CODE;
+    let of_its_ranks = has_failed || end.status == EndStatus::Interrupted;
     let by_others = ending.signal.is_some() && ending.interrupted_by.is_none() && ending.overdue.is_none();
     by_others && of_its_ranks && deaths(&ending.output).is_empty()
 }
