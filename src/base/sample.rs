@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Cadence: calls back to back, or each from an agreed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+// Its name in files and in output.
 #[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -24,6 +25,7 @@ impl Cadence {
 
 /// How the ranks start an isolated call together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Its name in files and in output.
 #[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -57,6 +59,7 @@ impl std::str::FromStr for ClockMethod {
 
 /// The readings between which streaming calls are timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Its name in files and in output.
 #[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

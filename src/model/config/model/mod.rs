@@ -4,19 +4,18 @@
 //! parameters.
 
 mod facts;
-mod family;
 mod fields;
 pub(super) mod find;
 mod layers;
-mod mixture;
 mod parameters;
 
 #[cfg(test)]
 mod read_tests;
 
-pub use family::Family;
-pub use layers::{Blocks, FeedForward, LayerParts, LinearAttention, LinearAttentionParameters, LinearRule, Mixer};
-pub use mixture::Mixture;
+pub use facts::Family;
+pub use layers::{
+    Blocks, FeedForward, LayerParts, LinearAttention, LinearAttentionParameters, LinearRule, Mixer, Mixture,
+};
 
 use commgauge_base::element::ElementType;
 use schemars::JsonSchema;

@@ -8,7 +8,7 @@
 //! for each expert, is updated by a separate rule and not counted.
 
 use super::facts::ExpertFacts;
-use super::family::Family;
+use super::facts::Family;
 use super::fields::Fields;
 use super::{
     FeedForward, Indexer, LatentAttention, LayerParts, LinearAttentionParameters, Mixer, Mixture, Model, QueryKeyNorm,

@@ -5,16 +5,12 @@
 //! `search` chooses the layout.
 
 mod calls;
-mod layers;
 mod passes;
-mod unpriced;
 
 pub use calls::PreparedStep;
-pub(super) use calls::{DataCallTimes, FirstStage, FirstStageTimes};
-pub(super) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
-pub use passes::Exposed;
+pub(super) use calls::{DataCallTimes, FirstStage, FirstStageTimes, LISTED_SAMPLES, LayerLoads, work_of_layers};
 pub(super) use passes::{ChunkPasses, ChunkWork, Loads};
-pub use unpriced::Unpriced;
+pub use passes::{Exposed, Unpriced};
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
