@@ -71,12 +71,7 @@ pub struct StageCompute {
 impl StageCompute {
     /// All chunks of the stage together.
     pub fn passes(&self) -> ChunkCompute {
-        self.chunks.iter().fold(ChunkCompute::default(), |sum, chunk| ChunkCompute {
-            forward: Seconds(sum.forward.0 + chunk.forward.0),
-            recompute: Seconds(sum.recompute.0 + chunk.recompute.0),
-            input_gradient: Seconds(sum.input_gradient.0 + chunk.input_gradient.0),
-            weight_gradient: Seconds(sum.weight_gradient.0 + chunk.weight_gradient.0),
-        })
+        self.chunks.iter().copied().fold(ChunkCompute::default(), ChunkCompute::and)
     }
 
     /// Forward of all chunks, seconds for one micro-batch.

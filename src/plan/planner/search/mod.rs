@@ -165,7 +165,7 @@ impl Search<'_> {
         bounds.layers.ask_work(self.question, units.iter().map(|next| self.layer_key(*next)));
         let known = &*bounds;
         units.par_iter_mut().for_each(|next| {
-            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let choices = self.units[next.unit as usize].choices;
             let seconds = known.computing(self.question, self.shape(*next), choices);
             *next = next.at(seconds.unwrap_or(0.0), Stage::Computes);
         });
@@ -193,7 +193,7 @@ impl Search<'_> {
         bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
         let known = &*bounds;
         let divided = |next: &Waiting| {
-            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let choices = self.units[next.unit as usize].choices;
             let seconds = known.nearest(self.question, self.shape(*next), choices);
             next.at(seconds.unwrap_or(0.0), Stage::Divided)
         };
@@ -203,7 +203,7 @@ impl Search<'_> {
 
     /// Queues a layout without known places, once per placement of the groups of its layers.
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
-        let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
+        let (shape, choices) = (self.shape(next), self.units[next.unit as usize].choices);
         for (places, index) in shape.places.iter().zip(0..) {
             let busy = bounds.busy(self.question, shape, places, choices);
             let nothing_once = FirstStageTimes::default();
@@ -216,7 +216,7 @@ impl Search<'_> {
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
-        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0));
+        let busy = bounds.busy(self.question, shape, places, unit.choices);
         for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory(*zero).is_some()) {
             let choices = self.choices(unit, zero_stage);
             for order in places.orders.iter().copied() {
@@ -235,7 +235,7 @@ impl Search<'_> {
     }
 
     fn stages(&self, next: Waiting) -> &Stages {
-        &self.space.stages[&self.units[next.unit as usize].cut(self.shape(next).degrees.pp)]
+        &self.space.stages[&self.units[next.unit as usize].choices.cut(self.shape(next).degrees.pp)]
     }
 
     fn layout(&self, next: Waiting) -> Planned {
@@ -253,7 +253,7 @@ impl Search<'_> {
     }
 
     fn layer_key(&self, next: Waiting) -> LayerKey {
-        LayerKey::of(self.shape(next), self.choices(&self.units[next.unit as usize], 0))
+        LayerKey::of(self.shape(next), self.units[next.unit as usize].choices)
     }
 
     fn training(&self, next: Waiting) -> Option<Training> {
@@ -265,24 +265,16 @@ impl Search<'_> {
     }
 
     fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
-        Choices {
-            zero_stage,
-            schedule: unit.schedule,
-            virtual_stages: unit.virtual_stages,
-            micro_batch: unit.micro_batch,
-            recompute: unit.recompute,
-            sequence_parallel: self.question.sequence_parallel(&self.space.shapes[unit.shape].degrees),
-        }
+        Choices { zero_stage, ..unit.choices }
     }
 
     fn planned(&self, shape: &space::Shape, order: usize, choices: Choices, bytes: u64) -> Planned {
         let order = &shape.orders[order];
         let replica = self.question.global_batch / u64::from(shape.degrees.dp);
-        let Choices { schedule, virtual_stages, .. } = choices;
-        let pipeline = self.question.pipeline(PipelineCut { pp: shape.degrees.pp, schedule, virtual_stages });
+        let pipeline = self.question.pipeline(choices.cut(shape.degrees.pp));
         Planned {
             degrees: shape.degrees,
-            schedule,
+            schedule: choices.schedule,
             stage_layers: pipeline.stage_layers,
             virtual_stages: choices.virtual_stages,
             zero_stage: choices.zero_stage,

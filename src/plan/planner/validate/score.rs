@@ -1,6 +1,6 @@
 //! Quality of predictions: errors in percent, the order of runs, and the cost of following them.
 
-use super::runs::{LevelKey, MeasuredRun, SetName, published_memory};
+use super::runs::{LevelKey, MeasuredRun, PublishedSet, SET_WITH_MEMORY, published_memory};
 use crate::planner::Kernels;
 use crate::planner::compute::{Compute, Constants, Efficiency, PUBLISHED};
 use crate::planner::memory::{MemoryChoices, MemoryUse};
@@ -306,7 +306,7 @@ pub struct MemoryResult {
 
 /// Both columns of the figure, model by model.
 pub(super) fn results() -> Result<Vec<MemoryResult>> {
-    let all = SetName::MegatronSpTable5.runs()?;
+    let all = PublishedSet::named(SET_WITH_MEMORY)?.runs()?;
     let plain: Vec<MeasuredRun> = all.iter().map(MeasuredRun::without_recomputation).collect();
     let mut results = Vec::new();
     for published in published_memory()? {
