@@ -394,7 +394,7 @@ impl Prices {
     /// The whole price of a layout already priced in seconds.
     pub fn price(&self, question: &Question, candidate: Candidate, step: &TrainingStep) -> Option<StepPrice> {
         let prepared = self.prepared.get(&candidate)?.as_ref().ok()?;
-        prepared.step.price(step, question.compute, question.rates, question.ranks_per_node).ok()
+        prepared.step.price(step, question.pricing()).ok()
     }
 }
 
@@ -500,6 +500,6 @@ pub fn probability_faster(question: &Question, first: &Planned, second: &Planned
 fn draws(question: &Question, planned: &Planned) -> Result<Option<Vec<f64>>> {
     question.with_step(planned, |step| {
         let prepared = PreparedStep::new(step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
-        Ok(prepared.draws(step, question.compute, question.rates, question.ranks_per_node, DRAWS))
+        Ok(prepared.draws(step, question.pricing(), DRAWS))
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::planner::compute::{Compute, Product};
 use crate::planner::memory::MemoryChoices;
-use crate::planner::price::StepPrice;
+use crate::planner::price::{Pricing, StepPrice};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
@@ -64,6 +64,10 @@ impl Question<'_> {
     }
 
     /// The memory of a rank depends on the kernels with which its layers are priced.
+    pub(in crate::planner) fn pricing(&self) -> Pricing<'_> {
+        Pricing { compute: self.compute, rates: self.rates, ranks_per_node: self.ranks_per_node }
+    }
+
     pub(in crate::planner) fn memory_choices(&self) -> MemoryChoices {
         MemoryChoices::with(self.compute.kernels)
     }
