@@ -467,7 +467,8 @@ impl Prediction {
 
     /// A time that no measurement confirms.
     pub fn untrusted(seconds: Seconds) -> Prediction {
-        Prediction { untrusted: true, ..Prediction::of(Span::exact(seconds.0), Status::Extrapolated) }
+        let without_interval = Span { middle: seconds.0, interval: None };
+        Prediction { untrusted: true, ..Prediction::of(without_interval, Status::Extrapolated) }
     }
 
     /// The same call slowed down by these factors: of the low end, of the middle and of the high end.
