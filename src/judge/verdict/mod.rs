@@ -19,7 +19,6 @@ mod network;
 mod next_run;
 mod permutation;
 pub mod selftest;
-mod whole_record;
 
 #[cfg(test)]
 mod cheat_tests;
