@@ -23,7 +23,7 @@ use commgauge_base::units::Bytes;
 use commgauge_model::config::Training;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use fitting::{Fitting, Memory, Prices, Queue, Stage, Unit, Waiting};
-use question::{Choices, PipelineCut, ZERO_STAGES};
+use question::{Choices, ZERO_STAGES};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

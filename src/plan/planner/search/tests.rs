@@ -1,5 +1,6 @@
 //! The search against brute force on small worlds, and properties of any plan.
 
+use super::question::PipelineCut;
 use super::*;
 use crate::planner::compute::Compute;
 use crate::planner::memory::most_loaded;
