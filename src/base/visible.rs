@@ -69,7 +69,8 @@ pub fn is_control_or_format(c: char) -> bool {
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-// Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works. A word with control or format characters is written as a call of printf: a line feed in a file name would start a new line, and other characters affect the terminal.
+// Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works. A word with control or format
+// characters is written as a call of printf: a line feed in a file name would start a new line, and other characters affect the terminal.
 
 /// The word, in single quotes if it has characters that are special to a shell.
 pub fn quote(word: &str) -> String {

@@ -378,7 +378,7 @@ impl TracedCall {
     }
 }
 
-/// A group of ranks with calls; without any facts it stands for the calls that do not name theirs.
+/// A group of ranks with calls; without any facts it is the group of calls that do not name theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracedGroup {
     /// Its name in the job.

@@ -3,7 +3,21 @@
 //! Sources: the configuration and modelling classes of Hugging Face transformers, one folder for each `model_type`; Kimi-K2's are
 //! DeepSeek-V3's. A new family is a row here and a member of `Family`.
 
-use super::{LinearRule, QueryKeyNorm};
+use super::LinearRule;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryKeyNorm {
+    /// No norms.
+    None,
+    /// As wide as a head, the same for all heads.
+    EachHead,
+    /// As wide as all heads together.
+    AllHeads,
+}
 
 /// The properties of a family.
 #[derive(Clone, Copy, Debug)]
@@ -345,8 +359,6 @@ impl Family {
         matches!(self, Family::DeepseekV2 | Family::DeepseekV3 | Family::DeepseekV32 | Family::KimiK2)
     }
 }
-
-// The supported architectures. What no field of config.json states of them is in `facts`.
 
 /// Architectures whose config.json is understood, by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]

@@ -1,9 +1,9 @@
 //! Locates a model's config.json: by path, by folder, or by the name of a preset. Reading it is in `read`.
 
 use super::super::shipped::{CONFIG, Shipped, is_embedded, read_text};
-use super::facts::Family;
+use super::facts::{Family, QueryKeyNorm};
 use super::fields::{Fields, ListedLayers, MOST_LAYERS, check};
-use super::{Attention, Biases, Embedding, Indexer, LatentAttention, Model, ModelSource, QueryKeyNorm};
+use super::{Attention, Biases, Embedding, Indexer, LatentAttention, Model, ModelSource};
 use crate::config::document::Place;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
