@@ -95,8 +95,7 @@ fn run() -> Result<bool> {
 
 fn open() -> Result<NcclBackend> {
     let placing = Placing { ranks_on_host: 1, host: "here".to_owned(), ..Placing::default() };
-    let options = Options::default();
-    Opened::find(&options, &placing)?.into_backend(&options, &placing, None)
+    Opened::find(Options::default(), placing)?.into_backend(None)
 }
 
 /// The absolute times, as criterion sees them.

@@ -11,13 +11,14 @@ use commgauge::launch::{LauncherContext, Request, build, find, probe};
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::stream;
 use commgauge::mpi_call;
+use commgauge::mpi_call::Communicator;
 use commgauge::sample::Cadence;
 use commgauge::stats::{median, sorted};
 use commgauge::watchdog::{
     self, Activity, COLLECTOR_VARIABLE, CaseDeadlines, DeadlineFollows, SETUP_DEADLINE, Setup, Watch,
 };
 use commgauge::workload::{Op, Style};
-use commgauge::world::{Located, MpiWorld, World};
+use commgauge::world::{Located, World};
 use std::io::Write;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -112,7 +113,7 @@ impl Call for Lent<'_, '_> {
 
 fn as_rank(seconds: u64) -> Result<()> {
     let mpi = mpi_call::initialize()?;
-    let world = MpiWorld::new()?;
+    let world = Communicator::world()?;
     let ranks = world.processes();
     let hosts = vec!["here".to_owned(); ranks as usize];
     let record = std::env::temp_dir().join("commgauge-watchdog-bench.jsonl");

@@ -20,10 +20,11 @@ use commgauge::measure::{
     Batch, ClockModel, DEFAULT_COMPLETION_DEADLINE, Lead, MeasureContext, isolated_batch, streaming_batch,
 };
 use commgauge::mpi_call;
+use commgauge::mpi_call::Communicator;
 use commgauge::record::line::ClockMethod;
 use commgauge::sample::Cadence;
 use commgauge::workload::{Op, Style};
-use commgauge::world::{MpiWorld, World};
+use commgauge::world::World;
 use std::sync::atomic::AtomicBool;
 
 const RANKS: u32 = 2;
@@ -44,11 +45,10 @@ fn nothing_is_allocated_in_the_timed_loop_over_nccl() {
 
 fn as_rank() -> Result<()> {
     let _mpi = mpi_call::initialize()?;
-    let world = MpiWorld::new()?;
+    let world = Communicator::world()?;
     let rank = world.process();
     let placing = Placing { local_rank: rank, ranks_on_host: RANKS, host: "here".to_owned(), ..Placing::default() };
-    let options = Options::default();
-    let mut backend = Opened::find(&options, &placing)?.into_backend(&options, &placing, None)?;
+    let mut backend = Opened::find(Options::default(), placing)?.into_backend(None)?;
     let groups = Groups::world(RANKS);
     backend.connect(0, &groups)?;
     let (settings, interrupted) = (RunSettings::default(), AtomicBool::new(false));

@@ -8,13 +8,14 @@ use commgauge::backend::mpi::MpiBackend;
 use commgauge::config::{RunSettings, Suite};
 use commgauge::error::Result;
 use commgauge::mpi_call;
+use commgauge::mpi_call::Communicator;
 use commgauge::record::line::SuiteFacts;
 use commgauge::session::{self, AfterPlan, ReplayRequest, ReplaySource, Request, Signals};
 use commgauge::units::Seconds;
 use commgauge::workload::replay::ReplayOptions;
 use commgauge::workload::step::Step;
 use commgauge::workload::{StepFacts, WorkPlan};
-use commgauge::world::{MpiWorld, World};
+use commgauge::world::World;
 use common::{Ran, launcher, lines, of_kind, record_in};
 use std::path::{Path, PathBuf};
 
@@ -152,7 +153,7 @@ fn rank(suite: &Path, record: PathBuf) -> i32 {
 }
 
 fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
-    let world = MpiWorld::new()?;
+    let world = Communicator::world()?;
     let suite = Suite::load(suite)?;
     let steps = Step::all_of(&suite.layouts[0], world.processes())?;
     let plan = WorkPlan {

@@ -12,18 +12,19 @@ use commgauge::element::ElementType;
 use commgauge::error::{Error, Result};
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::{ClockModel, DEFAULT_COMPLETION_DEADLINE, MeasureContext};
+use commgauge::mpi_call::Communicator;
 use commgauge::mpi_call::{self, Datatype};
 use commgauge::sample::Cadence;
 use commgauge::units::Bytes;
 use commgauge::workload::{Op, Style};
-use commgauge::world::{MpiWorld, World};
+use commgauge::world::World;
 use std::io::stdout;
 use std::sync::atomic::AtomicBool;
 
 /// Measures, and tells whether no criterion was missed.
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let mpi = mpi_call::initialize()?;
-    let world = MpiWorld::new()?;
+    let world = Communicator::world()?;
     let mut backend = MpiBackend::new(world.processes())?;
     let groups = Groups::world(world.processes());
     backend.connect(0, &groups)?;
@@ -55,7 +56,7 @@ fn op(collective: Collective, bytes_total: Bytes) -> Op {
 
 fn measure_op(
     arguments: &Arguments,
-    world: &MpiWorld,
+    world: &Communicator,
     backend: &mut MpiBackend,
     groups: &Groups,
     op: &Op,

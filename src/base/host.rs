@@ -61,6 +61,25 @@ pub fn seen_resolution_nanoseconds() -> u64 {
 
 // Facts about a process from `/proc/PID/stat`.
 
+/// More processors than any system has.
+const MAX_PROCESSORS: usize = 1 << 16;
+
+/// The processors of a list of ranges, such as `0-3,8`; empty if it cannot be parsed.
+pub fn processors(list: &str) -> BTreeSet<usize> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last && last < MAX_PROCESSORS).then_some(first..=last)
+    };
+    let ranges: Option<Vec<_>> = list.split(',').map(range).collect();
+    ranges.into_iter().flatten().flatten().collect()
+}
+
+/// Number of processors that are online, whichever processes may use them; 0 if it is not known.
+pub fn online_processors() -> u32 {
+    processors(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default()).len() as u32
+}
+
 /// A process as described by the system (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {

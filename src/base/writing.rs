@@ -51,28 +51,8 @@ impl CommaSeparated {
     }
 }
 
-/// A column: its name, and its cell in a row.
-pub struct Column<T> {
-    /// The name, with its unit.
-    pub name: &'static str,
-    pub cell: fn(&T) -> String,
-}
-
-impl<T> Column<T> {
-    pub fn new(name: &'static str, cell: fn(&T) -> String) -> Column<T> {
-        Column { name, cell }
-    }
-}
-
-/// The heading of a CSV file.
-pub fn names<T>(columns: &[Column<T>]) -> impl Iterator<Item = &'static str> {
-    columns.iter().map(|column| column.name)
-}
-
-/// One line of a CSV file, in the order of the heading.
-pub fn cells<T>(columns: &[Column<T>], row: &T) -> impl Iterator<Item = String> {
-    columns.iter().map(move |column| (column.cell)(row))
-}
+/// A column: its name with its unit, and its cell in a row.
+pub type Column<T> = (&'static str, fn(&T) -> String);
 
 /// A whole text of comma-separated values; `what` as for [`CommaSeparated::new`].
 ///
@@ -83,15 +63,39 @@ pub fn comma_separated<T>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = T>,
 ) -> Result<String> {
-    let mut text = CommaSeparated::new(what, names(columns))?;
+    let mut text = CommaSeparated::new(what, columns.iter().map(|(name, _)| name))?;
     for row in rows {
-        text.row(cells(columns, &row))?;
+        text.row(columns.iter().map(|(_, cell)| cell(&row)))?;
     }
     text.finish()
 }
 
 fn failed(what: &str, cause: &str) -> Error {
     Error::environment(format!("cannot write {what}: {cause}"))
+}
+
+// Short lists in the order in which their members come first.
+
+/// Every member once.
+pub fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    all.into_iter().fold(Vec::new(), |mut found, one| {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+        found
+    })
+}
+
+/// The members of each key.
+pub fn grouped<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, one) in all {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(one),
+            None => groups.push((key, vec![one])),
+        }
+    }
+    groups
 }
 
 // Ranks as text, short even for thousands: complete for programs, `0-3,8`, and abbreviated for readers, `ranks 0-3,

@@ -19,7 +19,8 @@ pub enum Family {
 }
 
 /// The MPI that the launched programs were built against. The launcher of another MPI would start every rank alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Flavor {
     /// Open MPI, any version: 4 and 5 share their binary interface.
     OpenMpi,
@@ -27,18 +28,18 @@ pub enum Flavor {
 }
 
 /// The known facts of a launcher or process manager.
-struct Launcher {
+pub(crate) struct Launcher {
     name: &'static str,
     /// Its versions that `commgauge run` starts itself.
     families: &'static [Family],
     /// The MPI it belongs to; `None` if it starts ranks of any MPI.
     flavor: Option<Flavor>,
-    ranks: Option<&'static str>,
+    pub(crate) ranks: Option<&'static str>,
     /// Ranks on this host.
-    ranks_here: Option<&'static str>,
-    hosts: Option<&'static str>,
+    pub(crate) ranks_here: Option<&'static str>,
+    pub(crate) hosts: Option<&'static str>,
     /// Number of this rank.
-    rank: Option<&'static str>,
+    pub(crate) rank: Option<&'static str>,
     /// Variables that are set only for ranks that the launcher connects to each other.
     connects: &'static [&'static str],
     /// The variable that identifies a launcher that asks ranks to end before it kills them.
@@ -114,21 +115,16 @@ const LAUNCHERS: [Launcher; 7] = [
 ];
 
 impl Flavor {
+    pub const ALL: [Flavor; 2] = [Flavor::OpenMpi, Flavor::Mpich];
+
     /// The flavor recorded by the build, if any.
     pub fn of_this_build() -> Option<Self> {
-        match crate::world::MPI_FLAVOR {
-            Some("open-mpi") => Some(Self::OpenMpi),
-            Some("mpich") => Some(Self::Mpich),
-            _ => None,
-        }
+        crate::world::MPI_FLAVOR?.parse().ok()
     }
 
     /// The folder of its programs in packages for several MPIs.
     pub fn folder(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "open-mpi",
-            Self::Mpich => "mpich",
-        }
+        self.into()
     }
 
     pub fn name(self) -> &'static str {
@@ -160,31 +156,40 @@ impl Family {
     }
 }
 
-/// What a variable of a launcher counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
-    Ranks,
-    RanksHere,
-    Hosts,
-    Rank,
-}
+/// Which of its variables is meant.
+pub(crate) type Variable = fn(&Launcher) -> Option<&'static str>;
 
 /// The variables of all launchers that count this, without duplicates; those that may describe an allocation are
 /// separate.
-pub(crate) fn variables(counts: Counts, is_outermost: bool) -> Vec<&'static str> {
+pub(crate) fn variables(counts: Variable, is_outermost: bool) -> Vec<&'static str> {
     let mut seen = BTreeSet::new();
     LAUNCHERS
         .iter()
         .filter(|launcher| launcher.is_outermost == is_outermost)
-        .filter_map(|launcher| match counts {
-            Counts::Ranks => launcher.ranks,
-            Counts::RanksHere => launcher.ranks_here,
-            Counts::Hosts => launcher.hosts,
-            Counts::Rank => launcher.rank,
-        })
+        .filter_map(counts)
         .filter(|name| seen.insert(*name))
         .collect()
 }
+
+/// Reads Slurm's numbers of its hosts in their order, such as `2(x2),1`; `None` if they are malformed, or for more hosts than any system has.
+pub fn slurm_numbers(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (number, hosts) = match part.split_once("(x") {
+            Some((number, hosts)) => (number, hosts.strip_suffix(')')?.parse::<usize>().ok()?),
+            None => (part, 1),
+        };
+        let number = number.trim().parse::<u32>().ok()?;
+        if all.len().checked_add(hosts)? > MAX_HOSTS {
+            return None;
+        }
+        all.extend(std::iter::repeat_n(number, hosts));
+    }
+    Some(all)
+}
+
+/// Limit of a list's length, so that a typo such as `a[0-999999999]` does not fill the memory.
+pub const MAX_HOSTS: usize = 1 << 17;
 
 /// Whether a launcher has connected this process to other ranks.
 pub(crate) fn is_connected(is_set: impl Fn(&str) -> bool) -> bool {
@@ -204,7 +209,7 @@ pub fn ranks_with_misread_exit() -> u32 {
 
 /// The number that a launcher gave this process before MPI starts; `None` without a launcher.
 pub fn rank_before_mpi() -> Option<String> {
-    let names = variables(Counts::Rank, false).into_iter().chain(variables(Counts::Rank, true));
+    let names = variables(|of| of.rank, false).into_iter().chain(variables(|of| of.rank, true));
     names.into_iter().find_map(|name| std::env::var(name).ok())
 }
 

@@ -64,7 +64,7 @@ const SIDEWAYS: [(&str, &str, &str); 16] = [
 ];
 
 /// Modules that call C. They exist only with the feature `mpi`, so that `commgauge` works without libmpi.
-const LAUNCHED_ONLY: [&[&str]; 4] = [&["mpi_call"], &["world", "mpi"], &["backend", "mpi"], &["backend", "nccl"]];
+const LAUNCHED_ONLY: [&[&str]; 3] = [&["mpi_call"], &["backend", "mpi"], &["backend", "nccl"]];
 /// Files that may contain `unsafe`.
 const UNSAFE_ALLOWED: [&str; 6] = [
     "src/run/mpi_call/",

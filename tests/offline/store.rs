@@ -8,8 +8,7 @@ use commgauge::config::Machine;
 use commgauge::record::Line;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::process::{Command, Output};
 
 const PAGE: &str = include_str!("../../docs/reference/files.md");
 const NIGHTS: u32 = 10;
@@ -74,7 +73,7 @@ fn a_store_says_at_which_run_rows_changed_and_what_else_changed_there() {
 fn nights(folder: &Path, count: usize) -> Vec<String> {
     (0..count)
         .map(|night| {
-            let mut lines = Made::steady(&format!("night-{night:02}"), 200, 3, night as u64 + 1).lines();
+            let mut lines = Made::steady(&format!("night-{night:02}"), 12, 3, night as u64 + 1).lines();
             let Line::Header(header) = &mut lines[0] else { unreachable!() };
             header.started_at = format!("2026-11-{:02}T03:00:00+00:00", night % 28 + 1);
             let name = format!("{night}.jsonl");
@@ -93,37 +92,6 @@ fn runs_in(folder: &Path) -> usize {
     lineages.iter().map(|lineage| lineage["runs"].as_array().expect("runs").len()).sum()
 }
 
-#[test]
-fn a_store_whose_writer_is_killed_at_any_moment_reads_and_has_whole_runs_alone() {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let at = folder.path();
-    let records = nights(at, 41);
-    // Something to read whatever the first kill leaves.
-    added(at, &records[..1]);
-    let begun = Instant::now();
-    added(at, &records[1..2]);
-    let one = begun.elapsed();
-    let mut known = 2;
-    for (trial, two) in records[1..].chunks_exact(2).enumerate() {
-        let mut command = Command::new(common::COMMGAUGE);
-        command.args(["history", "add"]).args(two).args(["--store", "fleet"]).current_dir(at);
-        let mut writer = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-        // Spread over the time that the two records take, in no order; a quiet machine need not be as slow as the first one was.
-        std::thread::sleep(one * 2 * (trial as u32 * 7 % 20) / 20);
-        let _ = writer.kill();
-        writer.wait().expect("it ends");
-        let now = runs_in(at);
-        assert!((known..=known + 2).contains(&now), "trial {trial}: {now} runs after {known}");
-        known = now;
-    }
-    // No truncated rest is in the way, and nothing is stored twice.
-    added(at, &records);
-    assert_eq!(runs_in(at), records.len());
-    let rebuilt = commgauge(at, &["history", "rebuild", "--store", "fleet"]);
-    assert!(text(&rebuilt.stderr).contains("made again of 41 runs"), "{}", text(&rebuilt.stderr));
-    assert_eq!(runs_in(at), records.len());
-}
-
 /// `commgauge history` on the store, with a fault at one operation on files. Returns how it ended; none where it was killed.
 fn with_fault(folder: &Path, shim: &Path, fault: &str, operation: u32, words: &[&str]) -> Option<i32> {
     let mut command = Command::new(common::COMMGAUGE);
@@ -136,9 +104,10 @@ fn with_fault(folder: &Path, shim: &Path, fault: &str, operation: u32, words: &[
 fn a_writer_that_is_killed_or_finds_the_disk_full_at_any_operation_loses_nothing() {
     let Some(shim) = common::shim() else { return };
     let two = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let records = nights(two.path(), 3);
+    let records = nights(two.path(), 4);
     added(two.path(), &records[..2]);
-    for words in [&["add", "2.jsonl"][..], &["rebuild"]] {
+    for words in [&["add", "2.jsonl", "3.jsonl"][..], &["rebuild"]] {
+        let most = words.len() + 1;
         for fault in ["FAULT_KILL_AT", "FAULT_FULL_AT"] {
             for operation in 1.. {
                 let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -147,9 +116,10 @@ fn a_writer_that_is_killed_or_finds_the_disk_full_at_any_operation_loses_nothing
                 assert!(copy.expect("cp starts").success());
                 let ended = with_fault(at, &shim, fault, operation, words);
                 let known = runs_in(at);
-                assert!(known == 2 || (known == 3 && words[0] == "add"), "{words:?} {fault}={operation}: {known} runs");
+                assert!((2..=most).contains(&known), "{words:?} {fault}={operation}: {known} runs");
+                // No truncated rest is in the way, and nothing is stored twice.
                 added(at, &records);
-                assert_eq!(runs_in(at), 3, "{words:?} {fault}={operation}");
+                assert_eq!(runs_in(at), 4, "{words:?} {fault}={operation}");
                 match ended {
                     None => assert_eq!(fault, "FAULT_KILL_AT"),
                     Some(6) => assert_eq!(fault, "FAULT_FULL_AT"),

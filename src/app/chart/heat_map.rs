@@ -5,6 +5,7 @@
 use super::write;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 use super::write::{Position, xy};
+use commgauge_base::stats::{self, sorted};
 
 /// Lower bounds of the colour bands in per cent, with their legend texts. 100 is the reference, less is worse.
 const BANDS: [(f64, &str); 9] = [
@@ -350,13 +351,6 @@ fn shown(percent: f64) -> String {
 }
 
 fn median<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<f64> {
-    let mut percents: Vec<f64> =
-        cells.filter_map(|cell| if let Cell::Percent(p) = cell { Some(*p) } else { None }).collect();
-    percents.sort_by(f64::total_cmp);
-    let middle = percents.len() / 2;
-    match percents.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(percents[middle]),
-        _ => Some((percents[middle - 1] + percents[middle]) / 2.0),
-    }
+    let percents = cells.filter_map(|cell| if let Cell::Percent(percent) = cell { Some(*percent) } else { None });
+    stats::median(&sorted(percents))
 }

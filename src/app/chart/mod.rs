@@ -14,8 +14,7 @@ mod write;
 
 pub use heat_map::{Cell, HeatMap};
 pub use plot::{Bar, Bars, Change, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Point, Series, Shade};
-pub use write::{PointShape, STYLE, Svg};
-pub use write::{Position, xy};
+pub use write::{PointShape, Position, STYLE, Svg, escaped, xy};
 
 use commgauge_base::units::{Bytes, Rate, Seconds, three_digits};
 use write::{Anchor, Canvas, Path, cut, text_width};

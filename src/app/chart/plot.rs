@@ -4,6 +4,7 @@ use super::write::{Anchor, Canvas, Path, PointShape, Svg, cut, text_width};
 use super::write::{Position, xy};
 use super::{Axis, Entry, Key, LINE, Room, Scale, Spacing, Unit, write};
 use commgauge_base::stats::Interval;
+use commgauge_base::writing::distinct;
 
 /// Number of colours and shapes of series; further series reuse them.
 const COLORS: usize = 6;
@@ -209,18 +210,10 @@ impl Plot {
             };
             entries.push(Entry { key, name: series.name.clone() });
         }
-        for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
-            let entry = Entry { key: Key::Curve(line.kind.class().to_owned()), name: line.name.clone() };
-            if !entries.contains(&entry) {
-                entries.push(entry);
-            }
-        }
-        for shade in self.shades.iter().filter(|shade| !shade.name.is_empty()) {
-            let entry = Entry { key: Key::Area("cg-shade".to_owned()), name: shade.name.clone() };
-            if !entries.contains(&entry) {
-                entries.push(entry);
-            }
-        }
+        let lines = self.lines.iter().map(|line| (Key::Curve(line.kind.class().to_owned()), &line.name));
+        let shades = self.shades.iter().map(|shade| (Key::Area("cg-shade".to_owned()), &shade.name));
+        let named = lines.chain(shades).filter(|(_, name)| !name.is_empty());
+        entries.extend(distinct(named.map(|(key, name)| Entry { key, name: name.clone() })));
         // A single series needs no legend; the title names it.
         let alone = entries.len() == 1 && self.lines.is_empty() && self.shades.is_empty();
         if alone { Vec::new() } else { entries }
@@ -560,13 +553,7 @@ impl Histogram {
     }
 
     fn names(&self) -> Vec<&'static str> {
-        let mut names: Vec<&'static str> = Vec::new();
-        for mark in self.rows.iter().flat_map(|row| &row.marks) {
-            if !names.contains(&mark.name) {
-                names.push(mark.name);
-            }
-        }
-        names
+        distinct(self.rows.iter().flat_map(|row| &row.marks).map(|mark| mark.name))
     }
 
     fn legend(&self, canvas: &mut Canvas, top: f64) -> f64 {

@@ -189,7 +189,7 @@ pub(super) fn number(value: f64) -> String {
 
 /// A text escaped for XML and HTML elements and attributes. Control and format characters are written out, since XML cannot
 /// represent most of them.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

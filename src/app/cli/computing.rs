@@ -1,6 +1,7 @@
 //! What GPUs compute, from flags: the peaks of a machine file or of flags with the constants of published runs, or measured
 //! matrix products.
 
+use super::output::read_text;
 use super::suite::report_resolved_file;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -174,9 +175,7 @@ impl ComputingFlags {
         calls: &Calls,
     ) -> Result<()> {
         let file = path.shown();
-        let text = commgauge_base::host::read_to_string(path)
-            .map_err(|cause| Error::usage(format!("--anchor {file}: cannot be read: {cause}")))?;
-        let runs = read_runs(&text, &path.display().to_string())?;
+        let runs = read_runs(&read_text("--anchor", path)?, &path.display().to_string())?;
         let site = Site {
             gpu: &self.gpu.gpu(machine),
             described: "",

@@ -1,6 +1,6 @@
 //! `commgauge export`: converts a fit to the calibration files of another planner.
 
-use super::output::{check_only_format, make_folder, replace};
+use super::output::{check_only_format, check_output, make_folder, replace, write_record};
 use super::suite;
 use clap::ValueEnum;
 use commgauge_base::digest::sha256;
@@ -12,7 +12,7 @@ use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::{Fit, Place, PlaceQuery};
 use commgauge_model::layout::Locality;
 use commgauge_model::record::line::ForeignTool;
-use commgauge_model::record::{Journal, Line, Record};
+use commgauge_model::record::{Line, Record};
 use commgauge_readers::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_readers::interop::{
     BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
@@ -136,16 +136,15 @@ impl ExportCommand {
         if target.is_folder() && self.output.exists() && !self.output.is_dir() {
             return Err(Error::usage(format!("--output {path} is a file; {} writes a folder", self.planner_name())));
         }
-        if !target.is_folder() && self.output.is_dir() {
+        if target.is_folder() {
+            return Ok(());
+        }
+        if self.output.is_dir() {
             return Err(Error::usage(format!("--output {path} is a folder; {} writes one file", self.planner_name())));
         }
-        let whole = |path: &Path| path.canonicalize().ok();
-        let inputs = [Some(&self.fit), self.base.as_ref()];
-        let is_input = |input: &PathBuf| whole(input).is_some() && whole(input) == whole(&self.output);
-        if inputs.into_iter().flatten().any(is_input) {
-            return Err(Error::usage(format!("--output {path} is one of the inputs; name another file")));
-        }
-        Ok(())
+        let inputs: Vec<&Path> =
+            [Some(&self.fit), self.base.as_ref()].into_iter().flatten().map(|path| &**path).collect();
+        check_output(Some(&self.output), &inputs)
     }
 
     fn write(&self, target: Target, done: &Export) -> Result<()> {
@@ -183,17 +182,15 @@ impl ImportCommand {
             let found = "--ranks-per-node: is for --from osu and imb; the other tools' files say where ranks were";
             return Err(Error::usage(found));
         }
-        if self.from == Foreign::Commgauge {
-            return execute(self);
-        }
+        let Some(tool) = self.from.tool() else { return execute(self) };
         check_only_format(&self.output, "record", &[])?;
         let (mut read, mut bad) = (Vec::new(), Vec::new());
         for path in &self.files {
-            let imported = self.from.read(path, self.ranks)?;
+            let imported = imported(tool, path, self.ranks)?;
             bad.extend(imported.bad_lines.iter().map(|line| bad_line_text(path, line)));
             read.push(ImportedFile { name: suite::text(path)?, imported });
         }
-        let (mut origin, mut rows) = joined(self.from.tool()?, read);
+        let (mut origin, mut rows) = joined(tool, read);
         if let Some(ranks_per_node) = self.ranks_per_node {
             rows.iter_mut().for_each(|row| row.place(ranks_per_node));
             origin.notes.push(format!("{ranks_per_node} ranks on each node, as --ranks-per-node says"));
@@ -210,13 +207,8 @@ impl ImportCommand {
         origin.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
         let Identity { run_id, written } = Identity::of(&self.files)?;
         origin.written = Some(written);
-        let mut journal = Journal::create(&self.output)?;
-        for line in record_lines(&run_id, &origin, &rows) {
-            journal.write(&line)?;
-        }
-        journal.finish()?;
-        let skipped = if left_out == 0 { String::new() } else { format!(", {} left out", counted(left_out, "line")) };
-        eprintln!("{} in {}{skipped}", counted(rows.len(), "row"), self.output.shown());
+        write_record(&self.output, record_lines(&run_id, &origin, &rows))?;
+        eprintln!("{} in {}{}", counted(rows.len(), "row"), self.output.shown(), left_out_text(left_out));
         Ok(0)
     }
 }
@@ -262,10 +254,8 @@ fn execute(command: &ImportCommand) -> Result<i32> {
     for path in &command.files {
         renewed.push((path, read_commgauge(path)?));
     }
-    let bad: Vec<String> = renewed
-        .iter()
-        .flat_map(|(path, record)| record.bad_lines.iter().map(|line| bad_line_text(path, line)))
-        .collect();
+    let bad_lines = renewed.iter().flat_map(|(path, record)| record.bad_lines.iter().map(move |line| (path, line)));
+    let bad: Vec<String> = bad_lines.map(|(path, line)| bad_line_text(path, line)).collect();
     if !bad.is_empty() && !command.skip_bad_lines {
         let all = renewed.iter().map(|(_, record)| record.lines.len() + record.bad_lines.len()).sum();
         return Err(unreadable(&bad, all));
@@ -310,15 +300,8 @@ fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
     }
     // Lines that are valid individually must also form a valid record before anything is written.
     let whole = Record::from_lines(lines.iter().cloned())?;
-    let mut journal = Journal::create(output)?;
-    for line in &lines {
-        journal.write(line)?;
-    }
-    journal.finish()?;
-    let left_out = match bad_lines.len() {
-        0 => String::new(),
-        lines => format!(", {} left out", counted(lines, "line")),
-    };
+    write_record(output, &lines)?;
+    let left_out = left_out_text(bad_lines.len());
     let cut = if cut_off { "; the run did not end, and the record says so" } else { "" };
     eprintln!("{}: version {version}, {} case lines{left_out}{cut}", output.shown(), whole.cases.len());
     Ok(())
@@ -375,29 +358,28 @@ pub enum Foreign {
 
 impl Foreign {
     /// The tool whose times a record then holds.
-    fn tool(self) -> Result<ForeignTool> {
+    fn tool(self) -> Option<ForeignTool> {
         match self {
-            Foreign::NcclTests => Ok(ForeignTool::NcclTests),
-            Foreign::Osu => Ok(ForeignTool::Osu),
-            Foreign::Imb => Ok(ForeignTool::Imb),
-            Foreign::Csv => Ok(ForeignTool::Csv),
-            Foreign::Commgauge => Err(not_put_together()),
-        }
-    }
-
-    fn read(self, path: &Path, ranks: Option<u32>) -> Result<Imported> {
-        match self {
-            Foreign::Commgauge => Err(not_put_together()),
-            Foreign::NcclTests => read_nccl_tests(path),
-            Foreign::Osu => read_osu(path, ranks),
-            Foreign::Imb => read_imb(path),
-            Foreign::Csv => read_csv(path),
+            Foreign::NcclTests => Some(ForeignTool::NcclTests),
+            Foreign::Osu => Some(ForeignTool::Osu),
+            Foreign::Imb => Some(ForeignTool::Imb),
+            Foreign::Csv => Some(ForeignTool::Csv),
+            Foreign::Commgauge => None,
         }
     }
 }
 
-fn not_put_together() -> Error {
-    Error::usage("--from commgauge: records are renewed one by one, not put together")
+fn imported(tool: ForeignTool, path: &Path, ranks: Option<u32>) -> Result<Imported> {
+    match tool {
+        ForeignTool::NcclTests => read_nccl_tests(path),
+        ForeignTool::Osu => read_osu(path, ranks),
+        ForeignTool::Imb => read_imb(path),
+        ForeignTool::Csv => read_csv(path),
+    }
+}
+
+fn left_out_text(lines: usize) -> String {
+    if lines == 0 { String::new() } else { format!(", {} left out", counted(lines, "line")) }
 }
 
 // Lines of other tools that cannot be read, in the words of an error.

@@ -473,29 +473,21 @@ const SOME_LEFT_OUT: i32 = 3;
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum StoreCommand {
     /// Add records to a store; creates the store if it does not exist
-    Add(AddArguments),
+    Add {
+        /// Records (JSON Lines); a run that is in the store already changes nothing
+        #[arg(required = true, value_name = "RECORD")]
+        records: Vec<PathBuf>,
+
+        /// The store: records/, index.log and dataset/, partitioned by machine and month
+        #[arg(long, value_name = "DIR")]
+        store: PathBuf,
+    },
     /// Make index and dataset of a store again, of its records alone
-    Rebuild(RebuildArguments),
-}
-
-/// What is added, and where.
-#[derive(Clone, Debug, clap::Args)]
-pub struct AddArguments {
-    /// Records (JSON Lines); a run that is in the store already changes nothing
-    #[arg(required = true, value_name = "RECORD")]
-    pub records: Vec<PathBuf>,
-
-    /// The store: records/, index.log and dataset/, partitioned by machine and month
-    #[arg(long, value_name = "DIR")]
-    pub store: PathBuf,
-}
-
-/// What is made again.
-#[derive(Clone, Debug, clap::Args)]
-pub struct RebuildArguments {
-    /// The store
-    #[arg(long, value_name = "DIR")]
-    pub store: PathBuf,
+    Rebuild {
+        /// The store
+        #[arg(long, value_name = "DIR")]
+        store: PathBuf,
+    },
 }
 
 impl StoreCommand {
@@ -505,47 +497,43 @@ impl StoreCommand {
     /// Of the first record that could not be added; those before it and after it are in the store.
     pub fn execute(&self) -> Result<i32> {
         match self {
-            StoreCommand::Add(arguments) => arguments.add(),
-            StoreCommand::Rebuild(arguments) => arguments.rebuild(),
+            StoreCommand::Add { records, store } => add(records, store),
+            StoreCommand::Rebuild { store } => rebuild(store),
         }
     }
 }
 
-impl AddArguments {
-    fn add(&self) -> Result<i32> {
-        let mut store = Store::open_or_create(&self.store)?;
-        let (mut new, mut known, mut repaired, mut failed) = (0, 0, 0, Vec::new());
-        for record in &self.records {
-            match store.add(record) {
-                Ok(Added::New) => new += 1,
-                Ok(Added::Known) => known += 1,
-                Ok(Added::Repaired) => repaired += 1,
-                Err(error) => failed.push(error),
-            }
+fn add(records: &[PathBuf], folder: &Path) -> Result<i32> {
+    let mut store = Store::open_or_create(folder)?;
+    let (mut new, mut known, mut repaired, mut failed) = (0, 0, 0, Vec::new());
+    for record in records {
+        match store.add(record) {
+            Ok(Added::New) => new += 1,
+            Ok(Added::Known) => known += 1,
+            Ok(Added::Repaired) => repaired += 1,
+            Err(error) => failed.push(error),
         }
-        let and = |count: usize, what: &str| match count {
-            0 => String::new(),
-            _ => format!(", {} {what}", counted(count, "run")),
-        };
-        let others = and(known, "there already") + &and(repaired, "repaired");
-        eprintln!("commgauge: {} added to {}{others}", counted(new, "run"), self.store.shown());
-        let mut failed = failed.into_iter();
-        let Some(first) = failed.next() else { return Ok(0) };
-        failed.for_each(|error| eprintln!("commgauge: {error}"));
-        Err(first)
     }
+    let and = |count: usize, what: &str| match count {
+        0 => String::new(),
+        _ => format!(", {} {what}", counted(count, "run")),
+    };
+    let others = and(known, "there already") + &and(repaired, "repaired");
+    eprintln!("commgauge: {} added to {}{others}", counted(new, "run"), folder.shown());
+    let mut failed = failed.into_iter();
+    let Some(first) = failed.next() else { return Ok(0) };
+    failed.for_each(|error| eprintln!("commgauge: {error}"));
+    Err(first)
 }
 
-impl RebuildArguments {
-    fn rebuild(&self) -> Result<i32> {
-        let bar = bar(0);
-        let (added, left_out) = Store::rebuild(&self.store, |at, count| {
-            bar.set_length(count as u64);
-            bar.set_position(at as u64);
-        })?;
-        bar.finish_and_clear();
-        eprintln!("commgauge: index and dataset of {} made again of {}", self.store.shown(), counted(added, "run"));
-        left_out.iter().for_each(|reason| eprintln!("commgauge: left out: {reason}"));
-        Ok(if left_out.is_empty() { 0 } else { SOME_LEFT_OUT })
-    }
+fn rebuild(folder: &Path) -> Result<i32> {
+    let bar = bar(0);
+    let (added, left_out) = Store::rebuild(folder, |at, count| {
+        bar.set_length(count as u64);
+        bar.set_position(at as u64);
+    })?;
+    bar.finish_and_clear();
+    eprintln!("commgauge: index and dataset of {} made again of {}", folder.shown(), counted(added, "run"));
+    left_out.iter().for_each(|reason| eprintln!("commgauge: left out: {reason}"));
+    Ok(if left_out.is_empty() { 0 } else { SOME_LEFT_OUT })
 }

@@ -22,10 +22,8 @@ use commgauge_model::record::line::{End, EndStatus};
 use commgauge_run::backend::nccl;
 use commgauge_run::launch_check::LaunchReport;
 use commgauge_run::session::{
-    InjectedFaults, Launch, LaunchFacts, LaunchedBackend, NcclLaunch, Rank, Request, Resume, ResumedRecord,
-    WatchdogOptions,
+    InjectedFaults, Launch, LaunchedBackend, NcclLaunch, Rank, Request, Resume, ResumedRecord, WatchdogOptions,
 };
-use commgauge_run::watchdog::Watch;
 use commgauge_run::{launcher, session};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -269,14 +267,12 @@ pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -
         world_size,
         record,
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
-        launch: LaunchFacts::default(),
         launch_command: launch_command
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected: InjectedFaults { delay: arguments.inject_delay, panicking_rank: arguments.inject_panic },
         labels: arguments.nccl.labels(),
         after_plan,
-        watch: Watch::default(),
-        listener: Default::default(),
+        ..Request::default()
     })
 }
 

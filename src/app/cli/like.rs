@@ -1,9 +1,8 @@
 //! `--like`: sets flags to the defaults of another tool. The number of calls, which depends on the size, is in
 //! `config`.
 
+use clap::Arg;
 use clap::builder::ArgPredicate;
-use clap::error::Error;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::sync::LazyLock;
 
 /// The flag itself.
@@ -27,32 +26,11 @@ const TOOL_DEFAULTS: [(&str, [&str; 3]); 8] = [
     ("format", ["nccl-tests", "osu", "imb"]),
 ];
 
-/// Part of a definition without flags of its own: with it, `--like` sets the flags listed above unless they are given.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ToolDefaults;
-
-impl Args for ToolDefaults {
-    fn augment_args(mut command: Command) -> Command {
-        for (flag, values) in TOOL_DEFAULTS {
-            let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(value)));
-            command = command.mut_arg(flag, |argument| argument.default_value_ifs(when));
-        }
-        command
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        ToolDefaults::augment_args(command)
-    }
-}
-
-impl FromArgMatches for ToolDefaults {
-    fn from_arg_matches(_: &ArgMatches) -> Result<ToolDefaults, Error> {
-        Ok(ToolDefaults)
-    }
-
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
-        Ok(())
-    }
+/// The flag; of those listed above `--like` sets the value, unless it is given.
+pub fn with_tool_defaults(flag: Arg) -> Arg {
+    let Some((_, values)) = TOOL_DEFAULTS.iter().find(|(name, _)| flag.get_id() == name) else { return flag };
+    let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(*value)));
+    flag.default_value_ifs(when)
 }
 
 // Options of nccl-tests that are not flags of commgauge (its version 2.19.6, `src/common.cu`). A value that matches
@@ -75,8 +53,9 @@ static TABLE: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
 });
 
 /// All such options; they are only validated, so no value is stored.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NcclTestsFlags;
+pub fn nccl_tests_options() -> impl Iterator<Item = Arg> {
+    TABLE.iter().map(Foreign::argument)
+}
 
 impl Foreign {
     /// The option of a line of the table.
@@ -102,26 +81,6 @@ impl Foreign {
         // Other programs answer -V alone with their version.
         let argument = if self.letter == 'V' { argument.num_args(0..=1).default_missing_value("") } else { argument };
         if self.name.is_empty() { argument } else { argument.long(self.name) }
-    }
-}
-
-impl Args for NcclTestsFlags {
-    fn augment_args(command: Command) -> Command {
-        TABLE.iter().fold(command, |command, foreign| command.arg(foreign.argument()))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        NcclTestsFlags::augment_args(command)
-    }
-}
-
-impl FromArgMatches for NcclTestsFlags {
-    fn from_arg_matches(_: &ArgMatches) -> Result<NcclTestsFlags, Error> {
-        Ok(NcclTestsFlags)
-    }
-
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
-        Ok(())
     }
 }
 
@@ -226,7 +185,7 @@ mod tests {
         assert_eq!(names, super::TOOLS);
     }
 
-    fn parse(words: &[&str]) -> Result<Sweep, Error> {
+    fn parse(words: &[&str]) -> clap::error::Result<Sweep> {
         Sweep::try_parse_from([&["commgauge-sweep", "all_reduce"], words].concat())
     }
 

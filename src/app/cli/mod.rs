@@ -10,7 +10,6 @@ pub mod judge;
 mod launched_arguments;
 pub mod layout;
 mod like;
-pub mod ops;
 pub mod output;
 pub mod plan;
 pub mod programs;
@@ -34,7 +33,7 @@ pub use output::{
     AnswerArguments, AnswerFormat, AnswerOutput, OutputArguments, TableOrJson, TextOutput, VerdictOutput,
 };
 pub use suite::suite_work;
-pub use sweep::{Chosen, PairsArguments, SweepArguments};
+pub use sweep::{PairsArguments, SweepArguments};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 

@@ -12,7 +12,9 @@ use commgauge_base::output_file::write_output;
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
 use commgauge_base::writing::eprintln;
 use commgauge_judge::verdict::{LoadedRecord, Verdict};
+use commgauge_model::record::{Journal, Line};
 use serde::Serialize;
+use std::borrow::Borrow;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::marker::PhantomData;
@@ -346,6 +348,19 @@ pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()
 /// Whether the name of an output asks for a page.
 pub(super) fn is_page(path: &Path) -> bool {
     format_of_ending(path) == Some(PAGE)
+}
+
+/// The text of a file that a flag names.
+pub(super) fn read_text(flag: &str, path: &Path) -> Result<String> {
+    commgauge_base::host::read_to_string(path)
+        .map_err(|cause| Error::usage(format!("{flag} {}: cannot be read: {cause}", path.shown())))
+}
+
+/// Writes a record, which must not exist.
+pub(super) fn write_record(path: &Path, lines: impl IntoIterator<Item = impl Borrow<Line>>) -> Result<()> {
+    let mut journal = Journal::create(path)?;
+    lines.into_iter().try_for_each(|line| journal.write(line.borrow()))?;
+    journal.finish()
 }
 
 /// Writes an output: whoever reads it meanwhile sees either the old text or the new one.

@@ -3,7 +3,7 @@
 
 use super::WithParts;
 use super::computing::{Computing, ComputingFlags, RatesFlags};
-use super::output::FormattedOutput;
+use super::output::{FormattedOutput, read_text};
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
 use crate::report::plan::{csv, explain_text, table_text};
@@ -313,8 +313,7 @@ impl PlanCommand {
 /// A file that cannot be read or is empty; a line that cannot be parsed, or that leaves no layout with a price.
 fn priced(question: &Question, path: &Path) -> Result<Found> {
     let file = path.shown();
-    let text = commgauge_base::host::read_to_string(path)
-        .map_err(|cause| Error::usage(format!("--configurations {file}: cannot be read: {cause}")))?;
+    let text = read_text("--configurations", path)?;
     let mut all = Found::default();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -392,63 +391,48 @@ fn none_priced(question: &Question, found: &Found) -> String {
 
 // Parses `tp=4|8,pp=8,order=tp-pp-dp`: the given part of a layout.
 
-const KEYS: [&str; 12] = [
-    "tp",
-    "cp",
-    "ep",
-    "etp",
-    "pp",
-    "schedule",
-    "virtual_stages",
-    "dp",
-    "zero_stage",
-    "micro_batch",
-    "recompute",
-    "order",
+type Reader = fn(&mut Only, &str) -> std::result::Result<(), String>;
+
+const KEYS: [(&str, Reader); 12] = [
+    ("tp", |only, text| values(text, whole).map(|read| only.tp = read)),
+    ("cp", |only, text| values(text, whole).map(|read| only.cp = read)),
+    ("ep", |only, text| values(text, whole).map(|read| only.ep = read)),
+    ("etp", |only, text| values(text, whole).map(|read| only.etp = read)),
+    ("pp", |only, text| values(text, whole).map(|read| only.pp = read)),
+    ("schedule", |only, text| values(text, str::parse).map(|read| only.schedule = read)),
+    ("virtual_stages", |only, text| values(text, whole).map(|read| only.virtual_stages = read)),
+    ("dp", |only, text| values(text, whole).map(|read| only.dp = read)),
+    ("zero_stage", |only, text| values(text, zero_stage).map(|read| only.zero_stage = read)),
+    ("micro_batch", |only, text| values(text, |one| whole(one).map(u64::from)).map(|read| only.micro_batch = read)),
+    ("recompute", |only, text| values(text, str::parse).map(|read| only.recompute = read)),
+    ("order", |only, text| values(text, axes).map(|read| only.order = read)),
 ];
 
 /// Parses the list.
 pub fn parse(text: &str) -> std::result::Result<Only, String> {
+    let known = KEYS.map(|(name, _)| name);
     let mut only = Only::default();
     let mut seen: Vec<&str> = Vec::new();
     for part in text.split(',') {
         let (key, value) = part.split_once('=').ok_or_else(|| {
-            format!("found `{part}`; accepted: key=value, with commas between; keys: {}", KEYS.join(", "))
+            format!("found `{part}`; accepted: key=value, with commas between; keys: {}", known.join(", "))
         })?;
         let (key, value) = (key.trim(), value.trim());
         if seen.contains(&key) {
             return Err(format!("names {key} twice"));
         }
         seen.push(key);
-        match key {
-            "tp" => only.tp = values(key, value, whole)?,
-            "cp" => only.cp = values(key, value, whole)?,
-            "ep" => only.ep = values(key, value, whole)?,
-            "etp" => only.etp = values(key, value, whole)?,
-            "schedule" => only.schedule = values(key, value, str::parse)?,
-            "pp" => only.pp = values(key, value, whole)?,
-            "virtual_stages" => only.virtual_stages = values(key, value, whole)?,
-            "dp" => only.dp = values(key, value, whole)?,
-            "micro_batch" => only.micro_batch = values(key, value, |text| whole(text).map(u64::from))?,
-            "zero_stage" => only.zero_stage = values(key, value, zero_stage)?,
-            "recompute" => only.recompute = values(key, value, str::parse)?,
-            "order" => only.order = values(key, value, axes)?,
-            _ => {
-                let suggestion = likely_key(key, KEYS.into_iter());
-                return Err(format!("found key `{key}`{suggestion} Known: {}", KEYS.join(", ")));
-            }
-        }
+        let (_, read) = KEYS.iter().find(|(name, _)| *name == key).ok_or_else(|| {
+            format!("found key `{key}`{} Known: {}", likely_key(key, known.into_iter()), known.join(", "))
+        })?;
+        read(&mut only, value).map_err(|problem| format!("{key}: {problem}"))?;
     }
     Ok(only)
 }
 
 /// Values with bars between, such as `0|1`.
-fn values<T>(
-    key: &str,
-    text: &str,
-    read: impl Fn(&str) -> std::result::Result<T, String>,
-) -> std::result::Result<Vec<T>, String> {
-    text.split('|').map(|one| read(one.trim()).map_err(|problem| format!("{key}: {problem}"))).collect()
+fn values<T>(text: &str, read: impl Fn(&str) -> std::result::Result<T, String>) -> std::result::Result<Vec<T>, String> {
+    text.split('|').map(|one| read(one.trim())).collect()
 }
 
 fn whole(text: &str) -> std::result::Result<u32, String> {
@@ -573,12 +557,7 @@ impl QuestionFlags {
             flags.push(("--element-type", "parameter_element_type", element.clone()));
         }
         let training = Training::read(Table::of_flags(flags))?;
-        if training.sequence > model.embedding.maximum_positions {
-            return Err(training.at("sequence").wrong(format!(
-                "found {}; {} allows up to {} (max_position_embeddings)",
-                training.sequence, model.name, model.embedding.maximum_positions
-            )));
-        }
+        training.ensure_positions(model)?;
         Ok(training)
     }
 }

@@ -1,24 +1,27 @@
-//! `commgauge rank`: ranks the parallelisms of a layout by cost, based on a fit or on published rates, without a
-//! launch.
+//! `commgauge rank` and `commgauge ops`: what a step communicates, and which parallelism costs most, without a launch.
 
-use super::computing::ComputingFlags;
-use super::computing::RatesFlags;
-use super::step::StepFlags;
+use super::computing::{ComputingFlags, RatesFlags};
+use super::output::AnswerArguments;
+use super::step::{StepFlags, parse_style, sentences};
 use super::suite::report_resolved_file;
 use super::{AnswerFormat, AnswerOutput, WithParts};
 use crate::report::fit::{QueryInput, predictions_csv, predictions_document, predictions_text, read_queries};
-use crate::report::pretty_json;
+use crate::report::ops::OpsDocument;
 use crate::report::rank::{RankDocument, StepDocument, csv, text};
+use crate::report::{ops, pretty_json};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_model::config::Shipped;
-use commgauge_model::layout::MOST_RANKS;
+use commgauge_model::config::step::ModelWork;
+use commgauge_model::layout::Degrees;
+use commgauge_model::workload::Style;
 use commgauge_model::workload::step::Step;
 use commgauge_plan::planner::rank::RankOptions;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
 ///
@@ -94,11 +97,7 @@ impl RankCommand {
     }
 
     fn document(&self) -> Result<RankDocument> {
-        let ranks = match self.ranks {
-            Some(ranks) if (1..=MOST_RANKS).contains(&ranks) => ranks,
-            Some(ranks) => return Err(Error::usage(format!("--ranks: found {ranks}; accepted: 1 to {MOST_RANKS}"))),
-            None => self.step.ranks()?,
-        };
+        let ranks = self.step.ranks(self.ranks)?;
         let table = self.step.table(ranks)?;
         let steps = Step::all_of(&table, ranks)?;
         let [step] = steps.as_slice() else {
@@ -234,5 +233,211 @@ impl CallCommand {
             }
         }
         QueryInput::of_flags(columns, values)
+    }
+}
+
+// `commgauge ops`: lists all communication of one step of a model, op by op, without a launch.
+
+/// List every communication of a training or serving step: bytes, counts, what hides it, and why
+///
+/// commgauge ops --model llama-3-70b --tp 8 --pp 4 --dp 4 --sequence 8192 --global-batch 512 --sequence-parallel
+///
+/// Bytes are shown for the rank that each axis loads most; --stage shows the ranks of one pipeline stage instead.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OpsCommand {
+    #[command(flatten)]
+    step: StepFlags,
+
+    /// Number of ranks, where --dp is left out [default: those of dp 1]
+    #[arg(long, visible_alias = "world", value_name = "N", help_heading = "Layout")]
+    ranks: Option<u32>,
+
+    /// Show the ranks of this pipeline stage [default: the rank that each axis loads most]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    stage: Option<u32>,
+
+    /// Only these styles, a list with commas: tensor, sequence, vocabulary, data, pipeline, context, expert, control, serving
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style, hide_short_help = true)]
+    style: Vec<Style>,
+
+    /// How the answer is shown.
+    #[command(flatten)]
+    shown: AnswerArguments,
+}
+
+impl OpsCommand {
+    /// Builds the list and prints it.
+    pub fn execute(&self) -> Result<i32> {
+        let document = self.document()?;
+        report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
+        self.notes(&document.groups.degrees)?.iter().for_each(|note| eprintln!("note: {note}"));
+        self.shown.show(&document, |width| ops::text(&document, width))?;
+        Ok(0)
+    }
+
+    pub(super) fn document(&self) -> Result<OpsDocument> {
+        let ranks = self.step.ranks(self.ranks)?;
+        let table = self.step.table(ranks)?;
+        let steps = Step::all_of(&table, ranks)?;
+        let step = match steps.as_slice() {
+            [step] => step,
+            _ => return Err(Error::usage("--serve: one phase can be listed at a time; accepted: prefill or decode")),
+        };
+        let wanted = |style| self.style.is_empty() || self.style.contains(&style);
+        OpsDocument::new(step, self.stage, wanted)
+    }
+
+    /// Flags that change nothing here.
+    fn notes(&self, degrees: &Degrees) -> Result<Vec<String>> {
+        let table = self.step.table(self.step.ranks(self.ranks)?)?;
+        let sentences = |work: &Arc<ModelWork>| sentences(&self.step.given_of_model(), degrees, &work.model);
+        Ok(table.work.as_ref().map(sentences).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // Tests of `commgauge ops`: the table, the document, and the errors.
+    use super::*;
+    use crate::cli::show::Document;
+    use clap::Parser;
+    use serde_json::Value;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        command: OpsCommand,
+    }
+
+    fn document(flags: &str) -> Result<OpsDocument> {
+        let program = Program::try_parse_from(std::iter::once("ops").chain(flags.split_whitespace())).unwrap();
+        program.command.document()
+    }
+
+    fn json(flags: &str) -> Value {
+        serde_json::to_value(document(flags).unwrap()).unwrap()
+    }
+
+    const LLAMA: &str = "--model llama-3-8b --tp 2 --pp 2 --dp 2 --sequence 8192 --global-batch 16";
+
+    #[test]
+    fn the_list_reads_well_at_80_and_140_columns() {
+        let document = document(LLAMA).unwrap();
+        for width in [80, 140] {
+            insta::assert_snapshot!(format!("ops_{width}"), ops::text(&document, width));
+        }
+    }
+
+    #[test]
+    fn flags_about_what_a_layout_or_a_model_has_not_are_said() {
+        let notes = |flags: &str| {
+            let program = Program::try_parse_from(std::iter::once("ops").chain(flags.split_whitespace())).unwrap();
+            program.command.notes(&program.command.document().unwrap().groups.degrees).unwrap()
+        };
+        let alone = "--model llama-3-8b --dp 4 --sequence 4096 --micro-batches 1";
+        let flags = "--sequence-parallel --virtual-stages 2 --schedule interleaved --context-style ring --routing uniform --recompute full";
+        assert_eq!(
+            notes(&format!("{alone} {flags}")),
+            [
+                "--sequence-parallel: has no effect because tp is 1",
+                "--schedule, --virtual-stages: has no effect because pp is 1",
+                "--context-style: has no effect because cp is 1",
+                "--routing: has no effect because the model has no experts",
+            ]
+        );
+        assert_eq!(
+            notes(&format!("{LLAMA} --sequence-parallel --schedule gpipe --recompute full")),
+            Vec::<String>::new()
+        );
+        let serving = "--model llama-3-8b --tp 4 --serve decode --batch 16 --sampled-tokens ring";
+        assert_eq!(notes(serving), ["--sampled-tokens: has no effect because pp is 1"]);
+    }
+
+    #[test]
+    fn the_printed_document_fits_the_published_schema() {
+        let schema = Document::Ops.schema();
+        for flags in [
+            LLAMA,
+            "--model mixtral-8x7b --ep 4 --dp 8 --sequence 4096 --micro-batches 2 --routing zipf:1",
+            "--model llama-3-8b --tp 4 --serve decode --batch 16",
+        ] {
+            let document = json(flags);
+            let validator = jsonschema::validator_for(&schema).unwrap();
+            let errors: Vec<_> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{flags}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn the_totals_of_an_axis_are_those_of_its_ops() {
+        let document = json(LLAMA);
+        let ops = document["ops"].as_array().unwrap();
+        for (axis, totals) in document["axes"].as_object().unwrap() {
+            for column in ["payload_bytes_per_step", "wire_bytes_per_step"] {
+                let of_axis = ops.iter().filter(|op| op["axis"] == axis.as_str());
+                let sum: u64 = of_axis.map(|op| op[column].as_u64().unwrap()).sum();
+                assert_eq!(totals[column], sum, "{axis} {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_name_the_flag_and_what_is_accepted() {
+        for (flags, expected) in [
+            ("--model llama-3-8b --tp 2 --sequence 8192", "the size of a step is missing"),
+            (
+                "--model llama-3-8b --tp 3 --sequence 8192 --micro-batches 1",
+                "tp = 3 does not divide the 32 query heads",
+            ),
+            (
+                "--model llama-3-8b --tp 2 --sequence many --micro-batches 1",
+                "--sequence: found the text \"many\"; accepted",
+            ),
+            (
+                "--model llama-3-8b --tp 2 --sequence 9000 --micro-batches 1",
+                "--sequence: found 9000; llama-3-8b allows up to 8192",
+            ),
+            ("--model llama-9 --sequence 8 --micro-batches 1", "there is no model `llama-9`"),
+            (
+                "--model llama-3-8b --pp 4 --virtual-stages 2 --sequence 8192 --micro-batches 6",
+                "--virtual-stages: interleaved: 6 micro-batches, must be a multiple of the 4 pipeline stages; nearest: 4 or 8",
+            ),
+            (
+                "--model llama-3-8b --pp 64 --sequence 8192 --micro-batches 6",
+                "pp = 64 stages of 1 chunks are more than the 32 layers",
+            ),
+            ("--model llama-3-8b --cp 3 --sequence 8192 --micro-batches 6", "8192 is not a multiple of 2*cp = 6"),
+            (
+                "--model mixtral-8x7b --ep 3 --dp 3 --sequence 4096 --micro-batches 6",
+                "ep = 3 does not divide the 8 experts",
+            ),
+            (
+                "--model llama-3-8b --tp 2 --serve prefill,decode --batch 4",
+                "--serve: one phase can be listed at a time",
+            ),
+            (
+                "--model llama-3-8b --pp 2 --sequence 8192 --micro-batches 6 --stage 2",
+                "--stage: found 2; accepted: 0 to 1",
+            ),
+        ] {
+            let error = document(flags).expect_err(flags);
+            assert!(error.to_string().contains(expected), "{flags}: {error}");
+            assert_eq!(error.exit_code(), 2, "{flags}");
+        }
+    }
+
+    #[test]
+    #[ignore = "a release build: cargo test --release -p commgauge-app --lib -- --ignored ten_milliseconds"]
+    fn the_list_of_16_384_ranks_is_there_in_ten_milliseconds() {
+        let flags =
+            "--model llama-3-405b --tp 8 --pp 16 --dp 128 --sequence 8192 --global-batch 2048 --sequence-parallel";
+        let seconds = || {
+            let begun = std::time::Instant::now();
+            assert_eq!(json(flags)["ranks"], 16_384);
+            begun.elapsed().as_secs_f64()
+        };
+        // The best of several: other processes of the machine can only make it longer.
+        let best = (0..5).map(|_| seconds()).fold(f64::INFINITY, f64::min);
+        assert!(best < 0.01, "{best} s");
     }
 }

@@ -14,7 +14,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::{digest, host};
 use commgauge_model::config::step::{ModelWork, Needs, STEP_FLAGS, StepFlag, Work};
 use commgauge_model::config::{BOTH_CADENCES, LayoutTable, Model, Place, RunSettings, Serving, Table, Training};
-use commgauge_model::layout::{Axis, Degrees, Layout, LayoutDescription};
+use commgauge_model::layout::{Axis, Degrees, Layout, LayoutDescription, MOST_RANKS};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::replay::{ReplayOptions, TracedReplay};
 use commgauge_model::workload::step::{Step, ranks_of};
@@ -375,23 +375,21 @@ impl StepFlags {
                 layers.parse().map_err(|_| place.wrong(format!("found `{layers}`; accepted: a whole number")))?;
             model.keep_layers(layers).map_err(|problem| place.wrong(problem))?;
         }
-        if let Some(training) =
-            training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions)
-        {
-            return Err(training.at("sequence").wrong(format!(
-                "found {}; {} allows up to {} (max_position_embeddings)",
-                training.sequence, model.name, model.embedding.maximum_positions
-            )));
-        }
+        training.as_ref().map_or(Ok(()), |training| training.ensure_positions(&model))?;
         table.work = Some(Arc::new(ModelWork { model, training, serving }));
         Ok(table)
     }
 
-    /// Ranks that the degrees need; dp is 1 if it is left out.
+    /// The ranks that --ranks asks for, else those that the degrees need; dp is 1 if it is left out.
     ///
     /// # Errors
     /// If there are more ranks than on any machine.
-    pub fn ranks(&self) -> Result<u32> {
+    pub fn ranks(&self, asked: Option<u32>) -> Result<u32> {
+        match asked {
+            Some(ranks) if (1..=MOST_RANKS).contains(&ranks) => return Ok(ranks),
+            Some(ranks) => return Err(Error::usage(format!("--ranks: found {ranks}; accepted: 1 to {MOST_RANKS}"))),
+            None => {}
+        }
         let mut table = self.degrees.table()?;
         table.dp = table.dp.or(Some(1));
         ranks_of(&table).map(|ranks| ranks.unwrap_or(1))

@@ -128,17 +128,18 @@ pub(crate) fn numbered(path: &Path, launches: u32) -> Vec<PathBuf> {
     if launches == 1 {
         return vec![path.to_owned()];
     }
-    let stem = path.file_stem().unwrap_or_default().to_os_string();
-    let name = |number: u32| {
-        let mut name = stem.clone();
-        name.push(format!("-{number}"));
-        if let Some(ending) = path.extension() {
-            name.push(".");
-            name.push(ending);
-        }
-        path.with_file_name(name)
-    };
-    (1..=launches).map(name).collect()
+    (1..=launches).map(|number| suffixed(path, &number.to_string())).collect()
+}
+
+/// `NAME-SUFFIX.jsonl`
+pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push(format!("-{suffix}"));
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
 }
 
 /// Checks before a run that a file named by the user exists and is a file.

@@ -3,7 +3,7 @@
 //! `sweep_plan` checks their combination.
 
 use super::launched_arguments::parse_time_limit;
-use super::like::NcclTestsFlags;
+use super::like::nccl_tests_options;
 use super::suite::SuiteWork;
 use clap::Args;
 use commgauge_base::collective::{Collective, Collectives, Placement, ReduceOp};
@@ -14,12 +14,14 @@ use commgauge_base::geometry::Splits;
 use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds, parse_seconds};
 use commgauge_base::variant::Variants;
+use commgauge_base::writing::distinct;
 use commgauge_model::config::{Growth, Peer, Place, ROUNDS_WITHIN, Roots, RunSettings, Sweep, growing_sizes};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::{PairsRequest, WorkPlan};
 
 /// One or more collectives over sizes, on all ranks of the launch.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
+#[command(args(nccl_tests_options()))]
 pub struct SweepArguments {
     /// Collectives, with commas or blanks between them, or `all`
     ///
@@ -135,19 +137,6 @@ pub struct SweepArguments {
     /// How samples are taken.
     #[command(flatten)]
     pub sampling: SamplingArguments,
-
-    /// Other options of nccl-tests.
-    #[command(flatten)]
-    pub nccl_tests: NcclTestsFlags,
-}
-
-/// One value, or all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chosen<T> {
-    /// All values.
-    All,
-    /// This value.
-    One(T),
 }
 
 impl SweepArguments {
@@ -168,11 +157,6 @@ impl SweepArguments {
             _ => commgauge_model::config::BOTH_CADENCES.to_vec(),
         }
     }
-}
-
-/// Parses one name, or `all`.
-pub(super) fn parse_all_or<T: std::str::FromStr<Err = String>>(text: &str) -> std::result::Result<Chosen<T>, String> {
-    if text == "all" { Ok(Chosen::All) } else { text.parse().map(Chosen::One) }
 }
 
 fn parse_bytes(text: &str) -> std::result::Result<Bytes, String> {
@@ -242,7 +226,7 @@ impl SweepArguments {
         let element_types = listed(&self.element_types, &ElementType::ALL, &types_place)?;
         let reduce_ops = listed(&self.reduce_ops, &ReduceOp::ALL, &Place::flag("-o/--op"))?;
         let named = self.collectives.iter().chain(&self.collective).flat_map(|list| list.0.iter().copied());
-        let collectives = expand(named.map(Chosen::One).collect(), &Collective::ALL);
+        let collectives = distinct(named);
         let sweep = Sweep {
             place: Place::flag("the sweep"),
             roots_place: Place::flag("-r/--root"),
@@ -294,28 +278,15 @@ impl SweepArguments {
     }
 }
 
+/// The named values without duplicates; `all` names every one.
 fn listed<T>(texts: &[String], all: &[T], place: &Place) -> Result<Vec<T>>
 where
     T: Copy + PartialEq + std::str::FromStr<Err = String>,
 {
-    let read = |text: &String| parse_all_or(text).map_err(|problem| place.wrong(problem));
-    Ok(expand(texts.iter().map(read).collect::<Result<_>>()?, all))
-}
-
-/// The chosen values without duplicates.
-fn expand<T: Copy + PartialEq>(chosen: Vec<Chosen<T>>, all: &[T]) -> Vec<T> {
-    if chosen.contains(&Chosen::All) {
-        return all.to_vec();
-    }
-    let mut ones = Vec::new();
-    for choice in chosen {
-        if let Chosen::One(one) = choice
-            && !ones.contains(&one)
-        {
-            ones.push(one);
-        }
-    }
-    ones
+    let (every, names): (Vec<&String>, Vec<&String>) = texts.iter().partition(|text| *text == "all");
+    let read = |text: &String| text.parse().map_err(|problem: String| place.wrong(problem));
+    let ones = names.into_iter().map(read).collect::<Result<Vec<T>>>()?;
+    Ok(if every.is_empty() { distinct(ones) } else { all.to_vec() })
 }
 
 // The sampling flags that the launched programs share if no suite file defines the sampling.

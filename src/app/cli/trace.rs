@@ -293,7 +293,7 @@ fn text(sweeps: &Sweeps, layout: Option<&Layout>, files: usize) -> String {
 mod tests {
     // Traces of a job that calls what a list says, as PyTorch's flight recorder leaves them on GPUs, and what is planted in them.
     use super::*;
-    use crate::cli::ops::OpsCommand;
+    use crate::cli::rank::OpsCommand;
     use crate::report::pretty_json;
     use clap::Parser;
     use commgauge_base::collective::Collective;

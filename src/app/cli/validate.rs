@@ -1,10 +1,11 @@
 //! `commgauge plan validate`: compares predictions with published measurements, or with a user's own.
 
 use super::computing::{GpuFlags, RatesFlags};
+use super::output::read_text;
 use super::{AnswerFormat, AnswerOutput};
 use crate::report::pretty_json;
 use crate::report::validation::{csv, text};
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_plan::planner::validate::{
     OWN_RUNS, SetOrigin, Site, Validation, levels_file, read_runs, template, validate, validate_runs,
 };
@@ -80,9 +81,7 @@ impl ValidateCommand {
     /// Predicts a user's runs.
     fn own(&self, path: &Path) -> Result<Validation> {
         let file = path.display().to_string();
-        let text = commgauge_base::host::read_to_string(path)
-            .map_err(|cause| Error::usage(format!("--runs {file}: cannot be read: {cause}")))?;
-        let runs = read_runs(&text, &file)?;
+        let runs = read_runs(&read_text("--runs", path)?, &file)?;
         if self.fit.is_none() && self.machine.is_none() && runs.iter().all(|run| run.machine.is_some()) {
             let origin = SetOrigin { name: OWN_RUNS, source: &file, assumption: None };
             return validate_runs(origin, &runs, None);

@@ -1,7 +1,7 @@
 //! The launched programs: their flags, and the work that these ask for.
 
 use super::launched_arguments::{Backend, LaunchedArguments, parse_time_limit};
-use super::like::ToolDefaults;
+use super::like::with_tool_defaults;
 use super::step::{StepArguments, without_trace};
 use super::suite::{SuiteWork, suite_work};
 use super::{PairsArguments, SweepArguments};
@@ -153,7 +153,8 @@ const NCCL_TESTS: &str = "Of the other options of nccl-tests (-t -g -p -a -N -I 
 ///
 /// mpirun -np 4 commgauge-sweep all_reduce -b 8 -e 64M -f 2
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-sweep", version = program_version(), disable_version_flag = true, after_long_help = NCCL_TESTS)]
+#[command(name = "commgauge-sweep", version = program_version(), disable_version_flag = true)]
+#[command(after_long_help = NCCL_TESTS, mut_args(with_tool_defaults))]
 pub struct Sweep {
     #[command(flatten)]
     sweep: SweepArguments,
@@ -163,9 +164,6 @@ pub struct Sweep {
     // Without its usual letter, which nccl-tests has for something else.
     #[arg(long, action = clap::ArgAction::Version, hide_short_help = true)]
     version: Option<bool>,
-    // Last, since it refers to the flags above.
-    #[command(flatten)]
-    _habits: ToolDefaults,
 }
 
 impl Work for Sweep {

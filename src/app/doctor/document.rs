@@ -97,6 +97,26 @@ impl Finding {
         Finding { item: item.to_owned(), state, found: found.into(), fix: None }
     }
 
+    pub(super) fn fine(item: &str, found: impl Into<String>) -> Finding {
+        Finding::new(item, State::Fine, found)
+    }
+
+    pub(super) fn note(item: &str, found: impl Into<String>) -> Finding {
+        Finding::new(item, State::Note, found)
+    }
+
+    pub(super) fn warning(item: &str, found: impl Into<String>) -> Finding {
+        Finding::new(item, State::Warning, found)
+    }
+
+    pub(super) fn missing(item: &str, found: impl Into<String>) -> Finding {
+        Finding::new(item, State::Missing, found)
+    }
+
+    pub(super) fn broken(item: &str, found: impl Into<String>) -> Finding {
+        Finding::new(item, State::Broken, found)
+    }
+
     /// Adds the fix.
     pub(super) fn with_fix(mut self, fix: impl Into<String>) -> Finding {
         self.fix = Some(fix.into());

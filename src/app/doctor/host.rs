@@ -1,6 +1,6 @@
 //! Checks limits of the host: locked memory, open files, shared memory, cores.
 
-use super::document::{Finding, Part, Section, State};
+use super::document::{Finding, Part, Section};
 use crate::launch;
 use crate::launch::{Allocation, Flavor, LauncherContext, find};
 use commgauge_base::units::Bytes;
@@ -36,39 +36,34 @@ pub(super) fn check(system: &dyn System) -> Section {
     let nodes =
         numa.iter().filter(|name| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok())).count();
     let nodes = if nodes > 1 { format!(" on {nodes} NUMA nodes") } else { String::new() };
-    findings.push(Finding::new(
-        "cores",
-        State::Note,
-        format!("{}{nodes}; more ranks than cores take turns", system.cores()),
-    ));
+    findings.push(Finding::note("cores", format!("{}{nodes}; more ranks than cores take turns", system.cores())));
     Section::new("Host", findings)
 }
 
 fn memory_lock(limit: Option<u64>, has_rdma: bool) -> Finding {
     let item = "memory lock limit";
     match limit {
-        None => Finding::new(item, State::Fine, "unlimited"),
-        Some(bytes) if has_rdma && bytes < SUFFICIENT_LOCKED_BYTES => Finding::new(
+        None => Finding::fine(item, "unlimited"),
+        Some(bytes) if has_rdma && bytes < SUFFICIENT_LOCKED_BYTES => Finding::warning(
             item,
-            State::Warning,
             format!("{}, too little for RDMA adapters", Bytes(bytes)),
         )
         .with_fix(
             "ulimit -l unlimited (limits.conf, LimitMEMLOCK of slurmd or containerd, docker run --ulimit memlock=-1)",
         ),
-        Some(bytes) => Finding::new(item, State::Note, format!("{}, enough without RDMA adapters", Bytes(bytes))),
+        Some(bytes) => Finding::note(item, format!("{}, enough without RDMA adapters", Bytes(bytes))),
     }
 }
 
 fn open_files(limit: Option<u64>) -> Finding {
     let item = "open files";
     match limit {
-        None => Finding::new(item, State::Fine, "unlimited"),
+        None => Finding::fine(item, "unlimited"),
         Some(files) if files < SUFFICIENT_FILES => {
-            Finding::new(item, State::Warning, format!("{files}, fewer than a rank with many peers needs over TCP"))
+            Finding::warning(item, format!("{files}, fewer than a rank with many peers needs over TCP"))
                 .with_fix("ulimit -n 65536")
         }
-        Some(files) => Finding::new(item, State::Fine, files.to_string()),
+        Some(files) => Finding::fine(item, files.to_string()),
     }
 }
 
@@ -76,22 +71,20 @@ fn shared_memory(system: &dyn System) -> Finding {
     let item = "/dev/shm";
     let fix = "make it larger: docker run --shm-size=8g, a Kubernetes emptyDir with medium Memory, or mount -o remount,size=8g /dev/shm";
     let Some(volume) = system.volume("/dev/shm") else {
-        return Finding::new(item, State::Warning, "missing: ranks of this host cannot share memory").with_fix(fix);
+        return Finding::warning(item, "missing: ranks of this host cannot share memory").with_fix(fix);
     };
     let found = format!("{}, {} free", Bytes(volume.bytes), Bytes(volume.free_bytes));
     match (volume.bytes, volume.free_bytes) {
-        (all, _) if all <= SMALL_SHARED_MEMORY => Finding::new(
-            item,
-            State::Warning,
-            format!("{found}: the default of containers, too little for several ranks"),
-        )
-        .with_fix(fix),
+        (all, _) if all <= SMALL_SHARED_MEMORY => {
+            Finding::warning(item, format!("{found}: the default of containers, too little for several ranks"))
+                .with_fix(fix)
+        }
         (_, free) if free < SMALL_SHARED_MEMORY => {
-            Finding::new(item, State::Warning, format!("{found}: did a killed run leave files in it?"))
+            Finding::warning(item, format!("{found}: did a killed run leave files in it?"))
                 .with_fix("remove vader_segment.*, sm_segment.*, nccl-* and mpich_shm* files that belong to no process")
         }
-        (all, _) if all < SUFFICIENT_SHARED_MEMORY => Finding::new(item, State::Note, found),
-        _ => Finding::new(item, State::Fine, found),
+        (all, _) if all < SUFFICIENT_SHARED_MEMORY => Finding::note(item, found),
+        _ => Finding::fine(item, found),
     }
 }
 
@@ -108,11 +101,8 @@ pub(super) fn check_network(system: &dyn System, gpus: usize) -> Section {
         }
     }
     if adapters.is_empty() {
-        findings.push(Finding::new(
-            "RDMA adapters",
-            State::Note,
-            "none (/sys/class/infiniband is empty): hosts connect only over TCP",
-        ));
+        findings
+            .push(Finding::note("RDMA adapters", "none (/sys/class/infiniband is empty): hosts connect only over TCP"));
     }
     // Without adapters or without GPUs these modules are not used.
     if !adapters.is_empty() && gpus > 0 {
@@ -131,9 +121,9 @@ fn port_of(system: &dyn System, adapter: &str, port: &str) -> Finding {
     let found = format!("{}, {}, {}", state.to_lowercase(), read("rate"), read("link_layer"));
     let item = format!("{adapter}, port {port}");
     if state == "ACTIVE" {
-        return Finding::new(&item, State::Fine, found);
+        return Finding::fine(&item, found);
     }
-    Finding::new(&item, State::Warning, found)
+    Finding::warning(&item, found)
         .with_fix("check cable and switch port (`ibstat`), or exclude the adapter with NCCL_IB_HCA and UCX_NET_DEVICES")
 }
 
@@ -141,18 +131,18 @@ fn peer_memory(system: &dyn System) -> Finding {
     let loaded =
         ["nvidia_peermem", "nv_peer_mem"].into_iter().find(|module| system.exists(&format!("/sys/module/{module}")));
     match loaded {
-        Some(module) => Finding::new("GPUDirect RDMA", State::Fine, format!("module {module} is loaded")),
-        None => Finding::new("GPUDirect RDMA", State::Warning, "module nvidia_peermem is not loaded: adapters may have to go through host memory")
+        Some(module) => Finding::fine("GPUDirect RDMA", format!("module {module} is loaded")),
+        None => Finding::warning("GPUDirect RDMA", "module nvidia_peermem is not loaded: adapters may have to go through host memory")
             .with_fix("modprobe nvidia-peermem; not needed if NCCL uses DMA-BUF (open kernel modules, Linux 5.12 or newer): NCCL_DEBUG=INFO shows it"),
     }
 }
 
 fn gdrcopy(system: &dyn System) -> Finding {
     match (system.exists("/sys/module/gdrdrv"), system.exists("/dev/gdrdrv")) {
-        (true, true) => Finding::new("GDRCopy", State::Fine, "module gdrdrv is loaded"),
-        (true, false) => Finding::new("GDRCopy", State::Warning, "module gdrdrv is loaded, but /dev/gdrdrv is missing")
+        (true, true) => Finding::fine("GDRCopy", "module gdrdrv is loaded"),
+        (true, false) => Finding::warning("GDRCopy", "module gdrdrv is loaded, but /dev/gdrdrv is missing")
             .with_fix("make /dev/gdrdrv visible in the container"),
-        _ => Finding::new("GDRCopy", State::Note, "not installed; it only shortens the latency of small messages"),
+        _ => Finding::note("GDRCopy", "not installed; it only shortens the latency of small messages"),
     }
 }
 
@@ -167,14 +157,10 @@ const BUILD: &str =
 pub(super) fn check_launching(system: &dyn System) -> Part<String> {
     let (mut findings, mut offered) = (Vec::new(), Vec::new());
     match system.flavor() {
-        Some(flavor) => findings.push(Finding::new("built against", State::Fine, flavor.name())),
+        Some(flavor) => findings.push(Finding::fine("built against", flavor.name())),
         None => findings.push(
-            Finding::new(
-                "built against",
-                State::Missing,
-                "this commgauge was built without MPI, so it launches nothing",
-            )
-            .with_fix(BUILD),
+            Finding::missing("built against", "this commgauge was built without MPI, so it launches nothing")
+                .with_fix(BUILD),
         ),
     }
     findings.push(programs(system));
@@ -188,7 +174,7 @@ pub(super) fn check_launching(system: &dyn System) -> Part<String> {
         Ok(launcher) => {
             let text = format!("{} of {} {}", launcher.program, launcher.family.name(), launcher.version);
             offered.push(text.clone());
-            findings.push(Finding::new("launcher", State::Fine, text));
+            findings.push(Finding::fine("launcher", text));
         }
         // The message of the error names what was searched for, then the fix.
         Err(error) => {
@@ -196,7 +182,7 @@ pub(super) fn check_launching(system: &dyn System) -> Part<String> {
             let (found, fix) = text
                 .split_once("; install")
                 .map_or((text.as_str(), None), |(found, rest)| (found, Some(format!("install{rest}"))));
-            let finding = Finding::new("launcher", State::Missing, found);
+            let finding = Finding::missing("launcher", found);
             findings.push(match fix {
                 Some(fix) => finding.with_fix(fix),
                 None => finding,
@@ -205,11 +191,7 @@ pub(super) fn check_launching(system: &dyn System) -> Part<String> {
     }
     findings.push(variables(system));
     if system.is_root() {
-        findings.push(Finding::new(
-            "user",
-            State::Note,
-            "root: Open MPI requires confirmation, which `commgauge run` gives",
-        ));
+        findings.push(Finding::note("user", "root: Open MPI requires confirmation, which `commgauge run` gives"));
     }
     let section = Section::new("MPI", findings);
     let ready = section.first_fault().map_or_else(|| Ok(offered.concat()), Err);
@@ -222,11 +204,9 @@ fn programs(system: &dyn System) -> Finding {
         PROGRAMS.into_iter().filter(|name| !system.exists(&folder.join(name).to_string_lossy())).collect();
     let place = folder.shown();
     match missing[..] {
-        [] => Finding::new("programs", State::Fine, format!("all four launched programs are in {place}")),
-        _ => {
-            Finding::new("programs", State::Missing, format!("{} not next to commgauge in {place}", missing.join(", ")))
-                .with_fix(BUILD)
-        }
+        [] => Finding::fine("programs", format!("all four launched programs are in {place}")),
+        _ => Finding::missing("programs", format!("{} not next to commgauge in {place}", missing.join(", ")))
+            .with_fix(BUILD),
     }
 }
 
@@ -240,11 +220,7 @@ fn library(system: &dyn System) -> Option<Finding> {
         return None;
     }
     let Response::Text(text) = system.query(Query::Libraries(&program)) else {
-        return Some(Finding::new(
-            "libraries",
-            State::Note,
-            "which libraries the programs load cannot be determined here",
-        ));
+        return Some(Finding::note("libraries", "which libraries the programs load cannot be determined here"));
     };
     let missing: Vec<&str> = text
         .lines()
@@ -254,23 +230,23 @@ fn library(system: &dyn System) -> Option<Finding> {
     if !missing.is_empty() {
         let found = format!("{} not found, so the launched programs do not start", missing.join(", "));
         return Some(
-            Finding::new("libraries", State::Broken, found)
+            Finding::broken("libraries", found)
                 .with_fix("install the MPI of the build, or put its lib folder on LD_LIBRARY_PATH"),
         );
     }
     let is_mpi = |line: &&str| line.trim_start().starts_with("libmpi");
     let found = text.lines().find(is_mpi).and_then(|line| line.split("=>").nth(1)?.split_whitespace().next());
     Some(match found {
-        Some(path) => Finding::new("library", State::Fine, path),
-        None => Finding::new("library", State::Note, "linked into the programs"),
+        Some(path) => Finding::fine("library", path),
+        None => Finding::note("library", "linked into the programs"),
     })
 }
 
 fn variables(system: &dyn System) -> Finding {
     let set: Vec<String> = system.variables().iter().map(Variable::assignment).collect();
     match set[..] {
-        [] => Finding::new("variables", State::Note, "no variable of MPI, NCCL or a launcher is set"),
-        _ => Finding::new("variables", State::Note, set.join(" ")),
+        [] => Finding::note("variables", "no variable of MPI, NCCL or a launcher is set"),
+        _ => Finding::note("variables", set.join(" ")),
     }
 }
 
@@ -278,18 +254,18 @@ fn variables(system: &dyn System) -> Finding {
 
 pub(super) fn check_slurm(system: &dyn System) -> Section {
     let mut findings = vec![match system.query(Query::Version("srun")) {
-        Response::Text(text) => Finding::new("srun", State::Fine, text.lines().next().unwrap_or_default().trim()),
-        Response::Absent(_) => Finding::new("srun", State::Note, "missing; only needed on Slurm clusters"),
+        Response::Text(text) => Finding::fine("srun", text.lines().next().unwrap_or_default().trim()),
+        Response::Absent(_) => Finding::note("srun", "missing; only needed on Slurm clusters"),
         Response::Failed(output) => {
             let found = format!("there, but: {}", output.lines().last().unwrap_or("it failed"));
-            Finding::new("srun", State::Note, found).with_fix("it needs the cluster's slurm.conf")
+            Finding::note("srun", found).with_fix("it needs the cluster's slurm.conf")
         }
-        Response::Died(how) => Finding::new("srun", State::Broken, how),
+        Response::Died(how) => Finding::broken("srun", how),
     }];
     findings.push(match Allocation::of(&|name| system.variable(name)) {
-        Ok(None) => Finding::new("job", State::Note, "none: not inside an allocation"),
-        Ok(Some(allocation)) => Finding::new("job", State::Fine, allocation.describe(allocation.ranks)),
-        Err(error) => Finding::new("job", State::Warning, error.to_string()),
+        Ok(None) => Finding::note("job", "none: not inside an allocation"),
+        Ok(Some(allocation)) => Finding::fine("job", allocation.describe(allocation.ranks)),
+        Err(error) => Finding::warning("job", error.to_string()),
     });
     Section::new("Slurm", findings)
 }
@@ -510,9 +486,7 @@ pub(super) fn check_container(system: &dyn System) -> Section {
         let found = format!(
             "ptrace_scope is {scope}: MPI cannot copy directly between processes, so large messages on a host are slower"
         );
-        findings.push(
-            Finding::new("copying between ranks", State::Warning, found).with_fix("sysctl kernel.yama.ptrace_scope=1"),
-        );
+        findings.push(Finding::warning("copying between ranks", found).with_fix("sysctl kernel.yama.ptrace_scope=1"));
     }
     Section::new("Container", findings)
 }
@@ -531,13 +505,9 @@ fn kind(system: &dyn System) -> Finding {
     } else if let Some(name) = set_value("container") {
         name
     } else {
-        return Finding::new(item, State::Note, "none detected");
+        return Finding::note(item, "none detected");
     };
-    Finding::new(
-        item,
-        State::Note,
-        format!("{kind}: limits, /dev/shm and devices are those of the container, not of the host"),
-    )
+    Finding::note(item, format!("{kind}: limits, /dev/shm and devices are those of the container, not of the host"))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub use document::{
 };
 pub use host::{Machine, Query, Response, System, Volume};
 
-use commgauge_base::units::Bytes;
+use commgauge_base::units::{Bytes, counted};
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use document::Part as DoctorPart;
 
@@ -76,10 +76,7 @@ fn nccl_verdict(
     let cuda = cuda.clone()?;
     let nccl = nccl.clone()?;
     mpi.clone().map_err(|(reason, fix)| (format!("MPI launches its ranks, but {reason}"), fix))?;
-    let devices = match cuda.devices.len() {
-        1 => "1 device".to_owned(),
-        many => format!("{many} devices"),
-    };
+    let devices = counted(cuda.devices.len(), "device");
     let double = if cuda.is_double { ", test doubles: synthetic" } else { "" };
     Ok(format!("{devices}, CUDA {}, NCCL {}{double}", cuda.cuda, nccl.version))
 }
@@ -99,22 +96,22 @@ fn check_devices(system: &dyn System, devices: usize) -> Section {
         Response::Died(how) => {
             let found = format!("querying NVML failed: {how}");
             vec![
-                Finding::new("NVML", State::Warning, found)
+                Finding::warning("NVML", found)
                     .with_fix("does `nvidia-smi` answer? If not, check dmesg for XID errors, and restart the host"),
             ]
         }
         Response::Text(text) => match serde_json::from_str::<NvmlAnswer>(&text) {
             Ok(answer) => nvml_findings(&answer),
-            Err(cause) => vec![Finding::new("NVML", State::Warning, format!("its answer cannot be parsed: {cause}"))],
+            Err(cause) => vec![Finding::warning("NVML", format!("its answer cannot be parsed: {cause}"))],
         },
     };
     Section::new("Devices now (NVML)", findings)
 }
 
 fn nvml_findings(answer: &NvmlAnswer) -> Vec<Finding> {
-    let mut findings = vec![Finding::new("NVML", State::Fine, format!("{}, driver {}", answer.version, answer.driver))];
+    let mut findings = vec![Finding::fine("NVML", format!("{}, driver {}", answer.version, answer.driver))];
     if let Some(problem) = &answer.problem {
-        findings.push(Finding::new("devices", State::Warning, problem.clone()).with_fix("does `nvidia-smi` answer?"));
+        findings.push(Finding::warning("devices", problem.clone()).with_fix("does `nvidia-smi` answer?"));
     }
     for (number, device) in answer.devices.iter().enumerate() {
         findings.extend(one(&format!("device {number}"), number, device));
@@ -127,13 +124,11 @@ fn nvml_findings(answer: &NvmlAnswer) -> Vec<Finding> {
 fn one(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
     if let Some(problem) = &device.problem {
         let fix = "it may have fallen off the bus: check dmesg for XID 79, and restart the host";
-        return vec![Finding::new(item, State::Broken, format!("it cannot be opened: {problem}")).with_fix(fix)];
+        return vec![Finding::broken(item, format!("it cannot be opened: {problem}")).with_fix(fix)];
     }
-    let problems = problems(number, device);
+    let problems = problems(item, number, device);
     let state = if problems.is_empty() { State::Fine } else { State::Note };
-    let mut findings = vec![Finding::new(item, state, summary(device))];
-    findings.extend(problems.into_iter().map(|(state, found, fix)| Finding::new(item, state, found).with_fix(fix)));
-    findings
+    std::iter::once(Finding::new(item, state, summary(device))).chain(problems).collect()
 }
 
 fn summary(device: &NvmlDevice) -> String {
@@ -161,11 +156,9 @@ fn summary(device: &NvmlDevice) -> String {
     parts.join(", ")
 }
 
-type Problem = (State, String, String);
-
-fn problems(number: usize, device: &NvmlDevice) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = Vec::new();
-    let mut add_problem = |found: String, fix: String| problems.push((State::Warning, found, fix));
+fn problems(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
+    let mut problems: Vec<Finding> = Vec::new();
+    let mut add_problem = |found: String, fix: String| problems.push(Finding::warning(item, found).with_fix(fix));
     for reason in &device.throttled_by {
         add_problem(format!("its clocks are throttled by {reason}"), throttle_fix(reason, number));
     }
@@ -258,7 +251,7 @@ fn differing(devices: &[NvmlDevice]) -> Option<Finding> {
         _ => return None,
     };
     Some(
-        Finding::new("all devices", State::Warning, found)
+        Finding::warning("all devices", found)
             .with_fix("the slowest sets the pace of every collective; choose equal ones with --device-map"),
     )
 }
@@ -301,7 +294,7 @@ fn fitting(found: String, built_with: &str, driver_cuda: Option<&str>, state: St
             Finding::new("library", state, found)
                 .with_fix(format!("install a newer driver, or the Python package {package}{driver}"))
         }
-        _ => Finding::new("library", State::Fine, found),
+        _ => Finding::fine("library", found),
     }
 }
 
@@ -309,9 +302,8 @@ fn kernel_module(system: &dyn System) -> Finding {
     let item = "kernel module";
     if let Some(text) = system.read("/proc/driver/nvidia/version") {
         let line = text.lines().next().unwrap_or_default();
-        return Finding::new(
+        return Finding::fine(
             item,
-            State::Fine,
             line.trim_start_matches("NVRM version:").split_whitespace().collect::<Vec<_>>().join(" "),
         );
     }
@@ -323,13 +315,9 @@ fn kernel_module(system: &dyn System) -> Finding {
     };
     let gpus = system.list(folder).unwrap_or_default().into_iter().filter(is_gpu).count();
     match gpus {
-        0 => Finding::new(item, State::Missing, "no NVIDIA driver is loaded, and no NVIDIA GPU is on the PCI bus"),
-        n => Finding::new(
-            item,
-            State::Broken,
-            format!("{n} NVIDIA GPUs are on the PCI bus, but no driver is loaded for them"),
-        )
-        .with_fix(CUDA_INSTALL),
+        0 => Finding::missing(item, "no NVIDIA driver is loaded, and no NVIDIA GPU is on the PCI bus"),
+        n => Finding::broken(item, format!("{n} NVIDIA GPUs are on the PCI bus, but no driver is loaded for them"))
+            .with_fix(CUDA_INSTALL),
     }
 }
 
@@ -341,16 +329,13 @@ fn device_files(system: &dyn System) -> Finding {
     let gpus = names.iter().filter(is_gpu).count();
     let has = |name: &str| names.iter().any(|other| other == name);
     match gpus {
-        0 => Finding::new("device files", State::Missing, "/dev/nvidia0 is missing").with_fix(CUDA_INSTALL),
-        n if !has("nvidia-uvm") => Finding::new(
+        0 => Finding::missing("device files", "/dev/nvidia0 is missing").with_fix(CUDA_INSTALL),
+        n if !has("nvidia-uvm") => Finding::broken(
             "device files",
-            State::Broken,
             format!("{n} devices, but no /dev/nvidia-uvm, without which CUDA does not start"),
         )
         .with_fix("load the module: nvidia-modprobe -u, or modprobe nvidia-uvm"),
-        n => {
-            Finding::new("device files", State::Fine, format!("/dev/nvidia0 to /dev/nvidia{}, /dev/nvidia-uvm", n - 1))
-        }
+        n => Finding::fine("device files", format!("/dev/nvidia0 to /dev/nvidia{}, /dev/nvidia-uvm", n - 1)),
     }
 }
 
@@ -364,12 +349,12 @@ fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
         Response::Text(text) => text,
         Response::Absent(why) | Response::Failed(why) => {
             let found = format!("libcuda.so.1 cannot be loaded: {why}");
-            return failed(Finding::new("libcuda", State::Missing, found).with_fix(CUDA_INSTALL));
+            return failed(Finding::missing("libcuda", found).with_fix(CUDA_INSTALL));
         }
         Response::Died(how) => {
             let found = format!("querying libcuda failed: {how}");
             return failed(
-                Finding::new("libcuda", State::Broken, found)
+                Finding::broken("libcuda", found)
                     .with_fix("check `nvidia-smi` and `dmesg`; reinstall the driver or restart the host"),
             );
         }
@@ -377,23 +362,22 @@ fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
     let answer: CudaAnswer = match serde_json::from_str(&text) {
         Ok(answer) => answer,
         Err(cause) => {
-            return failed(Finding::new("libcuda", State::Broken, format!("its answer cannot be parsed: {cause}")));
+            return failed(Finding::broken("libcuda", format!("its answer cannot be parsed: {cause}")));
         }
     };
     let double = if answer.is_double { ", a test double: nothing through it is real" } else { "" };
-    let mut findings =
-        vec![Finding::new("libcuda", State::Fine, format!("{} (CUDA {}){double}", answer.file, answer.cuda))];
+    let mut findings = vec![Finding::fine("libcuda", format!("{} (CUDA {}){double}", answer.file, answer.cuda))];
     let visible = system
         .variable("CUDA_VISIBLE_DEVICES")
         .map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"))
         .unwrap_or_default();
     let fault = match (&answer.problem, answer.devices.len()) {
         (Some(problem), _) => Some(
-            Finding::new("devices", State::Broken, format!("{problem}{visible}"))
+            Finding::broken("devices", format!("{problem}{visible}"))
                 .with_fix("check `nvidia-smi`; do the driver and the kernel module have the same version?"),
         ),
         (None, 0) => Some(
-            Finding::new("devices", State::Missing, format!("the driver finds no device{visible}"))
+            Finding::missing("devices", format!("the driver finds no device{visible}"))
                 .with_fix("is CUDA_VISIBLE_DEVICES empty, or were no GPUs requested from the scheduler?"),
         ),
         (None, _) => None,
@@ -401,7 +385,7 @@ fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
     findings.extend(fault);
     for (number, device) in answer.devices.iter().enumerate() {
         let text = format!("{}, {}, {}", device.name, Bytes(device.memory_bytes), device.pci);
-        findings.push(Finding::new(&format!("device {number}"), State::Fine, text));
+        findings.push(Finding::fine(&format!("device {number}"), text));
     }
     findings.extend(peers(&answer));
     let section = Section::new("", findings);
@@ -418,30 +402,19 @@ fn peers(answer: &CudaAnswer) -> Vec<Finding> {
     let pairs = devices * (devices - 1);
     let reached = answer.peers.iter().flatten().filter(|yes| **yes).count().saturating_sub(devices);
     if reached == pairs {
-        return vec![Finding::new(
-            "peer access",
-            State::Fine,
-            format!("all {devices} devices can access each other's memory"),
-        )];
+        return vec![Finding::fine("peer access", format!("all {devices} devices can access each other's memory"))];
     }
     let found = format!("{reached} of {pairs} ordered pairs of devices have peer access");
     let fix = "other pairs go through host memory; check `nvidia-smi topo -p2p r` (IOMMU and PCIe ACS settings, virtual machines and MIG prevent it)";
-    let mut findings = vec![Finding::new("peer access", State::Warning, found).with_fix(fix)];
+    let mut findings = vec![Finding::warning("peer access", found).with_fix(fix)];
     for (number, row) in answer.peers.iter().enumerate() {
-        let cells: Vec<&str> = row
-            .iter()
-            .enumerate()
-            .map(|(to, yes)| {
-                if to == number {
-                    "."
-                } else if *yes {
-                    "x"
-                } else {
-                    "-"
-                }
-            })
-            .collect();
-        findings.push(Finding::new(&format!("from {number}"), State::Note, cells.join(" ")));
+        let cell = |(to, yes): (usize, &bool)| match *yes {
+            _ if to == number => ".",
+            true => "x",
+            false => "-",
+        };
+        let cells: Vec<&str> = row.iter().enumerate().map(cell).collect();
+        findings.push(Finding::note(&format!("from {number}"), cells.join(" ")));
     }
     findings
 }
@@ -460,11 +433,11 @@ fn check_cublas(system: &dyn System, driver_cuda: Option<&str>) -> Section {
             if driver_cuda.is_some() { finding.with_fix(CUBLAS_INSTALL) } else { finding }
         }
         Response::Died(how) => {
-            Finding::new("library", State::Warning, format!("querying cuBLAS failed: {how}")).with_fix(CUBLAS_INSTALL)
+            Finding::warning("library", format!("querying cuBLAS failed: {how}")).with_fix(CUBLAS_INSTALL)
         }
         Response::Text(text) => match serde_json::from_str::<CublasAnswer>(&text) {
             Ok(answer) => cublas_library(&answer, driver_cuda),
-            Err(cause) => Finding::new("library", State::Warning, format!("its answer cannot be parsed: {cause}")),
+            Err(cause) => Finding::warning("library", format!("its answer cannot be parsed: {cause}")),
         },
     };
     Section::new("cuBLAS", vec![finding])
@@ -473,11 +446,11 @@ fn check_cublas(system: &dyn System, driver_cuda: Option<&str>) -> Section {
 fn cublas_library(answer: &CublasAnswer, driver_cuda: Option<&str>) -> Finding {
     let CublasAnswer { file, version, lacks, problem } = answer;
     if let Some(problem) = problem {
-        return Finding::new("library", State::Warning, format!("{file}: {problem}")).with_fix(CUBLAS_INSTALL);
+        return Finding::warning("library", format!("{file}: {problem}")).with_fix(CUBLAS_INSTALL);
     }
     if !lacks.is_empty() {
         let found = format!("{file} is cuBLAS {version}, which lacks {}", lacks.join(", "));
-        return Finding::new("library", State::Warning, found).with_fix("cuBLAS 12 or newer is needed");
+        return Finding::warning("library", found).with_fix("cuBLAS 12 or newer is needed");
     }
     let found = format!("cuBLAS {version}, {file}");
     fitting(found, version, driver_cuda, State::Warning, "nvidia-cublas-cu")
@@ -490,19 +463,15 @@ const NCCL_INSTALL: &str = "install libnccl2 (NVIDIA's package repository) or th
 /// `driver_cuda` is the newest CUDA that the driver supports, such as `12.8`, if there is a driver.
 fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<NcclAnswer> {
     let (finding, answer) = match system.query(Query::Library(Probe::Nccl)) {
-        Response::Absent(why) | Response::Failed(why) => (
-            Finding::new("library", State::Missing, format!("NCCL cannot be loaded: {why}")).with_fix(NCCL_INSTALL),
-            None,
-        ),
-        Response::Died(how) => (
-            Finding::new("library", State::Broken, format!("querying NCCL failed: {how}")).with_fix(NCCL_INSTALL),
-            None,
-        ),
+        Response::Absent(why) | Response::Failed(why) => {
+            (Finding::missing("library", format!("NCCL cannot be loaded: {why}")).with_fix(NCCL_INSTALL), None)
+        }
+        Response::Died(how) => {
+            (Finding::broken("library", format!("querying NCCL failed: {how}")).with_fix(NCCL_INSTALL), None)
+        }
         Response::Text(text) => match serde_json::from_str::<NcclAnswer>(&text) {
             Ok(answer) => (nccl_library(&answer, driver_cuda), Some(answer)),
-            Err(cause) => {
-                (Finding::new("library", State::Broken, format!("its answer cannot be parsed: {cause}")), None)
-            }
+            Err(cause) => (Finding::broken("library", format!("its answer cannot be parsed: {cause}")), None),
         },
     };
     let mut findings = vec![finding];
@@ -511,7 +480,7 @@ fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<Nccl
             "not in this version: {}; other calls replace them, and records say so",
             answer.lacks_newer.join(", ")
         );
-        findings.push(Finding::new("newer functions", State::Note, found));
+        findings.push(Finding::note("newer functions", found));
     }
     let section = Section::new("NCCL", findings);
     let ready = match (section.first_fault(), answer) {
@@ -524,17 +493,17 @@ fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<Nccl
 fn nccl_library(answer: &NcclAnswer, driver_cuda: Option<&str>) -> Finding {
     let file = &answer.file;
     if let Some(problem) = &answer.problem {
-        return Finding::new("library", State::Broken, format!("{file}: {problem}")).with_fix(NCCL_INSTALL);
+        return Finding::broken("library", format!("{file}: {problem}")).with_fix(NCCL_INSTALL);
     }
     let version = &answer.version;
     if !answer.lacks.is_empty() {
         let found = format!("{file} is NCCL {version}, which lacks {}", answer.lacks.join(", "));
-        return Finding::new("library", State::Broken, found)
+        return Finding::broken("library", found)
             .with_fix("NCCL 2.18 or newer is needed; 2.28 has native functions for all collectives");
     }
     let why = if answer.why.is_empty() { String::new() } else { format!(": {}", answer.why) };
     let Some(cuda) = &answer.cuda else {
-        return Finding::new("library", State::Fine, format!("NCCL {version}, {file}{why}"));
+        return Finding::fine("library", format!("NCCL {version}, {file}{why}"));
     };
     let found = format!("NCCL {version} for CUDA {cuda}, {file}{why}");
     fitting(found, cuda, driver_cuda, State::Broken, "nvidia-nccl-cu")

@@ -3,6 +3,7 @@
 //! Neither Slurm's daemons nor srun are used here.
 
 use commgauge_base::error::{Error, Result};
+use commgauge_run::launcher::{MAX_HOSTS, slurm_numbers};
 
 /// The resources of a Slurm job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Allocation {
         let host_list = needed("SLURM_JOB_NODELIST")?;
         let per_host = needed("SLURM_TASKS_PER_NODE")?;
         let names = expand(&host_list).ok_or_else(|| unreadable("SLURM_JOB_NODELIST", &host_list))?;
-        let counts = counts(&per_host).ok_or_else(|| unreadable("SLURM_TASKS_PER_NODE", &per_host))?;
+        let counts = slurm_numbers(&per_host).ok_or_else(|| unreadable("SLURM_TASKS_PER_NODE", &per_host))?;
         if names.len() != counts.len() {
             return Err(Error::mismatch(format!(
                 "job {job}: SLURM_JOB_NODELIST={host_list} names {} hosts, SLURM_TASKS_PER_NODE={per_host} has {}; \
@@ -186,32 +187,14 @@ fn gpus_of_host(text: &str) -> Option<u32> {
     (sum > 0).then_some(sum)
 }
 
-/// Reads Slurm's counts, such as `2(x2),1`.
-fn counts(text: &str) -> Option<Vec<u32>> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (count, times) = match part.split_once("(x") {
-            Some((count, times)) => (count, times.strip_suffix(')')?.parse::<usize>().ok()?),
-            None => (part, 1),
-        };
-        let count = count.parse::<u32>().ok()?;
-        if all.len().checked_add(times)? > MAX_HOSTS {
-            return None;
-        }
-        all.extend(std::iter::repeat_n(count, times));
-    }
-    Some(all)
-}
-
-// Slurm's compact host lists, such as `a[01-03,7],b`: expands them, and suggests the name a user may have meant.
-
-/// Limit of a list's length, so that a typo such as `a[0-999999999]` does not fill the memory.
-pub(super) const MAX_HOSTS: usize = 1 << 17;
-
 /// All names of a list, in its order; none if it cannot be parsed.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
-    let mut names = Vec::new();
-    for part in split_outside_brackets(list)? {
+    let (mut names, mut inside) = (Vec::new(), false);
+    let is_between = |letter| {
+        inside = letter == '[' || (inside && letter != ']');
+        letter == ',' && !inside
+    };
+    for part in list.split(is_between) {
         let more = expand_one(part)?;
         if names.len() + more.len() > MAX_HOSTS {
             return None;
@@ -229,34 +212,16 @@ pub(super) fn first_difference(name: &str, list: &str) -> String {
     nearest.filter(|known| likeness(known) > 0.8).map_or_else(String::new, |known| format!("; did you mean {known}?"))
 }
 
-/// Splits at commas outside of brackets.
-fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
-    let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
-    for (at, letter) in list.char_indices() {
-        match letter {
-            '[' if inside => return None,
-            '[' => inside = true,
-            ']' if !inside => return None,
-            ']' => inside = false,
-            ',' if !inside => {
-                parts.push(&list[begin..at]);
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&list[begin..]);
-    (!inside && parts.iter().all(|part| !part.is_empty())).then_some(parts)
-}
-
 /// Expands one name with any number of bracketed ranges; the last one varies fastest.
 fn expand_one(part: &str) -> Option<Vec<String>> {
-    let mut names = vec![String::new()];
-    let mut rest = part;
+    if part.is_empty() {
+        return None;
+    }
+    let (mut names, mut rest) = (vec![String::new()], part);
     while let Some((before, after)) = rest.split_once('[') {
         let (inside, behind) = after.split_once(']')?;
         let numbers = numbers(inside)?;
-        if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
+        if before.contains(']') || names.len().checked_mul(numbers.len())? > MAX_HOSTS {
             return None;
         }
         names =
@@ -264,7 +229,7 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
         rest = behind;
     }
     names.iter_mut().for_each(|name| name.push_str(rest));
-    Some(names)
+    (!rest.contains(']')).then_some(names)
 }
 
 /// Expands `01-03,7` to 01, 02, 03, 7; the width of a range's first number applies to the whole range.

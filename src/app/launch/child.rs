@@ -79,8 +79,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
         .map_err(|cause| Error::environment(format!("cannot start {}: {cause}", command.program)))?;
     let lines = read_lines(&mut child);
     let mut ending = Ending::default();
-    let stop = Stop { mark, signal: command.stop_signal, grace };
-    let status = wait(&mut child, &lines, stop, &mut ending, watch);
+    let status = wait(&mut child, &lines, command.stop_signal, (mark, grace), &mut ending, watch);
     // Kill what is left in every case, also after a failed wait.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1), &mut ending.segments);
@@ -101,7 +100,8 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
 fn wait(
     child: &mut Child,
     lines: &Receiver<String>,
-    stop: Stop<'_>,
+    stop_signal: Option<i32>,
+    (mark, grace): (&str, Duration),
     ending: &mut Ending,
     watch: &mut dyn Watch,
 ) -> Result<ExitStatus> {
@@ -123,22 +123,19 @@ fn wait(
         }
         watch.tick();
         if let Some(number) = watch.signal() {
-            let is_repeated = ending.interrupted_by.is_some();
-            if !is_repeated {
-                ending.segments = segments_of(stop.mark);
-            }
-            ending.interrupted_by.get_or_insert(number);
-            if is_repeated {
+            if ending.interrupted_by.is_some() {
                 kill_group(child, Signal::KILL);
             } else {
-                kill_group(child, forwarded(number, stop.signal));
-                pressure = pressure.max(Pressure::Asked(Instant::now() + stop.grace));
+                ending.segments = segments_of(mark);
+                ending.interrupted_by = Some(number);
+                kill_group(child, forwarded(number, stop_signal));
+                pressure = pressure.max(Pressure::Asked(Instant::now() + grace));
             }
         } else if pressure == Pressure::None
             && let Some(why) = watch.overdue()
         {
             ending.overdue = Some(why);
-            ending.segments = segments_of(stop.mark);
+            ending.segments = segments_of(mark);
             pressure = Pressure::Asked(Instant::now());
         }
         pressure = pressure.advance(child);
@@ -181,15 +178,6 @@ impl Pressure {
     }
 }
 
-/// Signal that asks a launch to stop, and how long it may take.
-#[derive(Clone, Copy)]
-struct Stop<'a> {
-    /// Of the processes of the launch.
-    mark: &'a str,
-    signal: Option<i32>,
-    grace: Duration,
-}
-
 fn forwarded(number: i32, instead: Option<i32>) -> Signal {
     if let Some(signal) = instead.and_then(Signal::from_named_raw) {
         return signal;
@@ -221,26 +209,19 @@ fn forward(line: &str, ending: &mut Ending, watch: &mut dyn Watch) {
 /// of filling memory.
 fn read_lines(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = sync_channel(256);
-    if let Some(stream) = child.stdout.take() {
-        read_into(stream, sender.clone());
-    }
-    if let Some(stream) = child.stderr.take() {
-        read_into(stream, sender);
-    }
+    child.stdout.take().into_iter().for_each(|stream| read_into(stream, sender.clone()));
+    child.stderr.take().into_iter().for_each(|stream| read_into(stream, sender.clone()));
     receiver
 }
 
 fn read_into(stream: impl Read + Send + 'static, sender: SyncSender<String>) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(stream);
-        let mut line = Vec::new();
         loop {
-            line.clear();
+            let mut line = Vec::new();
             // A line without end is cut, so that it cannot fill the memory.
-            match reader.by_ref().take(RETAINED_OUTPUT_BYTES as u64).read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
+            let mut rest = reader.by_ref().take(RETAINED_OUTPUT_BYTES as u64);
+            let Ok(1..) = rest.read_until(b'\n', &mut line) else { return };
             // The launcher of Open MPI 5 ends some of its messages with a zero.
             let had_zeros = line.contains(&0);
             line.retain(|byte| *byte != 0);
@@ -301,13 +282,15 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration, segments: &mut Segments
         alive.iter().for_each(|pid| segments.note(number(*pid)));
         if Instant::now() >= grace_end {
             killed = killed.max(alive.len());
-            for pid in alive {
-                // It may have ended already.
-                let _ = kill_process(pid, Signal::KILL);
-            }
+            kill_all(&alive);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn kill_all(pids: &[Pid]) {
+    // They may have ended already.
+    pids.iter().for_each(|pid| _ = kill_process(*pid, Signal::KILL));
 }
 
 /// The shared memory of the marked processes.
@@ -325,15 +308,11 @@ pub(super) fn wait_for_watchdog(mark: &str, timeout: Duration) {
     let deadline = Instant::now() + timeout;
     let wanted = format!("{COLLECTOR_VARIABLE}={mark}");
     loop {
-        let left = with_variable(&wanted);
-        if left.is_empty() {
-            return;
+        let (left, is_late) = (with_variable(&wanted), Instant::now() > deadline);
+        if is_late {
+            kill_all(&left);
         }
-        if Instant::now() > deadline {
-            for pid in left {
-                // It may have ended already.
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        if left.is_empty() || is_late {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));

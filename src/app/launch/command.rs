@@ -146,12 +146,9 @@ pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
         .collect()
 }
 
-/// Whether the user's own launcher arguments contain one of the flags, so that ours would contradict them.
-fn is_set_by_user(request: &Request, flags: &[&str]) -> bool {
-    request.launcher_arguments.iter().any(|word| {
-        let word = word.trim_start_matches('-');
-        flags.iter().any(|flag| word == *flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
-    })
+/// Whether the user's own launcher arguments contain a flag, so that ours would contradict them.
+fn is_set_by_user(request: &Request, flag: &str) -> bool {
+    request.launcher_arguments.iter().any(|word| is_of_variable(word.trim_start_matches('-'), flag))
 }
 
 /// Ranks of every host, where no hosts are named.
@@ -160,7 +157,7 @@ fn of_each_host(request: &Request) -> Option<u32> {
 }
 
 fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) {
-    if request.root && !is_set_by_user(request, &["allow-run-as-root"]) {
+    if request.root && !is_set_by_user(request, "allow-run-as-root") {
         push(arguments, &["--allow-run-as-root"]);
     }
     push(arguments, &["-n", &request.ranks.to_string()]);
@@ -170,7 +167,7 @@ fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, argument
     if let Some(file) = &request.host_file {
         push(arguments, &["--hostfile", file]);
     }
-    let per_host = of_each_host(request).filter(|_| !is_set_by_user(request, &["map-by"]));
+    let per_host = of_each_host(request).filter(|_| !is_set_by_user(request, "map-by"));
     if let Some(ranks) = per_host {
         // Slurm's slots count processors, or one of each host: neither is the number of GPUs.
         push(arguments, &["--map-by", &format!("ppr:{ranks}:node:OVERSUBSCRIBE")]);
@@ -178,16 +175,16 @@ fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, argument
     if core_supply == CoreSupply::Oversubscribed {
         match family {
             _ if per_host.is_some() => {}
-            Family::OpenMpi5 if !is_set_by_user(request, &["map-by"]) => {
-                push(arguments, &["--map-by", ":OVERSUBSCRIBE"])
-            }
-            Family::OpenMpi4 if !is_set_by_user(request, &["oversubscribe"]) => push(arguments, &["--oversubscribe"]),
+            Family::OpenMpi5 if !is_set_by_user(request, "map-by") => push(arguments, &["--map-by", ":OVERSUBSCRIBE"]),
+            Family::OpenMpi4 if !is_set_by_user(request, "oversubscribe") => push(arguments, &["--oversubscribe"]),
             _ => {}
         }
         // Open MPI yields by itself only if it detects oversubscription, and it does not see a container's CPU quota.
         push(arguments, &["--mca", "mpi_yield_when_idle", "1"]);
     }
-    bind(request, core_supply, "--bind-to", arguments);
+    if let Some(how) = binding(request, core_supply, "bind-to") {
+        push(arguments, &["--bind-to", how]);
+    }
     // Started by ssh, ranks have the environment that their host gives them. Hydra and srun pass on all of ours by themselves.
     let given: Vec<&String> = request.launcher_arguments.iter().skip_while(|word| *word != "-x").collect();
     for name in request.passed_variables.iter().filter(|name| !given.iter().any(|word| is_of_variable(word, name))) {
@@ -195,7 +192,7 @@ fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, argument
     }
 }
 
-/// Whether the value of a `-x` is of this variable.
+/// Whether a word names a flag or a variable, perhaps with its value.
 fn is_of_variable(word: &str, name: &str) -> bool {
     word == name || word.strip_prefix(name).is_some_and(|rest| rest.starts_with('='))
 }
@@ -233,10 +230,12 @@ fn hydra(
     if let Some(file) = &request.host_file {
         push(arguments, &[if is_intel { "-machinefile" } else { "-f" }, file]);
     }
-    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, &["ppn"])) {
+    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, "ppn")) {
         push(arguments, &["-ppn", &ranks.to_string()]);
     }
-    bind(request, core_supply, "-bind-to", arguments);
+    if let Some(how) = binding(request, core_supply, "bind-to") {
+        push(arguments, &["-bind-to", how]);
+    }
     Ok(())
 }
 
@@ -252,17 +251,16 @@ fn equal_hosts<'a>(text: &'a str, launcher: &str, instead: &str) -> Result<(Vec<
     Ok((hosts.iter().map(|host| host.0).collect(), slots))
 }
 
-fn bind(request: &Request, core_supply: CoreSupply, flag: &str, arguments: &mut Vec<String>) {
-    if is_set_by_user(request, &["bind-to"]) {
-        return;
-    }
-    match core_supply {
+/// How ranks are bound, to a `core` or `none`, where the launcher's default is not what is needed.
+fn binding(request: &Request, core_supply: CoreSupply, flag: &str) -> Option<&'static str> {
+    let how = match core_supply {
         // Threads inherit the binding of their process; without binding NCCL places its own near the GPU.
-        CoreSupply::Enough | CoreSupply::Unknown if request.has_threads => push(arguments, &[flag, "none"]),
-        CoreSupply::Enough => push(arguments, &[flag, "core"]),
-        CoreSupply::Oversubscribed => push(arguments, &[flag, "none"]),
-        CoreSupply::EnoughUnbound | CoreSupply::Unknown => {}
-    }
+        CoreSupply::Enough | CoreSupply::Unknown if request.has_threads => "none",
+        CoreSupply::Enough => "core",
+        CoreSupply::Oversubscribed => "none",
+        CoreSupply::EnoughUnbound | CoreSupply::Unknown => return None,
+    };
+    Some(how).filter(|_| !is_set_by_user(request, flag))
 }
 
 /// How long srun lets the other ranks run once a first one has ended: longer than the watchdog takes to find out who
@@ -281,7 +279,7 @@ fn slurm(
     let kills = if is_watched { ["--kill-on-bad-exit=0", SRUN_WAIT].as_slice() } else { &["--kill-on-bad-exit=1"] };
     push(arguments, &[&format!("--ntasks={}", request.ranks)]);
     push(arguments, kills);
-    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !is_set_by_user(request, &["mpi"])) {
+    if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !is_set_by_user(request, "mpi")) {
         push(arguments, &[&format!("--mpi={mpi}")]);
     }
     if let Some(text) = &request.hosts {
@@ -291,7 +289,7 @@ fn slurm(
             push(arguments, &[&format!("--ntasks-per-node={slots}")]);
         }
     }
-    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, &["ntasks-per-node"])) {
+    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, "ntasks-per-node")) {
         push(arguments, &[&format!("--ntasks-per-node={ranks}")]);
     }
     if let Some(file) = &request.host_file {
@@ -299,19 +297,11 @@ fn slurm(
         environment.push(Variable::new("SLURM_HOSTFILE", file));
         push(arguments, &["--distribution=arbitrary"]);
     }
-    let bound = is_set_by_user(request, &["cpu-bind"]);
-    match core_supply {
-        CoreSupply::Enough | CoreSupply::Unknown if !bound && request.has_threads => {
-            push(arguments, &["--cpu-bind=none"])
-        }
-        CoreSupply::Enough if !bound => push(arguments, &["--cpu-bind=cores"]),
-        CoreSupply::Oversubscribed => {
-            push(arguments, &["--overcommit"]);
-            if !bound {
-                push(arguments, &["--cpu-bind=none"]);
-            }
-        }
-        _ => {}
+    if core_supply == CoreSupply::Oversubscribed {
+        push(arguments, &["--overcommit"]);
+    }
+    if let Some(how) = binding(request, core_supply, "cpu-bind") {
+        push(arguments, &[&format!("--cpu-bind={}", how.replace("core", "cores"))]);
     }
     Ok(())
 }
@@ -322,18 +312,9 @@ fn push(arguments: &mut Vec<String>, words: &[&str]) {
 
 // Repeats the launch of a record: with the same launcher and launcher arguments, and new arguments for the program.
 
-/// The part of a launch command before the program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LauncherPart {
-    environment: Vec<Variable>,
-    /// The launcher.
-    pub program: String,
-    arguments: Vec<String>,
-}
-
-impl LauncherPart {
+impl LaunchCommand {
     /// The part of a recorded launch command before the launched program of this name; `None` where it has no such program.
-    pub fn of(words: &[String], launched: &str) -> Option<LauncherPart> {
+    pub fn before_program(words: &[String], launched: &str) -> Option<LaunchCommand> {
         let mut rest = words;
         let mut environment = Vec::new();
         if let Some(after) = rest.strip_prefix(&["env".to_owned()]) {
@@ -345,15 +326,15 @@ impl LauncherPart {
         }
         let (program, rest) = rest.split_first()?;
         let is_launched = |word: &String| Path::new(word).file_name().is_some_and(|name| name == launched);
-        let at = rest.iter().position(is_launched)?;
-        Some(LauncherPart { environment, program: program.clone(), arguments: rest[..at].to_vec() })
+        let arguments = rest[..rest.iter().position(is_launched)?].to_vec();
+        Some(LaunchCommand { environment, program: program.clone(), arguments, stop_signal: STOP_SIGNAL })
     }
 
     /// The command that starts a program in the same way.
-    pub fn command(&self, launched: String, words: Vec<String>) -> LaunchCommand {
-        let arguments = self.arguments.iter().cloned().chain([launched]).chain(words).collect();
-        let (environment, program) = (self.environment.clone(), self.program.clone());
-        LaunchCommand { environment, program, arguments, stop_signal: STOP_SIGNAL }
+    pub fn with_program(mut self, launched: String, words: Vec<String>) -> LaunchCommand {
+        self.arguments.push(launched);
+        self.arguments.extend(words);
+        self
     }
 }
 
@@ -647,8 +628,8 @@ mod tests {
     #[test]
     fn launcher_arguments_are_reused_and_program_arguments_replaced() {
         let old = words("env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /old/commgauge-sweep all_reduce -b 8");
-        let part = LauncherPart::of(&old, "commgauge-sweep").unwrap();
-        let relaunched = part.command("/new/commgauge-sweep".into(), words("all_reduce --resume r"));
+        let part = LaunchCommand::before_program(&old, "commgauge-sweep").unwrap();
+        let relaunched = part.with_program("/new/commgauge-sweep".into(), words("all_reduce --resume r"));
         let expected =
             "env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /new/commgauge-sweep all_reduce --resume r";
         assert_eq!(relaunched.words().join(" "), expected);
@@ -657,8 +638,8 @@ mod tests {
     #[test]
     fn a_command_without_the_program_has_no_such_part() {
         for old in ["", "env", "env A=b", "mpirun", "mpirun -n 4 ./other", "commgauge-sweep"] {
-            assert_eq!(LauncherPart::of(&words(old), "commgauge-sweep"), None, "{old}");
+            assert_eq!(LaunchCommand::before_program(&words(old), "commgauge-sweep"), None, "{old}");
         }
-        assert_eq!(LauncherPart::of(&[], "commgauge-sweep"), None);
+        assert_eq!(LaunchCommand::before_program(&[], "commgauge-sweep"), None);
     }
 }

@@ -124,13 +124,9 @@ fn open_mpi_signal(words: &[&str]) -> Option<Death> {
     else {
         return None;
     };
-    Some(Death {
-        rank: rank.parse().ok(),
-        pid: pid.parse().ok().filter(|pid| *pid != 0),
-        host: Some((*host).to_owned()),
-        cause: Cause::Signal(signal.trim_end_matches('.').parse().ok()?),
-        reported: Reported::First,
-    })
+    let (rank, pid) = (rank.parse().ok(), pid.parse().ok().filter(|pid| *pid != 0));
+    let cause = Cause::Signal(signal.trim_end_matches('.').parse().ok()?);
+    Some(Death { rank, pid, host: Some((*host).to_owned()), cause, reported: Reported::First })
 }
 
 /// `Process name: [[17870,1],1] Exit code: 3`, in version 5 `[prterun-vm-10777@1,0]`: the rank follows the last comma.

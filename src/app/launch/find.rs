@@ -5,7 +5,7 @@
 use super::family::{Launcher, parse_version};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use commgauge_run::launcher::{Family, Flavor};
+use commgauge_run::launcher::{Family, Flavor, slurm_numbers};
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZero;
@@ -153,7 +153,7 @@ pub fn folder() -> Option<PathBuf> {
 }
 
 fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Option<Flavor>) -> Result<PathBuf> {
-    let packages: Vec<_> = [Flavor::OpenMpi, Flavor::Mpich].iter().filter_map(|each| packaged(own, *each)).collect();
+    let packages: Vec<_> = Flavor::ALL.iter().filter_map(|each| packaged(own, *each)).collect();
     let program = if packages.is_empty() {
         own.with_file_name(name)
     } else {
@@ -197,12 +197,11 @@ pub(super) fn packaged(own: &Path, flavor: Flavor) -> Option<PathBuf> {
 }
 
 pub(super) fn only_flavor_from(own: Option<&Path>) -> Option<Flavor> {
-    let has = |flavor| own.is_some_and(|own| packaged(own, flavor).is_some());
-    match (has(Flavor::OpenMpi), has(Flavor::Mpich)) {
-        (true, true) => None,
-        (true, false) => Some(Flavor::OpenMpi),
-        (false, true) => Some(Flavor::Mpich),
-        (false, false) => Flavor::of_this_build(),
+    let has = |flavor: &Flavor| own.is_some_and(|own| packaged(own, *flavor).is_some());
+    match Flavor::ALL.into_iter().filter(has).collect::<Vec<_>>()[..] {
+        [] => Flavor::of_this_build(),
+        [only] => Some(only),
+        _ => None,
     }
 }
 
@@ -255,15 +254,9 @@ fn physical_cores() -> Option<u32> {
     (!pairs.is_empty()).then_some(pairs.len() as u32)
 }
 
-/// Reads Slurm's short form, such as `72(x2),36`.
+/// The sum of Slurm's numbers of cores.
 fn count_slurm_cores(text: &str) -> Option<u32> {
-    text.split(',').try_fold(0u32, |sum, part| {
-        let (cores, hosts) = match part.split_once("(x") {
-            Some((cores, hosts)) => (cores, hosts.strip_suffix(')')?.parse().ok()?),
-            None => (part, 1u32),
-        };
-        sum.checked_add(cores.trim().parse::<u32>().ok()?.checked_mul(hosts)?)
-    })
+    slurm_numbers(text)?.into_iter().try_fold(0u32, u32::checked_add)
 }
 
 #[cfg(test)]

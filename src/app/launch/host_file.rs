@@ -168,13 +168,12 @@ pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duratio
     let begun = Instant::now();
     let missing: BTreeMap<String, Option<String>> = hosts.iter().map(|host| (host.clone(), None)).collect();
     let queue: VecDeque<String> = missing.keys().cloned().collect();
-    let probes =
-        Arc::new(Probes { missing: Mutex::new(missing), queue: Mutex::new(queue), is_over: AtomicBool::new(false) });
-    let shell: Arc<Option<Vec<String>>> = Arc::new(shell.map(<[String]>::to_vec));
+    let (missing, queue, shell) = (Mutex::new(missing), Mutex::new(queue), shell.map(<[String]>::to_vec));
+    let probes = Arc::new(Probes { missing, queue, shell, is_over: AtomicBool::new(false) });
     for _ in 0..hosts.len().min(CONCURRENT_PROBES) {
-        let (probes, shell) = (Arc::clone(&probes), Arc::clone(&shell));
+        let probes = Arc::clone(&probes);
         // Not joined: name resolution may block for longer than the time limit.
-        std::thread::spawn(move || probes.run(shell.as_deref()));
+        std::thread::spawn(move || probes.run());
     }
     loop {
         std::thread::sleep(Duration::from_millis(20));
@@ -227,6 +226,8 @@ struct Probes {
     /// Hosts that are not ready, and why, once that is known.
     missing: Mutex<BTreeMap<String, Option<String>>>,
     queue: Mutex<VecDeque<String>>,
+    /// Runs a command on a host.
+    shell: Option<Vec<String>>,
     is_over: AtomicBool,
 }
 
@@ -235,11 +236,11 @@ impl Probes {
         self.missing.lock().map(|missing| missing.clone()).unwrap_or_default()
     }
 
-    fn run(&self, shell: Option<&[String]>) {
+    fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             let next = self.queue.lock().ok().and_then(|mut queue| queue.pop_front());
             let Some(host) = next else { return };
-            let answer = check_host(&host, shell, &self.is_over);
+            let answer = check_host(&host, self.shell.as_deref(), &self.is_over);
             let Ok(mut missing) = self.missing.lock() else { return };
             match answer {
                 Ok(()) => drop(missing.remove(&host)),
@@ -273,21 +274,17 @@ fn check_host(name: &str, shell: Option<&[String]>, is_over: &AtomicBool) -> std
         .spawn();
     let mut child = child.map_err(|cause| format!("{program} cannot be started: {cause}"))?;
     let begun = Instant::now();
-    loop {
+    while begun.elapsed() < PROBE_TIMEOUT && !is_over.load(Ordering::Relaxed) {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(_)) => return Err(format!("{program} does not reach it")),
-            Ok(None) if begun.elapsed() < PROBE_TIMEOUT && !is_over.load(Ordering::Relaxed) => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            _ => {
-                // It may have ended already.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("{program} does not reach it"));
-            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            _ => break,
         }
     }
+    // It may have ended already.
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(format!("{program} does not reach it"))
 }
 
 #[cfg(test)]

@@ -168,11 +168,8 @@ fn lone_hang(record_state: &RecordState) -> Option<&HangLine> {
 /// Whether the launcher itself was killed, so that its ranks died through no fault of their own. A launcher that has
 /// reported a dead rank was alive to see it; errors found by ranks (wrong data, a hang) came before.
 fn launcher_was_killed(ending: &Ending, end: &End) -> bool {
-    let of_its_ranks = match end.status {
-        EndStatus::Failed => end.exit_code == ENVIRONMENT_EXIT_CODE,
-        EndStatus::Interrupted => true,
-        _ => false,
-    };
+    let has_failed = end.status == EndStatus::Failed && end.exit_code == ENVIRONMENT_EXIT_CODE;
+    let of_its_ranks = has_failed || end.status == EndStatus::Interrupted;
     let by_others = ending.signal.is_some() && ending.interrupted_by.is_none() && ending.overdue.is_none();
     by_others && of_its_ranks && deaths(&ending.output).is_empty()
 }
@@ -200,7 +197,7 @@ fn launcher_end(ending: &Ending) -> String {
 fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) {
     let ranks = record_state.header.as_deref().unwrap_or_default();
     let hang = record_state.hang.as_ref().filter(|hang| hang.reason == HangReason::Death);
-    let suspects = hang.map_or(&[][..], |hang| hang.suspects.as_slice());
+    let suspects: Vec<u32> = hang.map_or_else(Vec::new, |hang| writing::parse(&hang.suspects).collect());
     let is_cause = |death: &Death| match death.reported {
         Reported::First => true,
         Reported::All => suspects.is_empty() || death.rank.is_some_and(|rank| suspects.contains(&rank)),
@@ -221,7 +218,7 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
         // Without a rank it is MPICH, whose process may have been killed after the first death. For the system, a
         // crashing rank is gone only after its teardown; the watchdog noticed it before.
         if death.rank.is_none() {
-            match (suspects, &record_state.first_exit[..]) {
+            match (&suspects[..], &record_state.first_exit[..]) {
                 ([rank], _) => (death.rank, death.pid) = (Some(*rank), None),
                 (_, [pid]) => death.pid = Some(*pid),
                 (_, []) => {}
@@ -366,21 +363,13 @@ pub struct RecordState {
     /// Processes of this host's ranks that exited first; several if their order is unknown.
     pub first_exit: Vec<u32>,
     /// What the watchdog found, if it ended the run.
-    pub hang: Option<Hang>,
+    pub hang: Option<Box<HangLine>>,
     /// Whether the record says that a watchdog was lost.
     pub is_unwatched: bool,
     /// What a host found whose watchdog decided alone.
     pub lone_report: Option<HangLine>,
     /// Where the record is, if somebody removed or renamed it while it was written.
     pub moved_to: Option<PathBuf>,
-}
-
-/// Why the watchdog ended a run, and which ranks it suspects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hang {
-    pub reason: HangReason,
-    pub suspects: Vec<u32>,
-    pub launcher_may_have_ended_some: bool,
 }
 
 impl RecordState {
@@ -403,11 +392,7 @@ impl RecordState {
             Line::Header(header) => self.header = Some(header.ranks),
             Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
             Line::Case(_) | Line::Product(_) | Line::Copy(_) => self.cases += 1,
-            Line::Hang(hang) => {
-                let suspects = writing::parse(&hang.suspects).collect();
-                let launcher_may_have_ended_some = hang.launcher_may_have_ended_some;
-                self.hang = Some(Hang { reason: hang.reason, suspects, launcher_may_have_ended_some });
-            }
+            Line::Hang(hang) => self.hang = Some(hang),
             Line::Resume(resume) => self.header = Some(resume.ranks),
             Line::End(end) => self.end = Some(end),
             Line::PlanGrowth(growth) => {
@@ -467,8 +452,12 @@ mod tests {
         check_with(code, interrupted_by, output, end, (&[], &[]))
     }
 
-    fn hang(reason: HangReason, suspects: &[u32]) -> Hang {
-        Hang { reason, suspects: suspects.to_vec(), launcher_may_have_ended_some: false }
+    fn hang(reason: HangReason, suspects: &[u32]) -> Option<Box<HangLine>> {
+        let suspects = suspects.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let line = serde_json::json!({
+            "reason": reason, "operation": "a barrier", "activity": {"name": "case 1 of 2"}, "suspects": suspects, "ranks": [],
+        });
+        Some(serde_json::from_value(line).expect("a line"))
     }
 
     fn check_with(
@@ -492,7 +481,7 @@ mod tests {
                 processes: u64::from(output.contains("no memory")),
             },
             first_exit: first_exit.to_vec(),
-            hang: (!died.is_empty()).then(|| hang(HangReason::Death, died)),
+            hang: hang(HangReason::Death, died).filter(|_| !died.is_empty()),
             is_unwatched: false,
             lone_report: None,
             moved_to: output.contains("moved").then(|| "elsewhere.jsonl".into()),
@@ -639,7 +628,7 @@ mod tests {
         assert!(!text.contains("rank 0"), "{text}");
         let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[7])).1;
         assert!(!text.contains("SIGKILL"), "the suspect ended by itself: {text}");
-        let hang = Some(hang(HangReason::Deadline, &[1]));
+        let hang = hang(HangReason::Deadline, &[1]);
         let record_state = RecordState { hang, end: end(EndStatus::Failed, 5), ..RecordState::default() };
         let ending = Ending { code: Some(5), output: output.into(), ..Ending::default() };
         let verdict = conclude(&ending, &record_state);
@@ -668,7 +657,8 @@ mod tests {
 
     #[test]
     fn where_the_launcher_may_have_ended_some_of_a_list_it_says_so() {
-        let hang = Some(Hang { launcher_may_have_ended_some: true, ..hang(HangReason::Death, &[0, 1]) });
+        let mut hang = hang(HangReason::Death, &[0, 1]);
+        hang.as_mut().expect("one").launcher_may_have_ended_some = true;
         let header = Some(vec![rank(0), rank(1)]);
         let record_state = RecordState { hang, header, end: end(EndStatus::Failed, 6), ..RecordState::default() };
         let ending = Ending { code: Some(137), output: OPEN_MPI.into(), ..Ending::default() };

@@ -11,6 +11,7 @@ use commgauge_base::geometry::Splits;
 use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_base::variant;
+use commgauge_base::writing::{distinct, grouped};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseLine, Outcome};
@@ -180,30 +181,23 @@ pub(super) struct Section {
 
 /// The sections of a report, in the order in which they first appear. `notes` are the note numbers next to the status.
 pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
-    let mut members: Vec<Vec<usize>> = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        match members.iter_mut().find(|members| belong_together(&rows[members[0]], row)) {
-            Some(members) => members.push(index),
-            None => members.push(vec![index]),
-        }
-    }
+    let key = |row: &Row| {
+        let facts = &row.facts;
+        (facts.axis, facts.style, facts.cadence, facts.groups, facts.group_size, facts.locality.clone())
+    };
     let of = |members: Vec<usize>| {
         let cells = |field: &Field| -> Vec<String> {
             members.iter().map(|index| field.cell(&rows[*index], notes.get(*index).copied().flatten())).collect()
         };
         Section::of(&rows[members[0]], &cells, members.clone())
     };
-    let mut sections: Vec<Section> = members.into_iter().map(of).collect();
+    let members = grouped(rows.iter().enumerate().map(|(index, row)| (key(row), index)));
+    let mut sections: Vec<Section> = members.into_iter().map(|(_, members)| of(members)).collect();
     for (at, _) in FIELDS.iter().enumerate().filter(|(_, field)| field.role != Check) {
         let widest = sections.iter().map(|section| section.widths[at]).max().unwrap_or(0);
         sections.iter_mut().for_each(|section| section.widths[at] = widest);
     }
     sections
-}
-
-fn belong_together(a: &Row, b: &Row) -> bool {
-    let key = |row: &Row| (row.facts.axis, row.facts.style, row.facts.cadence, row.facts.groups, row.facts.group_size);
-    key(a) == key(b) && a.facts.locality == b.facts.locality
 }
 
 impl Section {
@@ -216,12 +210,7 @@ impl Section {
                 shared_labels = shared(&cells);
                 cells.iter_mut().for_each(|cell| *cell = without(cell, &shared_labels));
             }
-            let mut values: Vec<&String> = Vec::new();
-            for cell in cells.iter().filter(|cell| *cell != "-") {
-                if !values.contains(&cell) {
-                    values.push(cell);
-                }
-            }
+            let values = distinct(cells.iter().filter(|cell| *cell != "-"));
             match (field.role, values.as_slice()) {
                 (WhereKnown | Labels | InHeading(_), []) => continue,
                 (InHeading(PLACEMENTS), [one]) => {
@@ -498,15 +487,8 @@ pub struct CallInterference {
 impl CallInterference {
     /// Every pair of the record.
     pub(super) fn all_of(record: &Record) -> Vec<CallInterference> {
-        let mut kinds: Vec<Vec<&InterferenceLine>> = Vec::new();
-        for line in &record.interference {
-            let key = |line: &InterferenceLine| (line.step, line.timed.clone(), line.overlapping.clone());
-            match kinds.iter_mut().find(|lines| key(lines[0]) == key(line)) {
-                Some(lines) => lines.push(line),
-                None => kinds.push(vec![line]),
-            }
-        }
-        kinds.iter().filter_map(|lines| Some(CallInterference::of(lines.first()?, lines))).collect()
+        let kinds = grouped(record.interference.iter().map(|line| ((line.step, &line.timed, &line.overlapping), line)));
+        kinds.iter().map(|(_, lines)| CallInterference::of(lines[0], lines)).collect()
     }
 
     fn of(first: &InterferenceLine, lines: &[&InterferenceLine]) -> CallInterference {

@@ -1,7 +1,7 @@
 //! The tables of a fit (every curve, the held-out errors, the coefficients of contention, interference and overlap) and its plots.
 
-use super::document::{Block, Fields, Mark, Table, Terminal, Tone, gigabytes_per_second, optional, wrapped};
-use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
+use super::document::{Block, Fields, Mark, Table, Terminal, Tone, between, gigabytes_per_second, optional, wrapped};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Shade, Svg, Unit, xy};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_base::visible::ShownPath;
@@ -34,15 +34,10 @@ pub fn fit_text(fit: &Fit, width: u16) -> String {
 /// Every curve.
 pub(super) fn curves(fit: &Fit) -> Table {
     let title = "Alpha: cost of a call however small. 1/beta: bytes_total over time of a call however large";
-    let between = |ends: Option<(String, String)>| optional(ends.map(|(low, high)| format!("{low}..{high}")));
     let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
-    let alpha = |curve: &CurveFit| {
-        between(curve.alpha_seconds_low.map(microseconds).zip(curve.alpha_seconds_high.map(microseconds)))
-    };
-    let beta = |curve: &CurveFit| {
-        let ends = curve.bytes_per_second_low.zip(curve.bytes_per_second_high);
-        between(ends.map(|(low, high)| (gigabytes_per_second(low), gigabytes_per_second(high))))
-    };
+    let alpha = |curve: &CurveFit| between(curve.alpha_seconds_low, curve.alpha_seconds_high, "..", microseconds);
+    let beta =
+        |curve: &CurveFit| between(curve.bytes_per_second_low, curve.bytes_per_second_high, "..", gigabytes_per_second);
     let error = |curve: &CurveFit, of: fn(Errors) -> f64| {
         optional(curve.held_out_sizes.map(|errors| format!("{:.1}", 100.0 * of(errors))))
     };
@@ -159,8 +154,8 @@ fn value(coefficient: Option<&Coefficient>) -> String {
 }
 
 fn interval(coefficient: Option<&Coefficient>) -> String {
-    let interval = coefficient.and_then(|found| found.low.zip(found.high));
-    optional(interval.map(|(low, high)| format!("{low:.2}..{high:.2}")))
+    let (low, high) = coefficient.map_or((None, None), |found| (found.low, found.high));
+    between(low, high, "..", |end| format!("{end:.2}"))
 }
 
 // Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
@@ -262,13 +257,26 @@ fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -
     let (first, last) =
         ((sizes().fold(f64::INFINITY, f64::min) / BEYOND).max(1.0), sizes().fold(1.0, f64::max) * BEYOND);
     let steps = ((last / first).log2() * PER_DOUBLING).ceil().clamp(1.0, 1000.0);
-    for step in 0..=steps as u32 {
-        let bytes = (first * (last / first).powf(f64::from(step) / steps)).round().max(1.0);
-        let answer = predictor.predict_by(index, curve.ranks, Bytes(bytes as u64));
-        series.curve.extend(answer.seconds.map(|seconds| xy(bytes, seconds.0)));
-        series.band.extend(answer.low.zip(answer.high).map(|(low, high)| (bytes, low.0, high.0)));
-    }
+    (series.curve, series.band) = predicted(predictor, index, curve.ranks, (first, last), steps as u32);
     series
+}
+
+/// The predicted times between two sizes in this many steps, and the band around them.
+pub(super) fn predicted(
+    predictor: &Predictor,
+    family: usize,
+    ranks: u32,
+    (first, last): (f64, f64),
+    steps: u32,
+) -> (Vec<Position>, Vec<(f64, f64, f64)>) {
+    let (mut curve, mut band) = (Vec::new(), Vec::new());
+    for step in 0..=steps {
+        let bytes = (first * (last / first).powf(f64::from(step) / f64::from(steps))).round().max(1.0);
+        let answer = predictor.predict_by(family, ranks, Bytes(bytes as u64));
+        curve.extend(answer.seconds.map(|seconds| xy(bytes, seconds.0)));
+        band.extend(answer.low.zip(answer.high).map(|(low, high)| (bytes, low.0, high.0)));
+    }
+    (curve, band)
 }
 
 fn residuals(curve: &CurveFit, color: usize) -> Series {

@@ -1,17 +1,16 @@
 //! A history as text and pictures: what changed first, then the rows, then what was left out.
 
 use super::document::{Terminal, markdown};
-use super::text::harmless;
+use super::text::{harmless, object, pretty_json, visible};
 use crate::chart::{Axis, Change as ChartChange, Plot, Point, Position, Series as ChartSeries, Svg, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone, optional, signed_percent};
-use crate::report::html::page::{Page, Section};
-use crate::report::template::through;
-use crate::report::text::visible;
+use crate::report::formats::through;
+use crate::report::html::page::{Section, page_text};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
-use commgauge_base::writing::{Column, comma_separated};
-use commgauge_judge::verdict::history::{Change, Event, History, LeftOut, Lineage, Series, Series as Row};
-use serde::Serialize;
+use commgauge_base::writing::{Column, comma_separated, distinct};
+use commgauge_judge::verdict::history::{Change, Event, History, Lineage, Series, Series as Row};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// How a history is written.
@@ -49,45 +48,24 @@ const HISTORY_JUNIT: &str = concat!(
     include_str!("templates/history.xml")
 );
 
-/// A history with its rows in one list, as templates show it.
-#[derive(Serialize)]
-struct ShownHistory<'a> {
-    exit_code: i32,
-    left_out: &'a [LeftOut],
-    runs: String,
-    rows: Vec<ShownRow<'a>>,
-}
-
-#[derive(Serialize)]
-struct ShownRow<'a> {
-    #[serde(flatten)]
-    row: &'a Series,
-    suite: &'a str,
-    can_show_change: bool,
-    /// The last change.
-    change: Option<&'a Change>,
-    /// The run since which it is.
-    since: Option<String>,
-}
-
-impl ShownHistory<'_> {
-    fn of(history: &History) -> ShownHistory<'_> {
-        let rows = history.lineages.iter().flat_map(|lineage| lineage.rows.iter().map(move |row| (lineage, row)));
-        let shown = rows.map(|(lineage, row)| ShownRow {
-            row,
-            suite: &lineage.suite,
-            can_show_change: row.can_show_change(),
-            change: row.changes.last(),
-            since: row.changes.last().map(|change| lineage.run_and_why(change.run)),
-        });
-        let runs: usize = history.lineages.iter().map(|lineage| lineage.runs.len()).sum();
-        ShownHistory {
-            exit_code: history.exit_code,
-            left_out: &history.left_out,
-            runs: counted(runs, "run"),
-            rows: shown.collect(),
-        }
-    }
+/// A history with its rows in one list, as templates show it: each with its last change, and since which run that is.
+fn shown_history(history: &History) -> Result<Value> {
+    let rows = history.lineages.iter().flat_map(|lineage| lineage.rows.iter().map(move |row| (lineage, row)));
+    let shown = rows.map(|(lineage, row)| {
+        let (mut shown, change) = (object(row)?, row.changes.last());
+        shown.insert("suite".to_owned(), lineage.suite.as_str().into());
+        shown.insert("can_show_change".to_owned(), row.can_show_change().into());
+        shown.insert("change".to_owned(), json!(change));
+        shown.insert("since".to_owned(), change.map(|change| lineage.run_and_why(change.run)).into());
+        Ok(shown)
+    });
+    let runs: usize = history.lineages.iter().map(|lineage| lineage.runs.len()).sum();
+    Ok(json!({
+        "exit_code": history.exit_code,
+        "left_out": history.left_out,
+        "runs": counted(runs, "run"),
+        "rows": shown.collect::<Result<Vec<_>>>()?,
+    }))
 }
 
 /// The history as text. `width` is used by the table only, `shown` by the table and Markdown.
@@ -100,10 +78,10 @@ pub fn history_text(history: &History, format: HistoryFormat, width: u16, shown:
         HistoryFormat::Csv => csv_text(history),
         HistoryFormat::Markdown => Ok(format!("# commgauge history\n{}", markdown(&history_document(history, shown)))),
         HistoryFormat::Html => page(history),
-        HistoryFormat::Junit => through("history.xml", HISTORY_JUNIT, ShownHistory::of(history)),
+        HistoryFormat::Junit => through("history.xml", HISTORY_JUNIT, shown_history(history)?),
         HistoryFormat::Prometheus => through("history.prom", HISTORY_PROM, history),
-        HistoryFormat::Github => through("history.txt", HISTORY_GITHUB, ShownHistory::of(history)),
-        HistoryFormat::Json => super::text::pretty_json(history),
+        HistoryFormat::Github => through("history.txt", HISTORY_GITHUB, shown_history(history)?),
+        HistoryFormat::Json => pretty_json(history),
     }
 }
 
@@ -122,19 +100,17 @@ fn csv_text(history: &History) -> Result<String> {
     comma_separated("the history as CSV", &columns(), runs)
 }
 
-fn columns<'a>() -> Vec<Column<RunRow<'a>>> {
-    vec![
-        Column::new("suite", |row| harmless(&row.lineage.suite)),
-        Column::new("place", |row| harmless(&row.lineage.place)),
-        Column::new("case", |row| harmless(&row.case.name)),
-        Column::new("bytes_total", |row| {
-            row.case.subject.bytes().map_or_else(String::new, |bytes| bytes.0.to_string())
-        }),
-        Column::new("run_id", |row| harmless(&row.lineage.runs[row.run].run_id)),
-        Column::new("started_at", |row| harmless(&row.lineage.runs[row.run].started_at)),
-        Column::new("latency_seconds_median", |row| number(row.case.latency_seconds.get(row.run).copied().flatten())),
-        Column::new("slowdown_since_change", |row| number(row.change().map(|change| change.slowdown))),
-        Column::new("p_corrected", |row| number(row.change().map(|change| change.p_corrected))),
+fn columns<'a>() -> [Column<RunRow<'a>>; 9] {
+    [
+        ("suite", |row| harmless(&row.lineage.suite)),
+        ("place", |row| harmless(&row.lineage.place)),
+        ("case", |row| harmless(&row.case.name)),
+        ("bytes_total", |row| number(row.case.subject.bytes().map(|bytes| bytes.0))),
+        ("run_id", |row| harmless(&row.lineage.runs[row.run].run_id)),
+        ("started_at", |row| harmless(&row.lineage.runs[row.run].started_at)),
+        ("latency_seconds_median", |row| number(row.case.latency_seconds.get(row.run).copied().flatten())),
+        ("slowdown_since_change", |row| number(row.change().map(|change| change.slowdown))),
+        ("p_corrected", |row| number(row.change().map(|change| change.p_corrected))),
     ]
 }
 
@@ -144,7 +120,7 @@ impl RunRow<'_> {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+fn number(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
@@ -290,12 +266,7 @@ impl RowNames {
         if !self.are_short {
             return row.name.clone();
         }
-        let mut own: Vec<&str> = Vec::new();
-        for part in parts(row).filter(|part| !self.shared.iter().any(|shared| shared == part)) {
-            if !own.contains(&part) {
-                own.push(part);
-            }
-        }
+        let own = distinct(parts(row).filter(|part| !self.shared.iter().any(|shared| shared == part)));
         let shown = own.into_iter().map(|part| if is_size(row, part) { size(row) } else { part.to_owned() });
         shown.collect::<Vec<_>>().join("/")
     }
@@ -330,13 +301,7 @@ fn shared(rows: &[Series]) -> Vec<String> {
         let is_subject = rows.iter().any(|row| row.subject.what() == part || is_size(row, part));
         !is_subject && !others.is_empty() && others.iter().all(|row| parts(row).any(|other| other == part))
     };
-    let mut shared: Vec<String> = Vec::new();
-    for part in parts(first).filter(|part| is_shared(part)) {
-        if !shared.iter().any(|known| known == part) {
-            shared.push(part.to_owned());
-        }
-    }
-    shared
+    distinct(parts(first).filter(|part| is_shared(part)).map(str::to_owned))
 }
 
 // Which rows of a history are shown.
@@ -487,7 +452,7 @@ fn page(history: &History) -> Result<String> {
     };
     let title = format!("History of {}", counted(runs.len(), "run"));
     let footer = format!("commgauge {}", env!("CARGO_PKG_VERSION"));
-    Page::new(&title, &span, false, sections, &footer).text()
+    page_text(None, &title, &span, false, sections, &footer)
 }
 
 /// The answer in large letters, and the changes of each place.

@@ -2,6 +2,7 @@
 
 use super::document::{Column, Fields, Table, TableLayout};
 use super::wrap;
+use commgauge_base::units::counted;
 use commgauge_model::layout::{Axis, Degrees, Groups, Layout, Locality};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -200,9 +201,8 @@ fn heading(overview: &Overview) -> String {
         (_, rest) => format!("{} nodes of {} and one of {rest}", nodes - 1, overview.ranks_per_node),
     };
     let (world, degrees, order) = (overview.world(), layout.degrees.name(), layout.order_name());
-    let plural = if world == 1 { "" } else { "s" };
     let placed = if layout.is_placed_by_hand() { ", ranks placed by hand" } else { "" };
-    format!("{world} rank{plural} on {on}: {degrees}, order {order}{placed}")
+    format!("{} on {on}: {degrees}, order {order}{placed}", counted(world as usize, "rank"))
 }
 
 /// Which axes stay inside nodes and which cross them.

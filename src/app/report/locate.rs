@@ -4,7 +4,7 @@ use super::document::{
     Block, Column, Fields, Mark, Terminal, Tone, escaped_markdown, markdown, optional, share, wrapped,
 };
 use super::text::visible;
-use super::verdict::{VerdictFormat, verdict_text};
+use super::verdict::{VerdictFormat, origin, verdict_text};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_judge::verdict::locate::{Suspect, Suspects};
@@ -89,7 +89,7 @@ fn document(suspects: &Suspects) -> Vec<Block> {
     let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
     let synthetic = suspects.synthetic.then(|| synthetic.to_owned());
     let unseen = suspects.unseen_in_words();
-    let said = synthetic.into_iter().chain(unseen).chain(examined(suspects)).chain(origins(suspects));
+    let said = synthetic.into_iter().chain(unseen).chain(examined(suspects)).chain(suspects.runs.iter().map(origin));
     let mut blocks = vec![Block::list(said)];
     let problem = |problem: &Problem| format!("{} (exit code {})", problem.text, problem.exit_code);
     blocks.push(Block::marked(Mark::Alarm, suspects.problems.iter().map(problem)));
@@ -150,15 +150,6 @@ fn examined(suspects: &Suspects) -> Vec<String> {
         counted(seen.isolated_cases as usize, "case")
     ));
     sentences
-}
-
-fn origins(suspects: &Suspects) -> impl Iterator<Item = String> + '_ {
-    suspects.runs.iter().map(|run| {
-        format!(
-            "{}: {}, run {} of {}, suite {}, {}, {} ranks",
-            run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
-        )
-    })
 }
 
 /// How much slower or later, with its unit.

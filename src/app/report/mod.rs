@@ -26,7 +26,6 @@ mod rehearsal;
 mod row;
 pub mod screen;
 mod step;
-mod template;
 mod text;
 pub mod trace;
 pub mod validation;
@@ -38,7 +37,7 @@ mod report_tests;
 
 pub use fit::{fit_plots, fit_text};
 pub(crate) use formats::lines;
-pub use formats::{answer, published, schema_of};
+pub use formats::{Template, answer, published, schema_of};
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use live::LiveRows;
@@ -51,9 +50,8 @@ pub use rehearsal::{
     selftest_text,
 };
 pub use rehearsal::{launch_check_text, refusal};
-pub(crate) use row::host_of;
 pub use row::{Row, Status};
-pub use template::Template;
+pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};
@@ -65,7 +63,7 @@ use commgauge_base::units::Bytes;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
 use document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
-use peer_table::Peer;
+use peer_table::{Peer, Tool};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 
@@ -124,8 +122,8 @@ pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut d
         Format::Prometheus => formats::prometheus_text(view)?,
         Format::Superbench => formats::superbench_text(view)?,
         Format::NcclTests => Peer::NcclTests.text(view),
-        Format::Osu => Peer::Osu.text(view),
-        Format::Imb => Peer::Imb.text(view),
+        Format::Osu => Peer::Mpi(Tool::Osu).text(view),
+        Format::Imb => Peer::Mpi(Tool::Imb).text(view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {

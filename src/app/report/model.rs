@@ -4,13 +4,13 @@ use super::document::GAP;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use commgauge_base::element::ElementType;
 use commgauge_base::visible::visible_lines;
+use commgauge_base::writing::grouped;
 use commgauge_model::config::{
     FeedForward, Indexer, Inferred, LatentAttention, LayerParts, LinearAttention, Mixer, Mixture, Model, QueryKeyNorm,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A rule under the headings and nothing else, as all tables have. Texts are broken within their cells here.
@@ -58,7 +58,7 @@ fn lines(rows: Vec<Vec<String>>, headings: &[&str], right: &[usize], width: u16)
 fn parameters(document: &ModelDocument) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = |label: String, count: u64| {
-        rows.push(vec![label, grouped(count), format!("{:.3}", count as f64 * 1e-9)]);
+        rows.push(vec![label, with_commas(count), format!("{:.3}", count as f64 * 1e-9)]);
     };
     row("total".to_owned(), document.parameters_total);
     row("active per token".to_owned(), document.parameters_active);
@@ -182,7 +182,7 @@ fn linear_attention(linear: &LinearAttention, state: u64) -> String {
         linear.value_heads,
         linear.value_dimension,
         linear.convolution_tokens,
-        grouped(state)
+        with_commas(state)
     )
 }
 
@@ -218,7 +218,7 @@ fn taken_as(value: &Value) -> String {
 }
 
 /// Formats 8030261248 as 8,030,261,248.
-fn grouped(number: u64) -> String {
+fn with_commas(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -447,20 +447,9 @@ fn most_common(kinds: &[LayerKind]) -> u64 {
 }
 
 fn kinds(model: &Model) -> Vec<LayerKind> {
-    let mut ranges: BTreeMap<LayerParts, Vec<[u32; 2]>> = BTreeMap::new();
-    let mut order: Vec<LayerParts> = Vec::new();
-    for layer in 0..model.layers {
-        let parts = model.parts_of(layer);
-        if !order.contains(&parts) {
-            order.push(parts);
-        }
-        let alike = ranges.entry(parts).or_default();
-        match alike.last_mut() {
-            Some([_, last]) if *last + 1 == layer => *last = layer,
-            _ => alike.push([layer, layer]),
-        }
-    }
-    order.into_iter().filter_map(|parts| Some(layer_kind(model, parts, ranges.remove(&parts)?))).collect()
+    let ranges = |layers: &[u32]| layers.chunk_by(|a, b| a + 1 == *b).map(|run| [run[0], run[run.len() - 1]]).collect();
+    let layers = (0..model.layers).map(|layer| (model.parts_of(layer), layer));
+    grouped(layers).into_iter().map(|(parts, layers)| layer_kind(model, parts, ranges(&layers))).collect()
 }
 
 fn layer_kind(model: &Model, parts: LayerParts, ranges: Vec<[u32; 2]>) -> LayerKind {
@@ -531,7 +520,7 @@ mod tests {
     #[test]
     fn numbers_are_grouped_by_thousands() {
         for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (8_030_261_248, "8,030,261,248")] {
-            assert_eq!(grouped(number), expected);
+            assert_eq!(with_commas(number), expected);
         }
     }
 

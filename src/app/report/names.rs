@@ -1,12 +1,13 @@
 //! Names that files and flags take, one line each: collected from the enums and their documentation, the shipped files, and the
 //! definitions of the programs.
 
-use super::document::{Fields, GAP, Table, wrapped};
+use super::document::{Fields, Table, TableLayout, widths, wrapped};
 use super::visible;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Rate, three_digits};
+use commgauge_base::writing::grouped;
 use commgauge_model::config::step::{STEP_FLAGS, ScheduleKind, StepFlag, Work};
 use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, is_embedded, read_text};
 use commgauge_model::layout::Axis;
@@ -93,14 +94,17 @@ impl ListDocument {
         ListDocument {
             format: FORMAT.to_owned(),
             version: VERSION,
-            collectives: wanted(Kind::Collectives).then(collectives),
-            axes: wanted(Kind::Axes).then(axes),
-            styles: wanted(Kind::Styles).then(styles),
-            schedules: wanted(Kind::Schedules).then(schedules),
+            collectives: wanted(Kind::Collectives)
+                .then(|| described::<Collective>(Collective::ALL.map(Collective::name))),
+            axes: wanted(Kind::Axes).then(|| described::<Axis>(Axis::ALL.map(Axis::name))),
+            styles: wanted(Kind::Styles).then(|| described::<Style>(Style::OF_A_STEP.map(Style::name))),
+            schedules: wanted(Kind::Schedules)
+                .then(|| described::<ScheduleKind>(ScheduleKind::ALL.iter().map(|kind| kind.name()))),
             keys: wanted(Kind::Keys).then(keys),
-            suites: wanted(Kind::Suites).then(suites),
-            models: wanted(Kind::Models).then(models),
-            machines: wanted(Kind::Machines).then(machines),
+            suites: wanted(Kind::Suites).then(|| Shipped::Suite.names().into_iter().map(suite).collect()),
+            models: wanted(Kind::Models).then(|| Shipped::Model.names().into_iter().map(model).collect()),
+            machines: wanted(Kind::Machines)
+                .then(|| Shipped::Machine.names().into_iter().filter_map(machine).collect()),
             formats: wanted(Kind::Formats).then(|| formats(programs)),
             backends: wanted(Kind::Backends).then(|| backends(programs)),
         }
@@ -264,16 +268,9 @@ fn machines_table(document: &ListDocument) -> Table {
 
 /// Formats by command, since the same names occur in several commands.
 fn formats_table(document: &ListDocument) -> Table {
-    let mut commands: Vec<(&String, Vec<&str>)> = Vec::new();
-    for format in document.formats.iter().flatten() {
-        for command in &format.commands {
-            match commands.iter_mut().find(|(known, _)| *known == command) {
-                Some((_, formats)) => formats.push(&format.name),
-                None => commands.push((command, vec![&format.name])),
-            }
-        }
-    }
-    Fields::of(commands)
+    let formats = document.formats.iter().flatten();
+    let commands = formats.flat_map(|format| format.commands.iter().map(|command| (command, format.name.as_str())));
+    Fields::of(grouped(commands))
         .left("command", 0, |(command, _)| (*command).clone())
         .left("formats", 0, |(_, formats)| formats.join(", "))
         .table("")
@@ -287,20 +284,10 @@ fn or_problem(description: &str, problem: Option<&str>) -> String {
 /// The table, with descriptions cut so that every name stays on one line.
 fn fitted(mut table: Table, width: u16) -> String {
     let last = table.columns.len() - 1;
-    let wide = |index: usize| {
-        let cells = table.rows.iter().map(|row| row.cells[index].chars().count());
-        cells.max().unwrap_or(0).max(table.columns[index].heading().chars().count())
-    };
-    // Other columns are dropped first, so that the description has at least its minimum width.
-    let mut before: Vec<usize> = (0..last).collect();
-    let room =
-        |before: &[usize]| usize::from(width).saturating_sub(before.iter().map(|index| wide(*index) + GAP).sum());
-    while room(&before) < SHORTEST {
-        let most = before.iter().copied().filter(|index| table.columns[*index].expendable() > 0);
-        let Some(out) = most.max_by_key(|index| table.columns[*index].expendable()) else { break };
-        before.retain(|index| *index != out);
-    }
-    let longest = room(&before).max(SHORTEST);
+    let mut widths = widths(&table.columns, &table.rows);
+    widths[last] = SHORTEST;
+    let before = TableLayout::new(&table.columns, widths, usize::from(width));
+    let longest = SHORTEST + usize::from(width).saturating_sub(before.width());
     for row in &mut table.rows {
         // File names and their descriptions may contain anything.
         row.cells.iter_mut().for_each(|cell| *cell = visible(cell));
@@ -418,22 +405,6 @@ pub struct FormatFacts {
 /// Flags whose values are formats.
 const FORMAT_FLAGS: [&str; 3] = ["format", "from", "to"];
 
-fn collectives() -> Vec<Named> {
-    described::<Collective>(Collective::ALL.map(Collective::name))
-}
-
-fn axes() -> Vec<Named> {
-    described::<Axis>(Axis::ALL.map(Axis::name))
-}
-
-fn styles() -> Vec<Named> {
-    described::<Style>(Style::OF_A_STEP.map(Style::name))
-}
-
-fn schedules() -> Vec<Named> {
-    described::<ScheduleKind>(ScheduleKind::ALL.iter().map(|kind| kind.name()))
-}
-
 fn keys() -> Vec<KeyFacts> {
     let facts = |flag: &StepFlag| KeyFacts {
         name: flag.key.to_owned(),
@@ -468,10 +439,6 @@ fn backends(programs: &[clap::Command]) -> Vec<Named> {
     let values = flags.filter(|flag| flag.get_long() == Some("backend")).map(clap::Arg::get_possible_values).next();
     let named = |value: PossibleValue| Named { name: value.get_name().to_owned(), description: help_of(&value) };
     values.into_iter().flatten().map(named).collect()
-}
-
-fn suites() -> Vec<SuiteFacts> {
-    Shipped::Suite.names().into_iter().map(suite).collect()
 }
 
 fn suite(name: String) -> SuiteFacts {
@@ -518,10 +485,6 @@ fn least_common_multiple(one: u64, other: u64) -> u64 {
     (one / a.max(1)).saturating_mul(other)
 }
 
-fn models() -> Vec<ModelFacts> {
-    Shipped::Model.names().into_iter().map(model).collect()
-}
-
 fn model(name: String) -> ModelFacts {
     let file = file_of(Shipped::Model, &name);
     match Model::load(&name) {
@@ -541,10 +504,6 @@ fn model(name: String) -> ModelFacts {
         }
         Err(error) => ModelFacts { name, file, problem: Some(error.to_string()), ..ModelFacts::default() },
     }
-}
-
-fn machines() -> Vec<MachineFacts> {
-    Shipped::Machine.names().into_iter().filter_map(machine).collect()
 }
 
 fn machine(name: String) -> Option<MachineFacts> {

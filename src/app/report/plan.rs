@@ -2,12 +2,11 @@
 
 use crate::report::document::{Block, Column, Fields, Mark, Table, Terminal, optional, percent};
 use crate::report::framework_defaults;
-use crate::report::text::fields_csv;
+use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_plan::planner::plan_document::{Comparison, OrderVerdict, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::price::Exposed;
-use serde::Serialize;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes fits \
     step_seconds step_seconds_low step_seconds_high compute_seconds host_seconds bubble_seconds optimizer_seconds";
@@ -17,24 +16,17 @@ const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micr
 /// # Errors
 /// Where it cannot be written.
 pub fn csv(document: &PlanDocument) -> Result<String> {
-    #[derive(Serialize)]
-    struct Row<'a> {
-        #[serde(flatten)]
-        layout: &'a PlannedLayout,
-        calibrated: bool,
-        synthetic: bool,
-        is_untrusted: bool,
-    }
     let exposed = Exposed::NAMES.map(|name| format!("exposed_{name}_seconds=exposed_communication_seconds/{name}"));
     let last = ["limited_by", "calibrated", "synthetic", "untrusted=is_untrusted"].map(str::to_owned);
     let columns: Vec<String> = COLUMNS.split_whitespace().map(str::to_owned).chain(exposed).chain(last).collect();
-    let rows = document.layouts.iter().map(|layout| Row {
-        layout,
-        calibrated: document.calibrated,
-        synthetic: document.synthetic,
-        is_untrusted: !layout.untrusted.is_empty(),
+    let rows = document.layouts.iter().map(|layout| {
+        let mut row = object(layout)?;
+        row.insert("calibrated".to_owned(), document.calibrated.into());
+        row.insert("synthetic".to_owned(), document.synthetic.into());
+        row.insert("is_untrusted".to_owned(), (!layout.untrusted.is_empty()).into());
+        Ok(row)
     });
-    fields_csv("the plan as CSV", &columns, rows)
+    fields_csv("the plan as CSV", &columns, rows.collect::<Result<Vec<_>>>()?)
 }
 
 // The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.

@@ -4,8 +4,9 @@
 
 use super::row::Row;
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Seconds, three_digits};
+use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::visible::quote;
+use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::Record;
@@ -45,17 +46,14 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
 
 /// Which adapters are nearest to the device of each rank: ranks of the same place on their hosts mostly have the same, and stand together.
 fn adapters(ranks: &[RankFacts]) -> String {
-    let mut by_adapters: Vec<(String, Vec<String>)> = Vec::new();
-    for rank in ranks {
+    let named = |rank: &RankFacts| {
         let names = if rank.adapters.is_empty() { "none".to_owned() } else { rank.adapters.join(" or ") };
         let device = rank.device.as_deref().and_then(|device| device.split(", ").nth(1)).unwrap_or_default();
         let one =
             format!("rank {}{}", rank.rank, if device.is_empty() { String::new() } else { format!(" ({device})") });
-        match by_adapters.iter_mut().find(|(known, _)| *known == names) {
-            Some((_, ranks)) => ranks.push(one),
-            None => by_adapters.push((names, vec![one])),
-        }
-    }
+        (names, one)
+    };
+    let by_adapters = grouped(ranks.iter().map(named));
     let line = |(names, ranks): &(String, Vec<String>)| {
         let more = ranks.len().saturating_sub(MOST_RANKS_LISTED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -99,11 +97,10 @@ fn ranks(header: &Header) -> String {
         }
     }
     let nodes = header.ranks.iter().map(|entry| entry.node).collect::<BTreeSet<_>>().len();
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     let shown: Vec<String> = hosts.iter().map(|(host, ranks)| format!("{host}: {ranks}")).collect();
     let more = if nodes > SHOWN_HOSTS { ", ..." } else { "" };
-    let world = header.world_size;
-    format!("{world} rank{} on {nodes} host{} ({}{more})", plural(world as usize), plural(nodes), shown.join(", "))
+    let (ranks, hosts) = (counted(header.world_size as usize, "rank"), counted(nodes, "host"));
+    format!("{ranks} on {hosts} ({}{more})", shown.join(", "))
 }
 
 /// Maximum number of hosts that are listed by name.
@@ -143,14 +140,14 @@ fn measuring(header: &Header) -> String {
     let settings = &header.settings;
     let replicates = settings.replicates;
     if header.backend.measured_by.is_some() {
-        let most = if replicates == 1 { "1 replicate".to_owned() } else { format!("up to {replicates} replicates") };
+        let most = if replicates == 1 { "" } else { "up to " }.to_owned() + &counted(replicates as usize, "replicate");
         return format!(
             "{most}; buffers, precision, samples and seed are not stated; data checked where a row is verified"
         );
     }
     let is_sweep = header.program == "commgauge-sweep";
     let precision = (settings.precision * 1e4).round() / 100.0;
-    let rounds = format!("{replicates} replicate{}", if replicates == 1 { "" } else { "s" });
+    let rounds = counted(replicates as usize, "replicate");
     let until = match (settings.within, settings.fixed_calls()) {
         (Some(time), _) if settings.soak => format!("all cases again and again for {time}, with rolling checks"),
         (Some(within), _) => {
@@ -175,19 +172,22 @@ fn measuring(header: &Header) -> String {
 
 // Warnings about the numbers of a run, as sentences: its end, the machine, the clocks, excluded samples.
 
+/// How a run ended other than complete.
+pub(super) fn ending_of(end: &End) -> Option<String> {
+    let how = match end.status {
+        EndStatus::Complete => return None,
+        EndStatus::Failed => "failed",
+        EndStatus::Interrupted => "was interrupted",
+        EndStatus::OutOfTime => "stopped before its time limit",
+    };
+    let why = end.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
+    Some(format!("the run {how}{why}"))
+}
+
 /// All warnings except the reasons of single rows: end of the run, machine, clocks, excluded samples.
 pub(super) fn warnings_of(record: &Record, rows: &[Row]) -> Vec<String> {
     let mut warnings = record.file.warnings.clone();
-    let how = record.end.as_ref().and_then(|end| match end.status {
-        EndStatus::Complete => None,
-        EndStatus::Failed => Some("failed"),
-        EndStatus::Interrupted => Some("was interrupted"),
-        EndStatus::OutOfTime => Some("stopped before its time limit"),
-    });
-    if let (Some(how), Some(End { error, .. })) = (how, &record.end) {
-        let why = error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
-        warnings.push(format!("the run {how}{why}"));
-    }
+    warnings.extend(record.end.as_ref().and_then(ending_of));
     warnings.extend(record.header.warnings.iter().cloned());
     warnings.extend(clock_warning(&record.clocks, rows));
     let incomplete = rows.iter().filter(|row| row.is_incomplete()).map(|row| {

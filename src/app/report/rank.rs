@@ -1,9 +1,9 @@
 //! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
 //! CSV.
 
-use crate::report::document::{Block, Fields, Mark, Table, Terminal, gigabytes, optional, percent};
+use crate::report::document::{Block, Fields, Mark, Table, Terminal, between, gigabytes, optional, percent};
 use crate::report::plan::parts_of_a_step;
-use crate::report::text::fields_csv;
+use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds};
@@ -48,16 +48,13 @@ const COLUMNS: [&str; 22] = [
 /// # Errors
 /// Where it cannot be written.
 pub fn csv(document: &RankDocument) -> Result<String> {
-    #[derive(Serialize)]
-    struct Row<'a> {
-        #[serde(flatten)]
-        axis: &'a AxisDocument,
-        calibrated: bool,
-        synthetic: bool,
-    }
-    let (calibrated, synthetic) = (document.calibrated, document.synthetic);
-    let rows = document.axes.iter().map(|axis| Row { axis, calibrated, synthetic });
-    fields_csv("the axes as CSV", &COLUMNS, rows)
+    let rows = document.axes.iter().map(|axis| {
+        let mut row = object(axis)?;
+        row.insert("calibrated".to_owned(), document.calibrated.into());
+        row.insert("synthetic".to_owned(), document.synthetic.into());
+        Ok(row)
+    });
+    fields_csv("the axes as CSV", &COLUMNS, rows.collect::<Result<Vec<_>>>()?)
 }
 
 // What a ranking says, as plain data with a published schema.
@@ -542,8 +539,8 @@ fn moves_table(moves: &[MoveDocument]) -> Table {
     let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
     let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
     let ends = |quantity: Option<Quantity>| {
-        let ends = quantity.and_then(|quantity| quantity.low.zip(quantity.high));
-        optional(ends.map(|(low, high)| format!("{} .. {}", signed(low), signed(high))))
+        let (low, high) = quantity.map_or((None, None), |quantity| (quantity.low, quantity.high));
+        between(low, high, " .. ", signed)
     };
     let to = |inside_now: bool| if inside_now { "out of the node" } else { "into the node" };
     Fields::of(moves)

@@ -1,6 +1,6 @@
 //! What is said before a machine is measured: a plan, a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
 
-use super::document::{Fields, optional, percent, wrapped};
+use super::document::{Fields, between, optional, percent, wrapped};
 use super::locate::suspects_text;
 use super::text::{visible, wrap};
 use super::verdict::VerdictFormat;
@@ -378,8 +378,7 @@ fn share_of(counted: &Counted) -> String {
 }
 
 fn interval(counted: &Counted) -> String {
-    let interval = counted.lower_bound.zip(counted.upper_bound);
-    optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))))
+    between(counted.lower_bound, counted.upper_bound, " .. ", |share| percent(share, 1))
 }
 
 // A launch check as text: the facts that all ranks share, the differences, and the messages.
@@ -434,7 +433,6 @@ pub fn refusal(report: &LaunchReport, width: u16) -> String {
 }
 
 fn summary(report: &LaunchReport, width: u16) -> String {
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     let (ranks, hosts) = (report.ranks, report.hosts.len());
     let launcher = match &report.launcher_says {
         Some(counts) => format!("the launcher reports {counts}"),
@@ -442,11 +440,11 @@ fn summary(report: &LaunchReport, width: u16) -> String {
     };
     let verdict = match (report.refusals.len(), report.warnings.len()) {
         (0, 0) => "ready to measure".to_owned(),
-        (0, warnings) => format!("ready to measure, {warnings} warning{}", plural(warnings)),
+        (0, warnings) => format!("ready to measure, {}", counted(warnings, "warning")),
         _ => "not ready to measure".to_owned(),
     };
-    let counted = format!("{ranks} rank{} on {hosts} host{}", plural(ranks as usize), plural(hosts));
-    wrapped(&format!("{counted}; {}: {verdict}", visible(&launcher)), width)
+    let (ranks, hosts) = (counted(ranks as usize, "rank"), counted(hosts, "host"));
+    wrapped(&format!("{ranks} on {hosts}; {}: {verdict}", visible(&launcher)), width)
 }
 
 fn hosts(report: &LaunchReport, width: u16) -> String {

@@ -7,6 +7,7 @@ use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::stats::{Histogram, Interval, median, median_interval, percentile, sorted};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
+use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{RowSubject, Subject};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Header, Outcome, RankHistogram};
@@ -134,7 +135,7 @@ impl Row {
                 .map(|estimate| Seconds(estimate.0 / f64::from(facts.transfers_per_call.max(1))))
                 .reduce(|one, other| if one.0 >= other.0 { one } else { other })
                 .filter(|_| !withheld),
-            library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
+            library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref().cloned())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
             precision_requested: (header.settings.within.filter(|_| !header.settings.soak))
                 .map(|_| header.settings.precision),
@@ -142,7 +143,7 @@ impl Row {
             own_times: measured.iter().map(|line| ReplicateTimes::of(facts, line)).collect(),
             late: None,
             status,
-            warnings: distinct(lines.iter().flat_map(|line| &line.warnings)),
+            warnings: distinct(lines.iter().flat_map(|line| &line.warnings).cloned()),
         }
     }
 
@@ -205,16 +206,6 @@ impl Row {
     pub fn is_incomplete(&self) -> bool {
         self.latency.is_some() && self.counts.lacks_replicates()
     }
-}
-
-/// Without duplicates, in the order of first appearance.
-fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
-    all.fold(Vec::new(), |mut found, one| {
-        if !found.contains(one) {
-            found.push(one.clone());
-        }
-        found
-    })
 }
 
 /// Replicates that were planned. With a shared time budget, those beyond the fewest are as many as the time allowed.
@@ -299,32 +290,25 @@ impl Status {
     }
 
     /// The status of what has these outcomes, one of each replicate.
-    pub(super) fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone, header: &Header) -> Status {
-        let wrong = outcomes.clone().find_map(|outcome| {
-            Some(Status::Wrong { mismatch: outcome.mismatch()?, wrong_elements: outcome.wrong_elements() })
-        });
-        let failed = outcomes.clone().find_map(|outcome| match outcome {
-            Outcome::Failed { reason } => Some(Status::Failed(reason.clone())),
-            _ => None,
-        });
-        let skipped = outcomes.clone().find_map(|outcome| match outcome {
-            Outcome::Skipped { reason } => Some(Status::Skipped(reason.clone())),
-            _ => None,
-        });
-        let verified: Vec<bool> = outcomes
-            .filter_map(|outcome| match outcome {
-                Outcome::Measured { verified } => Some(*verified),
-                _ => None,
-            })
-            .collect();
-        let measured = match (verified.is_empty(), header.backend.synthetic, verified.iter().all(|verified| *verified))
-        {
-            (true, ..) => Status::Missing,
-            (false, true, _) => Status::Synthetic,
-            (false, false, false) => Status::NotVerified,
-            (false, false, true) => Status::Verified,
+    pub(super) fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>, header: &Header) -> Status {
+        let one = |outcome: &Outcome| match outcome {
+            Outcome::Failed { reason } => Status::Failed(reason.clone()),
+            Outcome::Skipped { reason } => Status::Skipped(reason.clone()),
+            Outcome::Measured { .. } if header.backend.synthetic => Status::Synthetic,
+            Outcome::Measured { verified: false } => Status::NotVerified,
+            Outcome::Measured { verified: true } => Status::Verified,
+            wrong => {
+                Status::Wrong { mismatch: wrong.mismatch().unwrap_or_default(), wrong_elements: wrong.wrong_elements() }
+            }
         };
-        wrong.or(failed).or(skipped).unwrap_or(measured)
+        let most_severe_first = |status: &Status| match status {
+            Status::Wrong { .. } => 0,
+            Status::Failed(_) => 1,
+            Status::Skipped(_) => 2,
+            Status::NotVerified => 3,
+            Status::Missing | Status::Synthetic | Status::Verified => 4,
+        };
+        outcomes.map(one).min_by_key(most_severe_first).unwrap_or(Status::Missing)
     }
 }
 
@@ -499,7 +483,7 @@ pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) 
     let [spread, certain] = [0, 1].map(|which| median(&sorted(times.iter().map(|time| time[which]))));
     let (spread, certain) = (Seconds(spread?), Seconds(certain?));
     let named = share > clear_majority(record.header.world_size) && certain.0 > residual.0;
-    named.then(|| Late { rank, host: host_of(record, rank), share, spread })
+    named.then(|| Late { rank, host: host_of(record, rank).unwrap_or(UNKNOWN_HOST).to_owned(), share, spread })
 }
 
 /// Of two ranks one is last in half of the samples by chance, so the threshold is higher.
@@ -515,11 +499,14 @@ fn clock_residual(record: &Record) -> Option<Seconds> {
     record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().map(Seconds::from_nanoseconds)
 }
 
+/// A host that the record does not name.
+pub(crate) const UNKNOWN_HOST: &str = "unknown host";
+
 /// The host of a rank, by the rank map of the record.
-pub(crate) fn host_of(record: &Record, rank: u32) -> String {
+pub(crate) fn host_of(record: &Record, rank: u32) -> Option<&str> {
     let holds = |first: u32, ranks: u32| rank >= first && u64::from(rank) < u64::from(first) + u64::from(ranks);
-    let entry = record.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks));
-    entry.map_or_else(|| "unknown host".to_owned(), |entry| entry.host.clone())
+    let entry = record.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks))?;
+    Some(&entry.host)
 }
 
 /// One sentence for every late rank, over all cases in which it was late.

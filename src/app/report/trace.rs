@@ -2,8 +2,8 @@
 
 use super::document::{Fields, optional, wrapped};
 use commgauge_base::collective::Collective;
-use commgauge_base::units::Seconds;
-use commgauge_base::writing::ranges;
+use commgauge_base::units::{Seconds, counted};
+use commgauge_base::writing::{distinct, grouped, ranges};
 use commgauge_cost::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
 use commgauge_model::layout::{Axis, Layout};
 use commgauge_readers::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
@@ -135,7 +135,7 @@ impl FitOnNodes<'_> {
 /// The complete text for a terminal of this width.
 pub fn text(document: &TraceDocument, width: u16) -> String {
     let of = document.job_ranks.map_or_else(String::new, |ranks| format!(" of {ranks}"));
-    let steps = if document.steps == 1 { "1 step".to_owned() } else { format!("{} steps", document.steps) };
+    let steps = counted(document.steps as usize, "step");
     let sources = document.sources.join(", ");
     let mut out = wrapped(&format!("{sources}: ranks {}{of}, {steps}", document.ranks), width);
     for note in &document.notes {
@@ -196,13 +196,7 @@ fn calls(document: &TraceDocument, width: u16) -> String {
 
 /// Why a fit does not say some times, each reason once.
 fn reasons(document: &TraceDocument) -> Vec<&str> {
-    let mut reasons: Vec<&str> = Vec::new();
-    for reason in document.calls.iter().filter_map(|call| call.not_predicted_because.as_deref()) {
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
-        }
-    }
-    reasons
+    distinct(document.calls.iter().filter_map(|call| call.not_predicted_because.as_deref()))
 }
 
 fn differences(comparison: &[Compared], width: u16) -> String {
@@ -224,14 +218,8 @@ fn differences(comparison: &[Compared], width: u16) -> String {
 }
 
 fn outcome(comparison: &[Compared]) -> String {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for line in comparison {
-        match counts.iter_mut().find(|(name, _)| *name == line.difference.name()) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((line.difference.name(), 1)),
-        }
-    }
-    let counts: Vec<String> = counts.into_iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let lines = grouped(comparison.iter().map(|line| (line.difference.name(), line)));
+    let counts: Vec<String> = lines.iter().map(|(name, lines)| format!("{} {name}", lines.len())).collect();
     format!("{} calls: {}", comparison.len(), counts.join(", "))
 }
 

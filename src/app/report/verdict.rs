@@ -4,18 +4,17 @@
 
 use super::document::{Terminal, escaped_markdown, markdown};
 use crate::report::document::{
-    Block, Column, Fields, Mark, Table, Tone, optional, share, signed_bounds, signed_percent,
+    Block, Column, Fields, Mark, Table, Tone, between, optional, share, signed_bounds, signed_percent,
 };
+use crate::report::formats::through;
 use crate::report::products::FlopsUnit;
-use crate::report::template::through;
-use crate::report::text::pretty_json;
+use crate::report::text::{Line, object, pretty_json};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall,
-    RowSubject, Verdict,
+    RowSubject, Run, Verdict,
 };
-use serde::Serialize;
 
 /// How a verdict is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -54,20 +53,12 @@ const VERDICT_JUNIT: &str = concat!(
 );
 
 /// A verdict with the sentences that templates show.
-#[derive(Serialize)]
-struct ShownVerdict<'a> {
-    #[serde(flatten)]
-    verdict: &'a Verdict,
-    about: &'static str,
-    headline: String,
-    sentences: Vec<String>,
-}
-
-impl ShownVerdict<'_> {
-    fn of(verdict: &Verdict) -> ShownVerdict<'_> {
-        let (about, headline, sentences) = (asked(verdict.question), headline(verdict), coverage(verdict));
-        ShownVerdict { verdict, about, headline, sentences }
-    }
+fn shown(verdict: &Verdict) -> Result<Line> {
+    let mut shown = object(verdict)?;
+    shown.insert("about".to_owned(), asked(verdict.question).into());
+    shown.insert("headline".to_owned(), headline(verdict).into());
+    shown.insert("sentences".to_owned(), coverage(verdict).into());
+    Ok(shown)
 }
 
 /// The verdict as text. `width` is used by the table only.
@@ -84,9 +75,9 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
             let title = escaped_markdown(&headline(verdict));
             Ok(format!("# commgauge {title}\n{}", markdown(&verdict_document(verdict))))
         }
-        VerdictFormat::Junit => through("verdict.xml", VERDICT_JUNIT, ShownVerdict::of(verdict)),
+        VerdictFormat::Junit => through("verdict.xml", VERDICT_JUNIT, shown(verdict)?),
         VerdictFormat::Prometheus => through("verdict.prom", VERDICT_PROM, verdict),
-        VerdictFormat::Github => through("verdict.txt", VERDICT_GITHUB, ShownVerdict::of(verdict)),
+        VerdictFormat::Github => through("verdict.txt", VERDICT_GITHUB, shown(verdict)?),
         VerdictFormat::Json => pretty_json(verdict),
     }
 }
@@ -179,14 +170,18 @@ pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
 }
 
 fn origins(verdict: &Verdict) -> Vec<String> {
-    let run = |run: &commgauge_judge::verdict::Run| {
-        format!(
-            "{}: {}, run {} of {}, suite {}, {}, {} ranks",
-            run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
-        ) + &run.measured_by.as_ref().map_or_else(String::new, |label| format!("; {label}"))
-    };
+    let run =
+        |run: &Run| origin(run) + &run.measured_by.as_ref().map_or_else(String::new, |label| format!("; {label}"));
     let machine = verdict.machine.iter().map(|machine| format!("machine: {machine}"));
     verdict.runs.iter().map(run).chain(machine).collect()
+}
+
+/// One run.
+pub(super) fn origin(run: &Run) -> String {
+    format!(
+        "{}: {}, run {} of {}, suite {}, {}, {} ranks",
+        run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
+    )
 }
 
 /// The rows, the worst first.
@@ -245,18 +240,21 @@ fn what(row: &Row) -> String {
     }
 }
 
+pub(in crate::report) fn bounds_of_median(limit: &AgainstLimit) -> String {
+    between(limit.lower_bound, limit.upper_bound, " .. ", |bound| value(limit.metric, bound))
+}
+
+pub(in crate::report) fn bounds_of_slowdown(base: &AgainstBase) -> String {
+    signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound)
+}
+
 fn gate_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
     let limit =
         |row: &Row, cell: fn(&AgainstLimit) -> Option<String>| optional(row.against_limit.as_ref().and_then(cell));
     fields
         .right("repl.", 5, |row| row.replicates)
         .right("median", 0, move |row| limit(row, |limit| limit.median.map(|median| value(limit.metric, median))))
-        .left("bounds", 4, move |row| {
-            limit(row, |limit| {
-                let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
-                Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
-            })
-        })
+        .left("bounds", 4, move |row| limit(row, |limit| Some(bounds_of_median(limit))))
         .right("limit", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
         .left("source", 10, move |row| limit(row, |limit| Some(format!("{} ({})", limit.source, limit.date))))
 }
@@ -272,9 +270,7 @@ fn compare_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
         .right("base", 0, move |row| base(row, &|base| seconds(base.latency_seconds_base)))
         .right("new", 2, move |row| base(row, &|base| seconds(base.latency_seconds_new)))
         .right("slower by", 0, move |row| base(row, &|base| base.slowdown.map(signed_percent)))
-        .left("bounds", 4, move |row| {
-            base(row, &|base| Some(signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound)))
-        })
+        .left("bounds", 4, move |row| base(row, &|base| Some(bounds_of_slowdown(base))))
         .right("p", 10, move |row| base(row, &|base| p(base.p_row)))
         .right("p corrected", 3, move |row| base(row, &|base| p(base.p_corrected)))
 }

@@ -9,6 +9,7 @@ use super::{products, provenance, row};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{counted, three_digits};
+use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
@@ -174,19 +175,10 @@ impl View {
 
     /// Number of rows, products and copies of each kind, in one sentence.
     pub fn summary(&self) -> String {
-        let mut counts: Vec<(&str, usize)> = Vec::new();
-        for label in Status::LABELS {
-            counts.push((label, self.rows.iter().filter(|row| row.status.label() == label).count()));
-        }
-        let parts: Vec<String> = counts
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(label, count)| format!("{count} {label}"))
-            .collect();
-        let cases = match self.rows.len() {
-            1 => "1 case".to_owned(),
-            cases => format!("{cases} cases"),
-        };
+        let count = |label: &str| self.rows.iter().filter(|row| row.status.label() == label).count();
+        let counts = Status::LABELS.map(|label| (label, count(label))).into_iter().filter(|(_, count)| *count > 0);
+        let parts: Vec<String> = counts.map(|(label, count)| format!("{count} {label}")).collect();
+        let cases = counted(self.rows.len(), "case");
         let cases = if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) };
         let others = self.own_work();
         let cases = (!self.rows.is_empty() || others.is_empty()).then_some(cases);
@@ -317,17 +309,10 @@ pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
         let synthetic = "SYNTHETIC: executed by test doubles; these are not measurements";
         blocks.push(Block::marked(Mark::Flush, [synthetic]));
     }
-    let mut names: Vec<&str> = Vec::new();
-    for row in combinations.iter().flat_map(|combination| &combination.view.rows) {
-        if !names.contains(&row.facts.name.as_str()) {
-            names.push(&row.facts.name);
-        }
-    }
-    for name in names {
-        let rows = combinations.iter().filter_map(|combination| {
-            let row = combination.view.rows.iter().find(|row| row.facts.name == name)?;
-            Some((combination.name, row))
-        });
+    let rows = combinations.iter().flat_map(|combination| {
+        combination.view.rows.iter().map(|row| (row.facts.name.as_str(), (combination.name, row)))
+    });
+    for (name, rows) in grouped(rows) {
         let (timed, untimed) = of_case(rows);
         blocks.push(combinations_table(name, &timed).map_or_else(|| Block::heading(name), Block::Table));
         let untimed = untimed.into_iter().map(|(combination, why)| format!("{combination}: {why}"));
@@ -340,7 +325,7 @@ pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
 }
 
 /// The launches with a time of the case, the fastest first, and the reasons why the others have none.
-fn of_case<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> (Vec<TimedLaunch<'a>>, Vec<(&'a str, String)>) {
+fn of_case<'a>(rows: Vec<(&'a str, &'a Row)>) -> (Vec<TimedLaunch<'a>>, Vec<(&'a str, String)>) {
     let (mut timed, mut untimed) = (Vec::new(), Vec::new());
     for (name, row) in rows {
         match row.latency {

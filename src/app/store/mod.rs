@@ -9,8 +9,7 @@
 //! A record is added whole or not at all: files are written under other names and renamed, the record first. A record that the index
 //! does not know, since its writer was killed or its line is damaged, is read itself, so that no answer depends on the index.
 
-mod dataset;
-mod index;
+mod files;
 
 use crate::report::View;
 use commgauge_base::digest::sha256;
@@ -21,8 +20,8 @@ use commgauge_base::visible::ShownPath;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{HistoryInput, RunMedians};
 use commgauge_model::record::line::Header;
-pub use index::RowFilter;
-use index::{Index, StoredFile, append};
+pub use files::RowFilter;
+use files::{Index, Run, StoredFile, append};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -225,10 +224,10 @@ impl ReadRecord {
     /// Writes the files of the dataset that are not whole. Returns all files of the run, and whether any was written.
     fn write_dataset(&self, store: &Path, record: String, known: &[StoredFile]) -> Result<(Vec<StoredFile>, bool)> {
         let view = View::new(&self.loaded.record);
-        let run = dataset::Run::of(&self.loaded, &view);
+        let run = Run::of(&self.loaded, &view);
         let mut files = vec![StoredFile::new(record, &self.text)];
         let mut rewritten = false;
-        for (kind, content) in [("rows", Some(dataset::rows(&run)?)), ("pairs", dataset::pairs(&run)?)] {
+        for (kind, content) in [("rows", Some(files::rows(&run)?)), ("pairs", files::pairs(&run)?)] {
             let Some(content) = content else { continue };
             let path = self.partition.file(&format!("{DATASET}/{kind}"), &self.medians.run_id, "parquet");
             match known.iter().find(|file| file.path == path && file.is_whole(store)) {

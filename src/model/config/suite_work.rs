@@ -101,13 +101,21 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     if training.is_none() && serving.is_none() {
         return Err(place.wrong("[model] needs [training], with `sequence` and batch, or [serving]"));
     }
-    if let Some(training) = training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions) {
-        return Err(training.at("sequence").wrong(format!(
-            "found {}; {} allows up to {} (max_position_embeddings)",
-            training.sequence, model.name, model.embedding.maximum_positions
-        )));
-    }
+    training.as_ref().map_or(Ok(()), |training| training.ensure_positions(&model))?;
     Ok(Some(ModelWork { model, training, serving }))
+}
+
+impl Training {
+    /// Refuses a sequence that is longer than the model allows.
+    pub fn ensure_positions(&self, model: &Model) -> Result<()> {
+        match model.embedding.maximum_positions {
+            most if self.sequence > most => Err(self.at("sequence").wrong(format!(
+                "found {}; {} allows up to {most} (max_position_embeddings)",
+                self.sequence, model.name
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Reads a table that names a model.

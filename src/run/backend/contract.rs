@@ -17,6 +17,7 @@ use commgauge_base::variant::{LibraryChoice, Variant};
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::workload::replay::{ReplayPlan, ReplayProgram};
 use commgauge_model::workload::{CopyShape, Op, ProductShape, nccl_only_reason};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -327,8 +328,27 @@ pub struct ReplayBinding<'a> {
     pub seed: u64,
 }
 
+impl<'a> ReplayBinding<'a> {
+    /// # Errors
+    /// If the plan has no program for the rank.
+    pub fn program(&self, rank: u32) -> Result<&'a ReplayProgram> {
+        let missing = || Error::environment(format!("the replay has no program for rank {rank}"));
+        self.plan.program_of_rank(rank).ok_or_else(missing)
+    }
+
+    /// The group of a rank, and its place in it, by index of the plan's groups.
+    pub fn places(&self, rank: u32) -> impl Fn(usize) -> Option<(&'a [u32], u32)> + use<'a> {
+        let plan = self.plan;
+        let place = |groups: &'a Groups| {
+            groups.place_of(rank).map(|place| (groups.groups[place.group].as_slice(), place.rank_in_group))
+        };
+        let places: Vec<Option<(&'a [u32], u32)>> = plan.groups.iter().map(place).collect();
+        move |groups| places.get(groups).copied().flatten()
+    }
+}
+
 /// Times on one axis in one replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AxisTimes {
     /// Time for which the rank waited for its calls.
     pub waiting_nanoseconds: u64,
@@ -337,7 +357,7 @@ pub struct AxisTimes {
 }
 
 /// Times of one rank in one replay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankTimes {
     /// From the common start to the rank's own end.
     pub total_nanoseconds: u64,

@@ -1,24 +1,23 @@
 //! Backends that execute ops: MPI on host memory, a simulated fleet, and NCCL on GPU streams behind one contract.
 
 mod contract;
-mod product;
 pub mod simulated;
 
 #[cfg(feature = "mpi")]
 pub mod mpi;
 #[cfg(feature = "mpi")]
 pub mod nccl;
-#[cfg(feature = "mpi")]
-mod replay_place;
 
 pub use contract::{
     AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, HiddenCall, Marks, RankTimes, ReplayBinding, Replayer,
 };
-pub use product::product_bytes;
 
 use commgauge_base::error::Result;
 use commgauge_base::sample::WrongCall;
+use commgauge_base::units::Bytes;
 use commgauge_model::record::header::DeviceFacts;
+use commgauge_model::record::line::Outcome;
+use commgauge_model::workload::ProductShape;
 use serde::{Deserialize, Serialize};
 
 // Readings of a rank's device during the calls: its identity, and its state at a moment.
@@ -69,7 +68,7 @@ pub trait LocalWork {
 // The first wrong element of a checked buffer.
 
 /// The first wrong element of a checked buffer, and how many were wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
     pub rank: u32,
     /// Index of the first wrong element in the receive buffer.
@@ -80,4 +79,19 @@ pub struct Mismatch {
     pub count: u64,
     /// The index of the wrong call; none if only one was made.
     pub call: Option<WrongCall>,
+}
+
+impl Mismatch {
+    /// The outcome of work whose data was found wrong `when`: before or after the timed part.
+    pub fn outcome(self, when: &str) -> Outcome {
+        let Mismatch { rank, element, expected, got, count, call } = self;
+        Outcome::Corrupt { when: when.to_owned(), rank, element, expected, got, count, call }
+    }
+}
+
+/// Bytes of the three matrices.
+pub fn product_bytes(shape: &ProductShape) -> Bytes {
+    let elements = [(shape.m, shape.n), (shape.m, shape.k), (shape.n, shape.k)].map(|(a, b)| a.saturating_mul(b));
+    let all = elements.iter().fold(0u64, |sum, elements| sum.saturating_add(*elements));
+    Bytes(all.saturating_mul(shape.element_type.size()))
 }

@@ -3,18 +3,19 @@
 //! A crashing library ends the process, so the queries should run in a child process. Communication is up to the NCCL backend, which has
 //! its own function tables.
 
-mod answer;
-mod load;
 mod nccl_files;
 
-pub use answer::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice};
-pub use nccl_files::{NcclFile, is_rccl, nccl_files};
+#[cfg(feature = "mpi")]
+pub(crate) use nccl_files::cause;
+pub use nccl_files::{NcclAnswer, NcclFile, Version, is_rccl, nccl_files};
 
-use libloading::Library;
-use load::load;
+use libloading::{Library, Symbol};
+use nccl_files::{load, missing};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold};
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device as NvmlHandle, Nvml};
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_uint};
 use std::path::Path;
 
@@ -35,6 +36,96 @@ impl Probe {
     pub fn name(self) -> &'static str {
         self.into()
     }
+}
+
+/// Answer of the CUDA driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CudaAnswer {
+    pub file: String,
+    /// True if the devices identify themselves as test doubles.
+    pub is_double: bool,
+    /// The newest CUDA version that the driver supports, such as `12.8`.
+    pub cuda: String,
+    /// Devices that this process may use.
+    pub devices: Vec<Device>,
+    /// Whether a device (row) can read and write the memory of another (column).
+    pub peers: Vec<Vec<bool>>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
+/// A CUDA device that this process may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    pub name: String,
+    /// PCI address, as `0000:3b:00.0`.
+    pub pci: String,
+    pub memory_bytes: u64,
+}
+
+/// The cuBLAS that matrix products would load.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CublasAnswer {
+    /// The file that was loaded.
+    pub file: String,
+    /// Its version, such as `13.1.0`.
+    pub version: String,
+    /// Required functions that are missing.
+    pub lacks: Vec<String>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
+/// The report of the NVIDIA management library.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvmlAnswer {
+    pub version: String,
+    pub driver: String,
+    /// Every device of this machine, including those that this process may not use.
+    pub devices: Vec<NvmlDevice>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
+}
+
+/// Current state of a device; fields that it does not report are absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NvmlDevice {
+    /// Why the device cannot be queried; all other fields are then absent.
+    pub problem: Option<String>,
+    pub name: String,
+    /// PCI address.
+    pub pci: String,
+    pub multiprocessor_clock_mhz: Option<u32>,
+    /// Maximum clock of the multiprocessors.
+    pub highest_multiprocessor_clock_mhz: Option<u32>,
+    pub memory_clock_mhz: Option<u32>,
+    /// Maximum clock of the memory.
+    pub highest_memory_clock_mhz: Option<u32>,
+    /// Power drawn.
+    pub power_watts: Option<u32>,
+    /// Current power limit.
+    pub power_limit_watts: Option<u32>,
+    /// Default power limit of the device.
+    pub usual_power_limit_watts: Option<u32>,
+    pub temperature_celsius: Option<u32>,
+    /// Temperature at which it slows down.
+    pub slowdown_celsius: Option<u32>,
+    /// Names of the reasons why its clocks are throttled.
+    pub throttled_by: Vec<String>,
+    /// True if it is idle, so that its clocks may be low.
+    pub is_idle: bool,
+    /// Number of NVLinks.
+    pub nvlinks: u32,
+    /// Number of active NVLinks.
+    pub nvlinks_active: u32,
+    /// ECC mode: now, and after a restart.
+    pub ecc: Option<(bool, bool)>,
+    /// Uncorrected memory errors since the driver was loaded.
+    pub uncorrected_errors: Option<u64>,
+    /// MIG mode: now, and after a reset.
+    pub mig: Option<(bool, bool)>,
+    /// Whether persistence mode is on, which keeps the driver loaded while no process uses the device.
+    pub is_persistent: Option<bool>,
 }
 
 /// Loads the library in this process, queries it, and returns the answer as JSON.
@@ -81,17 +172,16 @@ fn fill(library: &Library, answer: &mut CudaAnswer) -> Result<(), String> {
     let mut version = 0;
     // SAFETY: `CUresult cuDriverGetVersion(int *)` (6.2), and the int is ours; `CUresult cuInit(unsigned)` (6.3) takes 0.
     unsafe {
-        let get_version = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDriverGetVersion\0");
-        check(library, get_version.map_err(|_| lacks("cuDriverGetVersion"))?(&mut version), "cuDriverGetVersion")?;
+        let get_version = function::<unsafe extern "C" fn(*mut c_int) -> Code>(library, "cuDriverGetVersion")?;
+        check(library, get_version(&mut version), "cuDriverGetVersion")?;
         answer.cuda = format!("{}.{}", version / 1000, version % 1000 / 10);
-        let init = library.get::<unsafe extern "C" fn(c_uint) -> Code>(b"cuInit\0").map_err(|_| lacks("cuInit"))?;
-        check(library, init(0), "cuInit")?;
+        check(library, function::<unsafe extern "C" fn(c_uint) -> Code>(library, "cuInit")?(0), "cuInit")?;
     }
     let mut devices = 0;
     // SAFETY: `CUresult cuDeviceGetCount(int *)` (6.5), and the int is ours.
     unsafe {
-        let count = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDeviceGetCount\0");
-        check(library, count.map_err(|_| lacks("cuDeviceGetCount"))?(&mut devices), "cuDeviceGetCount")?;
+        let count = function::<unsafe extern "C" fn(*mut c_int) -> Code>(library, "cuDeviceGetCount")?;
+        check(library, count(&mut devices), "cuDeviceGetCount")?;
     }
     for number in 0..devices.clamp(0, MAX_DEVICES) {
         answer.devices.push(device(library, number)?);
@@ -107,16 +197,13 @@ fn device(library: &Library, number: c_int) -> Result<Device, String> {
     let mut pci = [0; 3];
     // SAFETY: types as in section 6.5; the buffers are ours, and the length is that of the name.
     unsafe {
-        let get_name = library.get::<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code>(b"cuDeviceGetName\0");
-        let get_name = get_name.map_err(|_| lacks("cuDeviceGetName"))?;
+        let get_name = function::<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code>(library, "cuDeviceGetName")?;
         check(library, get_name(name.as_mut_ptr(), name.len() as c_int - 1, number), "cuDeviceGetName")?;
-        let total = library.get::<unsafe extern "C" fn(*mut usize, c_int) -> Code>(b"cuDeviceTotalMem_v2\0");
-        if let Ok(total) = total {
+        if let Ok(total) = function::<unsafe extern "C" fn(*mut usize, c_int) -> Code>(library, "cuDeviceTotalMem_v2") {
             check(library, total(&mut bytes, number), "cuDeviceTotalMem")?;
         }
-        let attribute =
-            library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceGetAttribute\0");
-        if let Ok(attribute) = attribute {
+        type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code;
+        if let Ok(attribute) = function::<Attribute>(library, "cuDeviceGetAttribute") {
             for (value, which) in pci.iter_mut().zip(PCI) {
                 check(library, attribute(value, which, number), "cuDeviceGetAttribute")?;
             }
@@ -128,28 +215,25 @@ fn device(library: &Library, number: c_int) -> Result<Device, String> {
 }
 
 fn peers(library: &Library, devices: c_int) -> Result<Vec<Vec<bool>>, String> {
+    type CanAccess = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code;
     // SAFETY: `CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice)` (6.22); the int is ours.
-    let can =
-        unsafe { library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceCanAccessPeer\0") };
-    let Ok(can) = can else { return Ok(Vec::new()) };
-    let mut rows = Vec::new();
-    for from in 0..devices {
-        let mut row = Vec::new();
-        for to in 0..devices {
-            let mut yes = c_int::from(from == to);
-            if from != to {
-                // SAFETY: as above.
-                check(library, unsafe { can(&mut yes, from, to) }, "cuDeviceCanAccessPeer")?;
-            }
-            row.push(yes != 0);
+    let Ok(can) = (unsafe { function::<CanAccess>(library, "cuDeviceCanAccessPeer") }) else { return Ok(Vec::new()) };
+    let reaches = |from, to| {
+        let mut yes = c_int::from(from == to);
+        if from != to {
+            // SAFETY: as above.
+            check(library, unsafe { can(&mut yes, from, to) }, "cuDeviceCanAccessPeer")?;
         }
-        rows.push(row);
-    }
-    Ok(rows)
+        Ok(yes != 0)
+    };
+    (0..devices).map(|from| (0..devices).map(|to| reaches(from, to)).collect()).collect()
 }
 
-fn lacks(symbol: &str) -> String {
-    format!("the library has no {symbol}")
+/// # Safety
+/// The function of this name has this type.
+unsafe fn function<'l, F>(library: &'l Library, name: &str) -> Result<Symbol<'l, F>, String> {
+    // SAFETY: promised by the caller.
+    unsafe { library.get(name.as_bytes()) }.map_err(|_| format!("the library has no {name}"))
 }
 
 /// Turns an error code into the driver's own message.
@@ -160,9 +244,8 @@ fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
     let mut text: *const c_char = std::ptr::null();
     // SAFETY: `CUresult cuGetErrorName(CUresult, const char **)` (6.1) sets the pointer to a text that lasts, or to null.
     unsafe {
-        if let Ok(name) = library.get::<unsafe extern "C" fn(Code, *mut *const c_char) -> Code>(b"cuGetErrorName\0") {
-            let _ = name(code, &mut text);
-        }
+        type ErrorName = unsafe extern "C" fn(Code, *mut *const c_char) -> Code;
+        let _ = function::<ErrorName>(library, "cuGetErrorName").map(|name| name(code, &mut text));
         let message =
             if text.is_null() { format!("error {code}") } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
         let fix = advice(code).map_or_else(String::new, |fix| format!(": {fix}"));
@@ -199,9 +282,7 @@ fn query_cublas(named: Option<&Path>) -> Result<CublasAnswer, String> {
             answer.version = version.map(|part| part.to_string()).join(".");
         }
     }
-    // SAFETY: only the presence of the symbol is checked; nothing is called.
-    let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();
-    answer.lacks = NEEDED.iter().filter(|symbol| !has(symbol)).map(|symbol| (*symbol).to_owned()).collect();
+    answer.lacks = missing(&library, &NEEDED);
     std::mem::forget(library);
     Ok(answer)
 }
@@ -277,15 +358,10 @@ fn query_nvml() -> Result<NvmlAnswer, String> {
     match nvml.device_count() {
         Err(error) => answer.problem = Some(format!("the devices cannot be counted: {error}")),
         Ok(devices) => {
-            for number in 0..devices {
-                match nvml.device_by_index(number) {
-                    Ok(device) => answer.devices.push(describe(&device)),
-                    // A device that fell off the bus is counted but cannot be opened.
-                    Err(error) => {
-                        answer.devices.push(NvmlDevice { problem: Some(error.to_string()), ..NvmlDevice::default() })
-                    }
-                }
-            }
+            // A device that fell off the bus is counted but cannot be opened.
+            let lost = |error: NvmlError| NvmlDevice { problem: Some(error.to_string()), ..NvmlDevice::default() };
+            let devices = (0..devices).map(|number| nvml.device_by_index(number));
+            answer.devices = devices.map(|device| device.map_or_else(lost, |device| describe(&device))).collect();
         }
     }
     Ok(answer)
@@ -322,7 +398,7 @@ fn describe(device: &NvmlHandle) -> NvmlDevice {
 
 #[cfg(test)]
 mod tests {
-    use super::load::file_of;
+    use super::nccl_files::file_of;
     use super::*;
 
     #[test]

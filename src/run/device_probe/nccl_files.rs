@@ -2,10 +2,10 @@
 //! Python packages of the environment that commgauge was installed into and of the active one (`pip install nvidia-nccl-cu12`), conda, and
 //! NVIDIA's HPC SDK.
 
-use super::answer::NcclAnswer;
-use super::load::load;
 use memchr::memmem;
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsString, c_int};
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -151,8 +151,33 @@ const OF_RCCL: [&str; 2] = ["ncclAllToAllv", "mscclLoadAlgo"];
 
 /// Whether a library is AMD's RCCL. It has NCCL's functions and types, and needs HIP's streams, memory and kernels.
 pub fn is_rccl(library: &libloading::Library) -> bool {
+    missing(library, &OF_RCCL).len() < OF_RCCL.len()
+}
+
+/// Those of these functions that a library does not have.
+pub(super) fn missing(library: &libloading::Library, symbols: &[&str]) -> Vec<String> {
     // SAFETY: only the presence of the symbol is checked; nothing is called.
-    OF_RCCL.iter().any(|symbol| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok())
+    let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();
+    symbols.iter().filter(|symbol| !has(symbol)).map(|symbol| (*symbol).to_owned()).collect()
+}
+
+/// The NCCL that runs would load.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NcclAnswer {
+    /// The file that was loaded.
+    pub file: String,
+    /// Why this file: where it was found, and what led there.
+    #[serde(default)]
+    pub why: String,
+    /// Its version, such as `2.30.7`.
+    pub version: String,
+    /// The CUDA that it was built with, such as `12.9`; absent if its file does not contain it.
+    pub cuda: Option<String>,
+    /// Required functions that are missing.
+    pub lacks: Vec<String>,
+    pub lacks_newer: Vec<String>,
+    /// The error that ended the query early, if any.
+    pub problem: Option<String>,
 }
 
 /// Loads the library and queries it.
@@ -169,17 +194,15 @@ pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
         Err(_) => answer.problem = Some("this is not NCCL: it has no ncclGetVersion".to_owned()),
         // SAFETY: as above.
         Ok(get_version) => match unsafe { get_version(&mut code) } {
-            0 => answer.version = version(code),
+            0 => answer.version = Version::of_code(code).to_string(),
             failed => answer.problem = Some(format!("ncclGetVersion failed with {failed}")),
         },
     }
     if is_rccl(&library) {
         answer.problem = Some("this is RCCL, for AMD GPUs, which commgauge does not support".to_owned());
     }
-    // SAFETY: only the presence of the symbol is checked; nothing is called.
-    let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();
-    answer.lacks = NEEDED.iter().filter(|symbol| !has(symbol)).map(|symbol| (*symbol).to_owned()).collect();
-    let newer = NEWER.iter().filter(|(symbol, _)| !has(symbol));
+    answer.lacks = missing(&library, &NEEDED);
+    let newer = NEWER.iter().filter(|(symbol, _)| !missing(&library, &[*symbol]).is_empty());
     answer.lacks_newer = newer.map(|(symbol, since)| format!("{symbol} (NCCL {since})")).collect();
     std::mem::forget(library);
     Ok(answer)
@@ -228,10 +251,55 @@ fn cuda_of(banner: &[u8]) -> Option<String> {
     (digits(major) && digits(minor)).then(|| cuda.to_owned())
 }
 
-/// From the number that `ncclGetVersion` gives: 2.9 and later as 2_09_06, before that as 2_8_04.
-fn version(code: c_int) -> String {
-    let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
-    format!("{}.{}.{}", code / major_at, code % major_at / 100, code % 100)
+/// A version of NCCL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32, pub u32);
+
+impl Version {
+    /// Decodes the number that `ncclGetVersion` returns: 2.9 and later as 2_09_06, before that as 2_8_04.
+    pub(crate) fn of_code(code: c_int) -> Version {
+        let code = u32::try_from(code).unwrap_or(0);
+        let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
+        Version(code / major_at, code % major_at / 100, code % 100)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// Why a file was not loaded. The error's own text is only "dlopen failed"; the message of the system is its source.
+pub(crate) fn cause(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Loads the first library of these names that exists.
+pub(super) fn load(names: &[std::ffi::OsString]) -> Result<(libloading::Library, String), String> {
+    let mut problems = Vec::new();
+    for name in names {
+        // SAFETY: loading runs the library's initialisers, which is the purpose of a probe; the process does little
+        // else.
+        match unsafe { libloading::Library::new(name) } {
+            Ok(library) => return Ok((library, file_of(&name.to_string_lossy()))),
+            Err(error) => problems.push(cause(&error)),
+        }
+    }
+    Err(problems.join("; "))
+}
+
+/// The file that a library of this name was mapped from; the name itself where that cannot be determined.
+pub(super) fn file_of(name: &str) -> String {
+    let begin = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into_owned());
+    // `libnccl.so.2` is mostly a link to `libnccl.so.2.30.7`.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let stem = begin.split(".so").next().unwrap_or(&begin).to_owned() + ".so";
+    let found = paths
+        .into_iter()
+        .find(|path| Path::new(path).file_name().is_some_and(|file| file.to_string_lossy().starts_with(&stem)));
+    found.map_or_else(|| name.to_owned(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -307,7 +375,7 @@ mod tests {
     #[test]
     fn both_forms_of_a_version_number_are_read() {
         for (code, expected) in [(23_007, "2.30.7"), (22_703, "2.27.3"), (2_804, "2.8.4")] {
-            assert_eq!(version(code), expected);
+            assert_eq!(Version::of_code(code).to_string(), expected);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Checks whether the ranks of a host have their own cores: bound or unbound, overlapping, or more ranks than cores.
 
+use commgauge_base::host::processors;
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::named;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
 pub(super) struct RankCores<'a> {
@@ -35,14 +36,14 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
     let all: Vec<u32> = ranks.iter().map(|one| one.rank).collect();
     let mut lists: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     ranks.iter().for_each(|one| lists.entry(one.list).or_default().push(one.rank));
-    let masks: Vec<(&str, Mask)> = lists.keys().map(|list| (*list, Mask::of(list))).collect();
-    if masks.iter().any(|(_, mask)| mask.count() == 0) {
+    let masks: Vec<(&str, BTreeSet<usize>)> = lists.keys().map(|list| (*list, processors(list))).collect();
+    if masks.iter().any(|(_, mask)| mask.is_empty()) {
         return fine("not known".to_owned());
     }
-    let (list, union) = (masks[0].0, masks.iter().fold(Mask::default(), |union, (_, mask)| union.or(mask)));
+    let (list, union) = (masks[0].0, masks.iter().flat_map(|(_, mask)| mask.clone()).collect::<BTreeSet<usize>>());
     // Where all ranks share the same cores, they also share the CPU quota.
     let quota = if masks.len() == 1 { ranks.iter().map(|one| one.usable).min().unwrap_or(0) } else { 0 };
-    let available = if quota == 0 { union.count() } else { union.count().min(quota as usize) };
+    let available = if quota == 0 { union.len() } else { union.len().min(quota as usize) };
     if ranks.len() > available {
         return Binding {
             label: format!("{} ranks on {available}", ranks.len()),
@@ -63,7 +64,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
         );
         return Binding { label: "not bound".to_owned(), warning: None, note: Some(note) };
     }
-    if let Some(crowded) = masks.iter().find(|(list, mask)| lists[list].len() > mask.count()) {
+    if let Some(crowded) = masks.iter().find(|(list, mask)| lists[list].len() > mask.len()) {
         let warning = format!(
             "{} of host {host} are all bound to cores {}: they take turns, and times are unreliable",
             named(&lists[crowded.0]),
@@ -72,7 +73,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
         return Binding { label: "shared cores".to_owned(), warning: Some(warning), note: None };
     }
     for (index, (list, mask)) in masks.iter().enumerate() {
-        if let Some((other, _)) = masks[index + 1..].iter().find(|(_, other)| mask.overlaps(other)) {
+        if let Some((other, _)) = masks[index + 1..].iter().find(|(_, other)| !mask.is_disjoint(other)) {
             let warning = format!(
                 "cores of ranks on host {host} overlap: {} may run on {list}, {} on {other}",
                 named(&lists[list]),
@@ -81,7 +82,7 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
             return Binding { label: "overlapping".to_owned(), warning: Some(warning), note: None };
         }
     }
-    if let Some((list, _)) = masks.iter().find(|(_, mask)| have_devices && mask.count() == 1) {
+    if let Some((list, _)) = masks.iter().find(|(_, mask)| have_devices && mask.len() == 1) {
         let note = format!(
             "{} of host {host} may run only on core {list}, which it shares with the threads that NCCL uses for network transfers: do not \
              bind to single cores (mpirun --bind-to none, mpiexec -bind-to none, srun --cpus-per-task)",
@@ -92,19 +93,19 @@ pub(super) fn binding(host: &str, ranks: &[RankCores]) -> Binding {
     let groups = lists.values().any(|ranks| ranks.len() > 1);
     fine(match (groups, all.len()) {
         (true, _) => format!("bound, {} groups", lists.len()),
-        (false, 1) if union.count() as u32 == ranks[0].online => "alone".to_owned(),
+        (false, 1) if union.len() as u32 == ranks[0].online => "alone".to_owned(),
         (false, _) => "own cores".to_owned(),
     })
 }
 
-fn too_many(host: &str, ranks: &[RankCores], list: &str, available: usize, union: &Mask) -> String {
+fn too_many(host: &str, ranks: &[RankCores], list: &str, available: usize, union: &BTreeSet<usize>) -> String {
     let online = ranks.iter().map(|one| one.online).max().unwrap_or(0) as usize;
     let summary = format!(
         "host {host} has {} ranks on {available} processors: ranks take turns, and times are unreliable",
         ranks.len()
     );
-    let plural = if union.count() == 1 { "core" } else { "cores" };
-    match union.count() {
+    let plural = if union.len() == 1 { "core" } else { "cores" };
+    match union.len() {
         count if count < online.min(ranks.len()) => {
             format!("{summary}; they are bound to {plural} {list}, of {online} on the host")
         }
@@ -114,52 +115,6 @@ fn too_many(host: &str, ranks: &[RankCores], list: &str, available: usize, union
         _ => summary,
     }
 }
-
-/// Number of processors in a list of ranges such as `0-3,8`; 0 if it cannot be parsed.
-pub(super) fn count(list: &str) -> usize {
-    Mask::of(list).count()
-}
-
-/// A set of processors.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Mask(Vec<u64>);
-
-/// More processors than any system has.
-const MAX_PROCESSORS: usize = 1 << 16;
-
-impl Mask {
-    /// Parses a list of ranges; empty if it cannot be parsed.
-    fn of(list: &str) -> Mask {
-        let mut mask = Mask::default();
-        for range in list.split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-                (Ok(first), Ok(last)) if first <= last && last < MAX_PROCESSORS => {
-                    mask.0.resize(mask.0.len().max(last / 64 + 1), 0);
-                    (first..=last).for_each(|cpu| mask.0[cpu / 64] |= 1 << (cpu % 64));
-                }
-                _ => return Mask::default(),
-            }
-        }
-        mask
-    }
-
-    fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    fn overlaps(&self, other: &Mask) -> bool {
-        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
-    }
-
-    fn or(mut self, other: &Mask) -> Mask {
-        self.0.resize(self.0.len().max(other.0.len()), 0);
-        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
-        self
-    }
-}
-
-// Limits of the system that are lower on one host than on others, or too low for the ranks.
 
 /// RDMA transports lock the memory of their buffers; a host with adapters and less than this will fail or fall back.
 const RDMA_NEEDS_BYTES: u64 = 1 << 30;
@@ -313,9 +268,9 @@ mod tests {
     #[test]
     fn a_malformed_list_of_cores_is_cheap() {
         for list in ["", "0-99999999999", "5-1", "-", "a", "0-70000"] {
-            assert_eq!(count(list), 0, "{list}");
+            assert_eq!(processors(list).len(), 0, "{list}");
         }
-        assert_eq!(count("0-3,64-67"), 8);
+        assert_eq!(processors("0-3,64-67").len(), 8);
     }
 
     fn host(host: &str, memory_lock_bytes: Option<u64>, open_files: u64, has_rdma: bool) -> HostLimits<'_> {

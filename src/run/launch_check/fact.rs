@@ -2,7 +2,8 @@
 
 use super::launcher_env;
 use super::launcher_env::{Allowances, Difference, LauncherEnv, Severity, Shared, Value};
-use super::place::short_hash;
+use super::place::{RankGroup, group_ranks, short_hash};
+use commgauge_base::host::online_processors;
 use commgauge_base::writing;
 use commgauge_base::writing::named;
 use commgauge_model::record::header::Variable;
@@ -10,7 +11,6 @@ use commgauge_model::record::line::RankFacts;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
 use std::path::Path;
 
 /// A fact that every rank determines about itself.
@@ -100,19 +100,15 @@ const MAX_CORES_BYTES: usize = 512;
 pub struct RankProfile {
     pub(super) texts: BTreeMap<Fact, String>,
     pub(super) launcher_env: LauncherEnv,
-    pub(super) cores: String,
-    pub(super) cores_usable: u32,
-    pub(super) cores_online: u32,
-    pub(super) memory_lock_bytes: Option<u64>,
-    pub(super) open_files: Option<u64>,
-    pub(super) has_rdma: bool,
+    /// What is sent of it as it is; the hashes and contradictions are not filled in yet.
+    pub(super) own: Compact,
 }
 
 /// The part of a profile that is sent to rank 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compact {
     /// Hashes of the texts, in the order of [`Fact::ALL`]; 0 if missing.
-    hashes: Vec<u64>,
+    pub hashes: Vec<u64>,
     /// Cores as a list of ranges.
     pub cores: String,
     /// Cores usable at the same time.
@@ -146,12 +142,15 @@ impl RankProfile {
         let cores = if facts.cores.len() <= MAX_CORES_BYTES { facts.cores.clone() } else { String::new() };
         let mut profile = RankProfile {
             launcher_env: launcher_env(&|name| std::env::var(name).ok()),
-            cores,
-            cores_usable: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
-            cores_online: online(),
-            memory_lock_bytes: getrlimit(Resource::Memlock).current,
-            open_files: getrlimit(Resource::Nofile).current,
-            has_rdma: has_entries(Path::new("/sys/class/infiniband")),
+            own: Compact {
+                cores,
+                usable: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+                online: online_processors(),
+                memory_lock_bytes: getrlimit(Resource::Memlock).current,
+                open_files: getrlimit(Resource::Nofile).current,
+                has_rdma: has_entries(Path::new("/sys/class/infiniband")),
+                ..Compact::default()
+            },
             ..RankProfile::default()
         };
         profile.set(Fact::Environment, launcher_env::relevant(environment));
@@ -204,16 +203,11 @@ impl RankProfile {
         let launcher = &self.launcher_env;
         Compact {
             hashes: Fact::ALL.iter().map(|fact| self.text(*fact).map_or(0, short_hash)).collect(),
-            cores: self.cores.clone(),
-            usable: self.cores_usable,
-            online: self.cores_online,
-            memory_lock_bytes: self.memory_lock_bytes,
-            open_files: self.open_files,
-            has_rdma: self.has_rdma,
             wrong_ranks: launcher.contradiction(ranks).map(|variable| variable.number),
             wrong_rank: launcher.wrong_rank(rank).map(|variable| variable.number),
             ranks_here: launcher.ranks_here.first().map(|variable| variable.number),
             hosts: launcher.hosts.first().map(|variable| variable.number),
+            ..self.own.clone()
         }
     }
 }
@@ -224,11 +218,6 @@ impl Compact {
         let at = Fact::ALL.iter().position(|one| *one == fact);
         at.and_then(|at| self.hashes.get(at)).copied().unwrap_or(0)
     }
-}
-
-fn online() -> u32 {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    super::cores::count(text.trim()) as u32
 }
 
 fn has_entries(folder: &Path) -> bool {
@@ -392,28 +381,6 @@ fn shortened(text: &str) -> String {
 }
 
 // Ranks that have something in common.
-
-/// The ranks with one value: a host, the hash or the text of a fact.
-pub(super) struct RankGroup<K> {
-    pub key: K,
-    /// In ascending order.
-    pub ranks: Vec<u32>,
-}
-
-/// Groups ranks by their keys, in the order of their first rank. A rank without a key is in no group.
-pub(super) fn group_ranks<K: Hash + Eq + Copy>(keys: impl IntoIterator<Item = Option<K>>) -> Vec<RankGroup<K>> {
-    let mut groups: Vec<RankGroup<K>> = Vec::new();
-    let mut known: HashMap<K, usize> = HashMap::new();
-    for (rank, key) in (0u32..).zip(keys) {
-        let Some(key) = key else { continue };
-        let group = *known.entry(key).or_insert_with(|| {
-            groups.push(RankGroup { key, ranks: Vec::new() });
-            groups.len() - 1
-        });
-        groups[group].ranks.push(rank);
-    }
-    groups
-}
 
 #[cfg(test)]
 mod rank_profile_tests {

@@ -3,7 +3,7 @@
 //!
 //! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
 
-use crate::launcher::{Counts, is_connected, variables};
+use crate::launcher::{Variable as Counted, is_connected, slurm_numbers, variables};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::header;
 use commgauge_model::record::header::Variable;
@@ -31,22 +31,22 @@ pub struct LauncherEnv {
 pub fn launcher_env(environment: &dyn Fn(&str) -> Option<String>) -> LauncherEnv {
     let number =
         |name: &'static str| Some(NumberVariable { name, number: environment(name)?.trim().parse::<u32>().ok()? });
-    let all = |counts| variables(counts, false).into_iter().filter_map(number).collect::<Vec<_>>();
-    let of_allocation = |counts| variables(counts, true).into_iter().filter_map(number);
+    let all = |counts: Counted| variables(counts, false).into_iter().filter_map(number).collect::<Vec<_>>();
+    let of_allocation = |counts: Counted| variables(counts, true).into_iter().filter_map(number);
     let mut found = LauncherEnv {
-        ranks: all(Counts::Ranks),
-        ranks_here: all(Counts::RanksHere),
+        ranks: all(|of| of.ranks),
+        ranks_here: all(|of| of.ranks_here),
         hosts: Vec::new(),
-        rank: all(Counts::Rank),
+        rank: all(|of| of.rank),
     };
     // Under another launcher Slurm's numbers describe the allocation, or this launcher's daemons started through srun.
     if found.ranks.is_empty() && found.ranks_here.is_empty() {
-        found.ranks = of_allocation(Counts::Ranks).chain(number("SLURM_NTASKS")).take(1).collect();
+        found.ranks = of_allocation(|of| of.ranks).chain(number("SLURM_NTASKS")).take(1).collect();
         let here = |name| Some(NumberVariable { name, number: slurm_ranks_here(name, environment)? });
-        found.ranks_here = variables(Counts::RanksHere, true).into_iter().filter_map(here).collect();
-        found.hosts = of_allocation(Counts::Hosts).collect();
+        found.ranks_here = variables(|of| of.ranks_here, true).into_iter().filter_map(here).collect();
+        found.hosts = of_allocation(|of| of.hosts).collect();
         if found.rank.is_empty() {
-            found.rank = of_allocation(Counts::Rank).collect();
+            found.rank = of_allocation(|of| of.rank).collect();
         }
     }
     found
@@ -55,19 +55,7 @@ pub fn launcher_env(environment: &dyn Fn(&str) -> Option<String>) -> LauncherEnv
 /// This node's entry in Slurm's counts, such as `2(x2),1`.
 fn slurm_ranks_here(counts: &str, environment: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
     let node: usize = environment("SLURM_NODEID")?.parse().ok()?;
-    let text = environment(counts)?;
-    let mut before = 0usize;
-    for part in text.split(',') {
-        let (count, times) = match part.split_once("(x") {
-            Some((count, times)) => (count, times.strip_suffix(')')?.parse::<usize>().ok()?),
-            None => (part, 1),
-        };
-        before = before.checked_add(times)?;
-        if node < before {
-            return count.trim().parse().ok();
-        }
-    }
-    None
+    slurm_numbers(&environment(counts)?)?.get(node).copied()
 }
 
 /// Detects copies that srun started without connecting them, before MPI starts: some MPIs let each continue alone,

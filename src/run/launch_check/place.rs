@@ -4,18 +4,19 @@
 //! Two ranks count as on one host only if host name, boot id, MPI and the shared memory all agree. Disagreements are
 //! reported.
 
-use crate::world::World;
+use crate::world::{World, from_first, gather_all};
 use commgauge_base::digest::sha256;
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::writing::named;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
+use std::hash::Hash;
 use std::os::unix::fs::MetadataExt;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RankHosts {
-    /// A unique name for the host of every rank.
+pub struct LaunchFacts {
+    /// A unique name for the host of every rank; empty for a run without launch.
     pub hosts: Vec<String>,
     /// Disagreements between the sources, as sentences; on process 0 only.
     pub warnings: Vec<String>,
@@ -26,52 +27,33 @@ pub struct RankHosts {
 /// Gathers the locations of all ranks. Collective; the hosts are the same on every process.
 ///
 /// # Errors
-/// If communication fails, or a host's name has a line break.
-pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<RankHosts> {
-    let text = serde_json::to_vec(mine)
-        .map_err(|cause| Error::environment(format!("cannot describe the location of this rank: {cause}")))?;
-    let gathered = world.gather(&text)?;
-    let all: std::result::Result<Vec<RankLocation>, _> =
-        gathered.iter().map(|one| serde_json::from_slice(one)).collect();
-    let rank_hosts =
-        resolve(&all.map_err(|cause| Error::environment(format!("a rank's location cannot be parsed: {cause}")))?);
-    let mut hosts = rank_hosts.hosts.join("\n").into_bytes();
-    world.broadcast(&mut hosts)?;
-    let hosts: Vec<String> = String::from_utf8_lossy(&hosts).split('\n').map(str::to_owned).collect();
-    if hosts.len() != world.processes() as usize {
-        return Err(Error::environment(format!("a host name has a line break: {hosts:?}")).shared());
-    }
-    Ok(RankHosts { hosts, ..rank_hosts })
+/// If communication fails.
+pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<LaunchFacts> {
+    let rank_hosts = resolve(&gather_all(world, mine)?);
+    let hosts = from_first(world, &rank_hosts.hosts)?;
+    Ok(LaunchFacts { hosts, ..rank_hosts })
 }
 
-fn resolve(all: &[RankLocation]) -> RankHosts {
-    let mut nodes: Vec<Node> = Vec::new();
-    let mut known = HashMap::new();
-    let mut node_of_rank = Vec::with_capacity(all.len());
-    for (rank, facts) in (0u32..).zip(all) {
-        let key = (facts.host.as_str(), facts.kernel(), facts.leader, facts.shared_memory);
-        let node = *known.entry(key).or_insert_with(|| {
-            nodes.push(Node { facts, ranks: Vec::new() });
-            nodes.len() - 1
-        });
-        nodes[node].ranks.push(rank);
-        node_of_rank.push(node);
-    }
+fn resolve(all: &[RankLocation]) -> LaunchFacts {
+    let key = all.iter().map(|facts| Some((facts.host.as_str(), facts.kernel(), facts.leader, facts.shared_memory)));
+    let groups = group_ranks(key).into_iter();
+    let nodes: Vec<Node> =
+        groups.map(|group| Node { key: &all[group.ranks[0] as usize], ranks: group.ranks }).collect();
     let names = names(&nodes);
-    RankHosts {
-        hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(),
-        warnings: warnings(&nodes, &names, all),
-        notes: user_note(&nodes, all).into_iter().collect(),
+    let mut hosts = vec![String::new(); all.len()];
+    for (node, name) in nodes.iter().zip(&names) {
+        node.ranks.iter().for_each(|rank| hosts[*rank as usize].clone_from(name));
     }
+    LaunchFacts { hosts, warnings: warnings(&nodes, &names, all), notes: user_note(&nodes, all).into_iter().collect() }
 }
 
 /// Host names, numbered if several hosts have the same.
 fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
     let mut count: HashMap<&str, u32> = HashMap::new();
-    nodes.iter().for_each(|node| *count.entry(&node.facts.host).or_default() += 1);
+    nodes.iter().for_each(|node| *count.entry(&node.key.host).or_default() += 1);
     let mut next: HashMap<&str, u32> = HashMap::new();
     let name = |node: &Node<'a>| {
-        let host = node.facts.host.as_str();
+        let host = node.key.host.as_str();
         if count.get(host) == Some(&1) {
             return host.to_owned();
         }
@@ -83,22 +65,13 @@ fn names<'a>(nodes: &[Node<'a>]) -> Vec<String> {
 }
 
 /// Groups of several nodes with the same key, by index, in order.
-fn groups_of_several<'a, K: std::hash::Hash + Eq>(
+fn groups_of_several<'a, K: Hash + Eq + Copy>(
     nodes: &[Node<'a>],
     key: impl Fn(&'a RankLocation) -> Option<K>,
 ) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut known = HashMap::new();
-    for (index, node) in nodes.iter().enumerate() {
-        let Some(key) = key(node.facts) else { continue };
-        let group = *known.entry(key).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(index);
-    }
-    groups.retain(|group| group.len() > 1);
-    groups
+    let groups = group_ranks(nodes.iter().map(|node| key(node.key))).into_iter();
+    let nodes_of = |group: RankGroup<K>| group.ranks.into_iter().map(|node| node as usize).collect();
+    groups.filter(|group| group.ranks.len() > 1).map(nodes_of).collect()
 }
 
 fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> Vec<String> {
@@ -108,11 +81,11 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
         each.join(" / ") + &more
     };
     let differ = |group: &[usize], key: fn(&RankLocation) -> u64| {
-        group.iter().any(|node| key(nodes[*node].facts) != key(nodes[group[0]].facts))
+        group.iter().any(|node| key(nodes[*node].key) != key(nodes[group[0]].key))
     };
     let mut warnings = Vec::new();
     for group in groups_of_several(nodes, |facts: &'a RankLocation| Some(facts.host.as_str())) {
-        let (host, ranks_text) = (&nodes[group[0]].facts.host, ranks(&group));
+        let (host, ranks_text) = (&nodes[group[0]].key.host, ranks(&group));
         let many = group.len();
         warnings.push(if differ(&group, RankLocation::kernel) {
             format!(
@@ -163,7 +136,7 @@ pub(super) fn network_warnings(nodes: &[Node], all: &[RankLocation]) -> Vec<Stri
     let text = |node: &&Node| {
         format!(
             "ranks of host {} are in different network namespaces ({}): they may not reach each other by its addresses",
-            node.facts.host,
+            node.key.host,
             named(&node.ranks)
         )
     };
@@ -182,7 +155,7 @@ pub(super) fn user_note(nodes: &[Node], all: &[RankLocation]) -> Option<String> 
     Some(format!(
         "ranks of host {} are in different user namespaces ({}{more}), as with one container per rank: none may read another's memory, so MPI copies twice, and Open MPI 4 may block forever in large messages; start one container for all \
          ranks of a host, or set OMPI_MCA_btl_vader_single_copy_mechanism=none",
-        first.facts.host,
+        first.key.host,
         named(&first.ranks)
     ))
 }
@@ -195,7 +168,7 @@ fn divided<'a, 'n>(
 ) -> impl Iterator<Item = &'a Node<'n>> {
     nodes.iter().filter(move |node| {
         let of = |rank: &u32| namespace(&all[*rank as usize]);
-        node.ranks.iter().any(|rank| of(rank) != namespace(node.facts))
+        node.ranks.iter().any(|rank| of(rank) != namespace(node.key))
     })
 }
 
@@ -246,10 +219,29 @@ pub(super) fn short_hash(text: &str) -> u64 {
     if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
 }
 
-pub(super) struct Node<'a> {
-    /// Location of its first rank.
-    pub(super) facts: &'a RankLocation,
-    pub(super) ranks: Vec<u32>,
+/// The ranks of a host, with the location of the first.
+pub(super) type Node<'a> = RankGroup<&'a RankLocation>;
+
+/// The ranks with one value: a host, the hash or the text of a fact.
+pub(super) struct RankGroup<K> {
+    pub key: K,
+    /// In ascending order.
+    pub ranks: Vec<u32>,
+}
+
+/// Groups ranks by their keys, in the order of their first rank. A rank without a key is in no group.
+pub(super) fn group_ranks<K: Hash + Eq + Copy>(keys: impl IntoIterator<Item = Option<K>>) -> Vec<RankGroup<K>> {
+    let mut groups: Vec<RankGroup<K>> = Vec::new();
+    let mut known: HashMap<K, usize> = HashMap::new();
+    for (rank, key) in (0u32..).zip(keys) {
+        let Some(key) = key else { continue };
+        let group = *known.entry(key).or_insert_with(|| {
+            groups.push(RankGroup { key, ranks: Vec::new() });
+            groups.len() - 1
+        });
+        groups[group].ranks.push(rank);
+    }
+    groups
 }
 
 #[cfg(test)]

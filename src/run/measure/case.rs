@@ -6,10 +6,10 @@ use super::cadence::{Batch, Lead, isolated_batch};
 use super::sampling::{OwnTimes, RankTimes, Reading, Sampled, sample_until_enough};
 use super::stop::{choose_calls_per_sample, precision_reached, warm_up};
 use super::{MeasureContext, streaming_batch};
-use crate::backend::{Call, Mismatch};
-use crate::world::Located;
+use crate::backend::Call;
+use crate::world::{Located, from_lowest};
 use commgauge_base::collective::Placement;
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
@@ -39,7 +39,7 @@ impl CaseResult {
 /// Measures one bound case: check, warm up, choose calls per sample, sample until enough, check again.
 pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Result<CaseResult> {
     let copies = call.buffer_copies();
-    if let Some(corrupt) = fill_run_and_check(context, call, Moment::Before)? {
+    if let Some(corrupt) = fill_run_and_check(context, call, "before")? {
         return Ok(CaseResult::without_numbers(corrupt, copies));
     }
 
@@ -96,22 +96,11 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
 /// The library's data about the calls: the longest estimate of all ranks, and the choice reported by the first rank
 /// that has one. The same on every process.
 fn library_facts(context: &MeasureContext, call: &mut dyn Call) -> Result<(Option<Seconds>, Option<LibraryChoice>)> {
-    let choice = call.library_choice()?;
+    let choice = from_lowest(context.world, call.library_choice()?)?;
     let estimate = call.library_estimate()?.map_or(0.0, |estimate| estimate.0);
-    let rank = context.local_ranks.start as i32;
-    let mut most = [estimate, f64::from(u8::from(choice.is_some()))].map(|value| Located { value, rank });
+    let mut most = [Located { value: estimate, rank: context.local_ranks.start as i32 }];
     context.world.all_max(&mut most)?;
-    let choice = if most[1].value > 0.0 { first_reported(context, choice)? } else { None };
     Ok(((most[0].value > 0.0).then(|| Seconds(most[0].value)), choice))
-}
-
-fn first_reported(context: &MeasureContext, mine: Option<LibraryChoice>) -> Result<Option<LibraryChoice>> {
-    let unreadable = |cause| Error::environment(format!("cannot share the library's choice: {cause}"));
-    let mine = serde_json::to_vec(&mine).map_err(unreadable)?;
-    let all = context.world.gather(&mine)?;
-    let mut found = all.into_iter().find(|one| one != b"null").unwrap_or(mine);
-    context.world.broadcast(&mut found)?;
-    serde_json::from_slice(&found).map_err(unreadable)
 }
 
 /// Whether repeated calls leave the same result as a single one.
@@ -126,60 +115,32 @@ fn check_after(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Re
         return Ok(None);
     }
     if leaves_result(case)
-        && let Some(corrupt) = check(context, call, Moment::After)?
+        && let Some(corrupt) = check(context, call, "after")?
     {
         return Ok(Some(corrupt));
     }
-    fill_run_and_check(context, call, Moment::After)
+    fill_run_and_check(context, call, "after")
 }
 
 // Checks the received data: an error found by any process is shared with all.
 
-/// When data is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
-    Before,
-    After,
-}
-
 /// Fills the buffers, makes calls between the kernels that produce and compare their data where they run on a stream, and checks them if
 /// there is data and verification is on.
-pub(crate) fn fill_run_and_check(
-    context: &MeasureContext,
-    call: &mut dyn Call,
-    moment: Moment,
-) -> Result<Option<Outcome>> {
+pub(crate) fn fill_run_and_check(context: &MeasureContext, call: &mut dyn Call, when: &str) -> Result<Option<Outcome>> {
     call.fill()?;
     call.enqueue_checked()?;
     // Released together, so that a call that does not wait for its producer finds that of another rank still in progress.
     context.world.barrier()?;
     call.complete(context.completion_deadline)?;
-    check(context, call, moment)
+    check(context, call, when)
 }
 
 /// Checks the results of the calls since the last fill. Every process gets the same result: that of the lowest rank with an error.
-pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Moment) -> Result<Option<Outcome>> {
+pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, when: &str) -> Result<Option<Outcome>> {
     if !verifies(context, call) {
         return Ok(None);
     }
-    let mine = call.check()?;
-    let lowest = mine.as_ref().map_or(f64::INFINITY, |mismatch| f64::from(mismatch.rank));
-    let mut lowest = [Located { value: lowest, rank: context.world.process() as i32 }];
-    context.world.all_min(&mut lowest)?;
-    if lowest[0].value == f64::INFINITY {
-        return Ok(None);
-    }
-    let broken = |cause: serde_json::Error| Error::environment(format!("cannot share a mismatch: {cause}"));
-    let parts = mine.map(|m: Mismatch| (m.rank, m.element, m.expected, m.got, m.count, m.call));
-    let mut found = serde_json::to_vec(&parts).map_err(broken)?;
-    found = context.world.gather(&found)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
-    context.world.broadcast(&mut found)?;
-    let (rank, element, expected, got, count, call) = serde_json::from_slice(&found).map_err(broken)?;
-    let when = match moment {
-        Moment::Before => "before".to_owned(),
-        Moment::After => "after".to_owned(),
-    };
-    Ok(Some(Outcome::Corrupt { when, rank, element, expected, got, count, call }))
+    Ok(from_lowest(context.world, call.check()?)?.map(|wrong| wrong.outcome(when)))
 }
 
 /// Whether there is data and verification is on.
@@ -212,14 +173,14 @@ pub fn soak_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> 
     let checks_after = leaves_result(case) && verifies(context, call);
     let (mut calls, mut batches) = (1, 0u64);
     let stop = loop {
-        if let Some(corrupt) = fill_run_and_check(context, call, Moment::Before)? {
+        if let Some(corrupt) = fill_run_and_check(context, call, "before")? {
             return Ok(CaseResult::without_numbers(corrupt, copies));
         }
         match case.cadence {
             Cadence::Streaming => streaming_batch(context, call, 1, calls, &mut batch)?,
             Cadence::Isolated => isolated_batch(context, call, calls, &mut lead, &mut batch)?,
         }
-        if checks_after && let Some(corrupt) = check(context, call, Moment::After)? {
+        if checks_after && let Some(corrupt) = check(context, call, "after")? {
             return Ok(CaseResult::without_numbers(corrupt, copies));
         }
         let elapsed = begun.seconds_until(Reading::now(call));
@@ -477,7 +438,7 @@ mod tests {
             with_context(world, me..me + 1, |context| {
                 let mut call = FakeCall::alone(world, me..me + 1, |_, _| 10);
                 call.data.corrupt_from = [None, None, Some(0), Some(0)][me as usize];
-                let found = fill_run_and_check(context, &mut call, Moment::Before).unwrap();
+                let found = fill_run_and_check(context, &mut call, "before").unwrap();
                 let expected = Outcome::Corrupt {
                     when: "before".into(),
                     rank: 2,
@@ -489,7 +450,7 @@ mod tests {
                 };
                 assert_eq!(found, Some(expected));
                 call.data.corrupt_from = None;
-                assert_eq!(check(context, &mut call, Moment::After).unwrap(), None);
+                assert_eq!(check(context, &mut call, "after").unwrap(), None);
             });
         });
     }

@@ -3,7 +3,7 @@
 
 use super::replay::{ReplayContext, check as check_replay, run_once};
 use crate::backend::{LocalWork, Replayer};
-use crate::world::{Located, agree};
+use crate::world::{Located, agree, decided, from_lowest};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::Outcome;
@@ -55,7 +55,7 @@ pub fn measure_local(
     }
     let mut times = LocalTimes::default();
     let begun = Instant::now();
-    while !enough(context, times.slowest_nanoseconds.len(), repetitions, begun)? {
+    while !enough(context, times.slowest_nanoseconds.len(), FEWEST, repetitions, begun)? {
         let nanoseconds = run_in_turn(context, work, turns)?;
         times.own_nanoseconds.push(nanoseconds);
         let mut slowest = [Located { value: nanoseconds as f64, rank: context.local_ranks.start as i32 }];
@@ -82,12 +82,9 @@ fn run_in_turn(context: &ReplayContext, work: &mut dyn LocalWork, turns: Turns) 
 }
 
 /// Process 0 decides for all.
-fn enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun: Instant) -> Result<bool> {
-    let spent = done >= FEWEST && begun.elapsed().as_secs_f64() > repetitions.budget.0;
-    let mine = context.interrupted.load(Ordering::Relaxed) || done >= repetitions.most as usize || spent;
-    let mut shared = [u64::from(mine)];
-    context.world.broadcast_u64(&mut shared)?;
-    Ok(shared[0] != 0)
+fn enough(context: &ReplayContext, done: usize, fewest: usize, limits: Repetitions, begun: Instant) -> Result<bool> {
+    let is_spent = done >= fewest && begun.elapsed().as_secs_f64() > limits.budget.0;
+    decided(context.world, context.interrupted.load(Ordering::Relaxed) || done >= limits.most as usize || is_spent)
 }
 
 /// Every process gets the first wrong element of the lowest rank that has one.
@@ -95,31 +92,9 @@ fn check_work(context: &ReplayContext, work: &dyn LocalWork, when: &str) -> Resu
     if !context.verify {
         return Ok(None);
     }
-    let mine = agree(context.world, work.check())?.map(|wrong| Outcome::Corrupt {
-        when: when.to_owned(),
-        rank: wrong.rank,
-        element: wrong.element,
-        expected: wrong.expected,
-        got: wrong.got,
-        count: wrong.count,
-        call: wrong.call,
-    });
-    // A rank without an error contributes a number above all ranks.
-    let none = f64::from(context.world.processes());
-    let rank = if mine.is_some() { f64::from(context.world.process()) } else { none };
-    let mut lowest = [Located { value: rank, rank: context.world.process() as i32 }];
-    context.world.all_min(&mut lowest)?;
-    if lowest[0].value == none {
-        return Ok(None);
-    }
-    let text = serde_json::to_vec(&mine).unwrap_or_default();
-    let mut first = context.world.gather(&text)?.into_iter().nth(lowest[0].value as usize).unwrap_or_default();
-    context.world.broadcast(&mut first)?;
-    Ok(serde_json::from_slice(&first).unwrap_or(mine))
+    let mine = agree(context.world, work.check())?;
+    Ok(from_lowest(context.world, mine)?.map(|wrong| wrong.outcome(when)))
 }
-
-// Small programs of one timed call and concurrent calls, repeated from a barrier: measures the time of the timed call
-// on the slowest rank, and how long that rank then still waited for the others.
 
 /// Repetitions before timing.
 const WARM_UP: u32 = 3;
@@ -162,22 +137,13 @@ pub fn measure_together(
     }
     let mut times = TogetherTimes::default();
     let begun = Instant::now();
-    while !interference_enough(context, times.timed_nanoseconds.len(), repetitions, begun)? {
+    while !enough(context, times.timed_nanoseconds.len(), INTERFERENCE_FEWEST, repetitions, begun)? {
         run_once(context, replayer)?;
         let [took, waited] = slowest(context, replayer, timed)?;
         times.timed_nanoseconds.push(took);
         times.still_waited_nanoseconds.push(waited);
     }
     Ok(Ok(times))
-}
-
-/// Process 0 decides for all.
-fn interference_enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun: Instant) -> Result<bool> {
-    let spent = done >= INTERFERENCE_FEWEST && begun.elapsed().as_secs_f64() > repetitions.budget.0;
-    let mine = context.interrupted.load(Ordering::Relaxed) || done >= repetitions.most as usize || spent;
-    let mut shared = [u64::from(mine)];
-    context.world.broadcast_u64(&mut shared)?;
-    Ok(shared[0] != 0)
 }
 
 /// The longest time of the timed call over all ranks, and how long that rank waited for the others.

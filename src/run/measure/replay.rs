@@ -1,9 +1,10 @@
 //! Measures a whole step repeatedly: checked, warmed up, then timed from a common start, with the time that ranks
 //! waited for each axis.
 
-use super::sampling::{decoded, encoded, median_of};
-use crate::backend::{AxisTimes, HiddenCall, Mismatch, RankTimes, Replayer};
-use crate::world::{Located, World};
+use super::cadence::largest;
+use super::sampling::median_of;
+use crate::backend::{AxisTimes, HiddenCall, RankTimes, Replayer};
+use crate::world::{World, decided, from_lowest, gather_all};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -67,7 +68,7 @@ pub fn measure_replay(
         for (own, times) in own.iter_mut().zip(replayer.times()) {
             own.push(times.total_nanoseconds);
         }
-        let (rank, times) = slowest_of_all(context, replayer.times(), plan.groups.len())?;
+        let (rank, times) = slowest_of_all(context, replayer.times())?;
         line.slowest_nanoseconds.push(times.total_nanoseconds);
         line.slowest_rank.push(rank);
         slowest.push(times);
@@ -124,9 +125,7 @@ pub(super) fn run_once(context: &ReplayContext, replayer: &mut dyn Replayer) -> 
 }
 
 fn interrupted(context: &ReplayContext) -> Result<bool> {
-    let mut shared = [u64::from(context.interrupted.load(Ordering::Relaxed))];
-    context.world.broadcast_u64(&mut shared)?;
-    Ok(shared[0] != 0)
+    decided(context.world, context.interrupted.load(Ordering::Relaxed))
 }
 
 /// Every process gets the same result: the mismatch of the lowest rank.
@@ -134,63 +133,24 @@ pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Res
     if !context.verify {
         return Ok(None);
     }
-    let mine = replayer.check()?;
-    let lowest = mine.as_ref().map_or(f64::INFINITY, |mismatch| f64::from(mismatch.rank));
-    let mut lowest = [Located { value: lowest, rank: context.world.process() as i32 }];
-    context.world.all_min(&mut lowest)?;
-    if lowest[0].value == f64::INFINITY {
-        return Ok(None);
-    }
-    let parts = mine.map(|m: Mismatch| (m.rank, m.element, m.expected, m.got, m.count));
-    let mut found = encoded(&parts)?;
-    found = context.world.gather(&found)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
-    context.world.broadcast(&mut found)?;
-    let (rank, element, expected, got, count) = decoded(&found)?;
-    Ok(Some(Outcome::Corrupt { when: "before".to_owned(), rank, element, expected, got, count, call: None }))
+    Ok(from_lowest(context.world, replayer.check()?)?.map(|wrong| wrong.outcome("before")))
 }
 
 /// The slowest rank and its times: located first, then broadcast by its process.
-fn slowest_of_all(context: &ReplayContext, times: &[RankTimes], axes: usize) -> Result<(u32, RankTimes)> {
+fn slowest_of_all(context: &ReplayContext, times: &[RankTimes]) -> Result<(u32, RankTimes)> {
     let first = context.local_ranks.start;
-    let mut slowest = [Located { value: f64::NEG_INFINITY, rank: first as i32 }];
-    for (rank, times) in (first..).zip(times) {
-        if times.total_nanoseconds as f64 > slowest[0].value {
-            slowest[0] = Located { value: times.total_nanoseconds as f64, rank: rank as i32 };
-        }
-    }
+    let totals = times.iter().map(|times| times.total_nanoseconds as f64);
+    let mut slowest = [largest(first, totals)];
     context.world.all_max(&mut slowest)?;
     let rank = slowest[0].rank as u32;
-    let mut shared = vec![Located { value: f64::NEG_INFINITY, rank: rank as i32 }; 2 + 2 * axes];
-    if context.local_ranks.contains(&rank) {
-        let mine = &times[(rank - first) as usize];
-        shared[0].value = mine.total_nanoseconds as f64;
-        shared[1].value = mine.computing_nanoseconds as f64;
-        for (shared, axis) in shared[2..].chunks_mut(2).zip(&mine.axes) {
-            shared[0].value = axis.waiting_nanoseconds as f64;
-            shared[1].value = axis.in_flight_nanoseconds as f64;
-        }
-    }
-    context.world.all_max(&mut shared)?;
-    let mut of_slowest = RankTimes {
-        total_nanoseconds: shared[0].value as u64,
-        computing_nanoseconds: shared[1].value as u64,
-        ..RankTimes::default()
-    };
-    for (shared, axis) in shared[2..].chunks(2).zip(&mut of_slowest.axes) {
-        axis.waiting_nanoseconds = shared[0].value as u64;
-        axis.in_flight_nanoseconds = shared[1].value as u64;
-    }
-    Ok((rank, of_slowest))
+    let mine = context.local_ranks.contains(&rank).then(|| times[(rank - first) as usize]);
+    Ok((rank, from_lowest(context.world, mine)?.unwrap_or_default()))
 }
 
 /// Gathers each rank's median time on process 0.
 fn gather_medians(context: &ReplayContext, own: &[Vec<u64>]) -> Result<Vec<u64>> {
     let mine: Vec<u64> = own.iter().map(|times| median_of(times.iter().copied())).collect();
-    let mut all = Vec::new();
-    for bytes in context.world.gather(&encoded(&mine)?)? {
-        all.extend(decoded::<Vec<u64>>(&bytes)?);
-    }
-    Ok(all)
+    Ok(gather_all::<Vec<u64>>(context.world, &mine)?.concat())
 }
 
 /// Gathers the traffic of the busiest rank of each stage on each axis on process 0.
@@ -204,8 +164,8 @@ fn gather_moved(context: &ReplayContext, replayer: &dyn Replayer, plan: &ReplayP
         }
     }
     let mut all = Vec::new();
-    for bytes in context.world.gather(&encoded(&mine)?)? {
-        decoded::<Vec<Moved>>(&bytes)?.into_iter().for_each(|moved| merge_maximum(&mut all, moved));
+    for moved in gather_all::<Vec<Moved>>(context.world, &mine)?.concat() {
+        merge_maximum(&mut all, moved);
     }
     Ok(all)
 }
@@ -327,8 +287,8 @@ impl Hidden {
             merge_shortest(&mut mine, self.of_rank(plan, &replayer.hidden_calls(local), rank));
         }
         let mut all: BTreeMap<Place, OfGroup> = BTreeMap::new();
-        for bytes in world.gather(&encoded(&mine.into_iter().collect::<Vec<_>>())?)? {
-            merge_shortest(&mut all, decoded::<Vec<(Place, OfGroup)>>(&bytes)?);
+        for of_process in gather_all(world, &mine.into_iter().collect::<Vec<_>>())? {
+            merge_shortest(&mut all, of_process);
         }
         all.iter().for_each(|(place, of_group)| self.add_group(*place, of_group));
         Ok(())
@@ -404,7 +364,7 @@ mod tests {
     // Tests of measuring a step, with scripted rank times.
     use super::super::fakes::on_threads;
     use super::*;
-    use crate::backend::{AxisBytes, AxisTimes, HiddenCall};
+    use crate::backend::{AxisBytes, AxisTimes, HiddenCall, Mismatch};
     use crate::world::SoloWorld;
     use commgauge_base::collective::Collective;
     use commgauge_base::element::ElementType;

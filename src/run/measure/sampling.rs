@@ -4,8 +4,8 @@ use super::cadence::{Batch, Lead, isolated_batch};
 use super::stop::{Decision, Progress, StopRule};
 use super::{MeasureContext, streaming_batch};
 use crate::backend::Call;
-use crate::world::World;
-use commgauge_base::error::{Error, Result};
+use crate::world::{World, gather_all};
+use commgauge_base::error::Result;
 use commgauge_base::host;
 use commgauge_base::sample::{Cadence, ExclusionReason};
 use commgauge_base::stats::{Histogram, median, sorted};
@@ -196,18 +196,6 @@ pub(super) fn median_of(values: impl Iterator<Item = u64>) -> u64 {
     median(&sorted(values.map(|value| value as f64))).map_or(0, |middle| middle.round() as u64)
 }
 
-pub(super) fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
-    serde_json::to_vec(value)
-        .map_err(|cause| Error::environment(format!("cannot share the results of a replay: {cause}")))
-}
-
-pub(super) fn decoded<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes)
-        .map_err(|cause| Error::environment(format!("a rank's replay results cannot be parsed: {cause}")))
-}
-
-// Histograms of every rank's own time of a sample: one per rank in small worlds, one per block of ranks in large ones.
-
 /// Maximum number of histograms of a case in its record.
 const MAX_HISTOGRAMS: u32 = 256;
 
@@ -276,12 +264,7 @@ impl OwnTimes {
             p90: histogram.percentile(90.0),
         };
         let mine: Vec<RankTimes> = (self.local_ranks.start..).zip(&self.histograms).map(middle).collect();
-        let broken = |cause: serde_json::Error| Error::environment(format!("cannot share times: {cause}"));
-        let mut all = Vec::new();
-        for bytes in world.gather(&serde_json::to_vec(&mine).map_err(broken)?)? {
-            all.extend(serde_json::from_slice::<Vec<RankTimes>>(&bytes).map_err(broken)?);
-        }
-        Ok(all)
+        Ok(gather_all::<Vec<RankTimes>>(world, &mine)?.concat())
     }
 
     /// Gathers all ranks' histograms on process 0, in rank order; empty elsewhere. Collective.
@@ -290,16 +273,13 @@ impl OwnTimes {
         for (block, histogram) in (self.first_block..).zip(&self.histograms) {
             mine.push((block, histogram.encode()?));
         }
-        let broken = |cause: serde_json::Error| Error::environment(format!("cannot share histograms: {cause}"));
         let mut blocks: BTreeMap<u32, String> = BTreeMap::new();
-        for bytes in world.gather(&serde_json::to_vec(&mine).map_err(broken)?)? {
-            for (block, encoded) in serde_json::from_slice::<Vec<(u32, String)>>(&bytes).map_err(broken)? {
-                let merged = match blocks.remove(&block) {
-                    None => encoded,
-                    Some(other) => merge(&other, &encoded)?,
-                };
-                blocks.insert(block, merged);
-            }
+        for (block, encoded) in gather_all::<Vec<(u32, String)>>(world, &mine)?.concat() {
+            let merged = match blocks.remove(&block) {
+                None => encoded,
+                Some(other) => merge(&other, &encoded)?,
+            };
+            blocks.insert(block, merged);
         }
         let whole = |(block, text): (u32, String)| {
             let rank = block * self.ranks_per_block;

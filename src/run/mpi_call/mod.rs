@@ -208,7 +208,7 @@ impl Communicator {
         check(code, "MPI_Comm_split_type")?;
         let sharing = Communicator::of(raw)?;
         let mut leader = [u64::from(self.rank)];
-        sharing.broadcast(&mut leader)?;
+        sharing.broadcast_u64(&mut leader)?;
         sharing.free()?;
         Ok(leader[0] as u32)
     }
@@ -247,7 +247,7 @@ impl Communicator {
     }
 
     /// Broadcasts rank 0's numbers; the same length everywhere.
-    pub fn broadcast(&self, values: &mut [u64]) -> Result<()> {
+    pub fn broadcast_u64(&self, values: &mut [u64]) -> Result<()> {
         let count = int(values.len(), "numbers to broadcast")?;
         // SAFETY: the buffer has `count` elements of this type.
         let code = unsafe { ffi::MPI_Bcast(values.as_mut_ptr().cast(), count, ffi::RSMPI_UINT64_T, 0, self.raw) };
@@ -255,9 +255,9 @@ impl Communicator {
     }
 
     /// Broadcasts rank 0's bytes, replacing the content on the others.
-    pub fn broadcast_bytes(&self, bytes: &mut Vec<u8>) -> Result<()> {
+    pub fn broadcast(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let mut length = [bytes.len() as u64];
-        self.broadcast(&mut length)?;
+        self.broadcast_u64(&mut length)?;
         bytes.resize(length[0] as usize, 0);
         let count = int(bytes.len(), "bytes to broadcast")?;
         // SAFETY: the buffer has `count` bytes.
@@ -266,7 +266,7 @@ impl Communicator {
     }
 
     /// Collects every rank's bytes at rank 0; empty elsewhere.
-    pub fn gather_bytes(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    pub fn gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mine = int(bytes.len(), "bytes to gather")?;
         let at_root = self.rank == 0;
         let mut lengths = vec![0 as c_int; if at_root { self.ranks as usize } else { 0 }];

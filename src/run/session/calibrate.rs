@@ -4,13 +4,13 @@
 //! Only process 0 has the times, so it decides and broadcasts the choice; every process then measures the same cases.
 
 use super::case::CaseWork;
-use super::facts::case_facts;
-use super::preflight::Planned;
+use super::facts::{Planned, case_facts};
+use super::journal::WorkKey;
 use super::request::Request;
 use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping};
-use super::{case, facts, preflight, work_loop};
+use super::{case, facts, work_loop};
 use crate::backend::Backend;
-use crate::world::{World, agree};
+use crate::world::{agree, from_first};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_cost::cost::curve::{Point, combined};
@@ -20,17 +20,8 @@ use commgauge_model::config::{Calibrate, RunSettings};
 use commgauge_model::record::line::{CaseFacts, CaseLine, Line};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationEnd, CalibrationLine, ChosenSize, PlanGrowth};
 use commgauge_model::workload::{Case, MOST_CASES, Op, WorkPlan, estimated_case};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
-
-/// A size that process 0 chose.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Choice {
-    /// Index in the plan of a case of the curve.
-    like: usize,
-    bytes: u64,
-}
 
 /// Adds rounds until every curve is precise enough or may not grow further. `measured` are the lines of the cases of
 /// the plan; on process 0 only.
@@ -56,15 +47,15 @@ pub(super) fn measure_all(
         if !is_recorded && run.world.process() == 0 && !is_spent() {
             chosen = curves.next(calibrate, MOST_CASES.saturating_sub(cases_so_far));
         }
-        let choices = chosen.iter().map(|next| Choice { like: next.template, bytes: next.bytes }).collect();
-        let choices = broadcast_choices(run.world, choices)?;
+        let mine: Vec<_> = chosen.iter().map(|next| (curves.curves[next.curve].template, next.bytes)).collect();
+        let choices: Vec<(usize, u64)> = from_first(run.world, &mine)?;
         if choices.is_empty() {
             break;
         }
         round += 1;
-        let with_bytes = |choice: &Choice| request.plan.cases[choice.like].with_bytes(Bytes(choice.bytes));
+        let with_bytes = |(like, bytes): &(usize, u64)| request.plan.cases[*like].with_bytes(Bytes(*bytes));
         let cases: Vec<Case> = choices.iter().map(with_bytes).collect();
-        let planned: Vec<Planned> = cases.iter().map(|case| preflight::planned(request, case, host_of_rank)).collect();
+        let planned: Vec<Planned> = cases.iter().map(|case| facts::planned(request, case, host_of_rank)).collect();
         run.journal.write_all(|| {
             let growth = PlanGrowth {
                 round,
@@ -81,20 +72,13 @@ pub(super) fn measure_all(
         curves.add(&chosen, cases_so_far as u32, &measured);
         cases_so_far += planned.len();
     }
-    let stopped =
-        Stopped { is_spent: is_spent(), is_full: cases_so_far >= MOST_CASES, is_interrupted: run.tally.is_stopped() };
+    let stopped = match () {
+        () if run.tally.is_stopped() => CalibrationEnd::Interrupted,
+        () if cases_so_far >= MOST_CASES && !is_spent() => CalibrationEnd::MostCases,
+        () => CalibrationEnd::Budget,
+    };
     run.journal.write(|| Line::Calibration(curves.line(calibrate, round, stopped)))
 }
-
-/// Broadcasts the choice of process 0.
-fn broadcast_choices(world: &dyn World, chosen: Vec<Choice>) -> Result<Vec<Choice>> {
-    let unreadable = |cause| Error::environment(format!("the next sizes cannot be sent to the ranks: {cause}"));
-    let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;
-    world.broadcast(&mut bytes)?;
-    serde_json::from_slice(&bytes).map_err(unreadable)
-}
-
-// State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the latest ones were predicted.
 
 struct Curves {
     curves: Vec<CurveState>,
@@ -105,7 +89,6 @@ struct CurveState {
     /// Index in the plan of one of its cases, and its facts; the other cases differ in size only.
     template: usize,
     facts: CaseFacts,
-    op: Op,
     /// The case with this index.
     case: Case,
     /// Bytes of every case of the curve, by index in the plan, rounded so that they divide among the ranks.
@@ -118,20 +101,9 @@ struct CurveState {
     errors: Vec<f64>,
 }
 
-/// Why a run that would add further sizes does not.
-#[derive(Clone, Copy)]
-struct Stopped {
-    pub is_spent: bool,
-    /// The plan has the maximum number of cases.
-    pub is_full: bool,
-    pub is_interrupted: bool,
-}
-
 /// The next size of a curve.
 struct NextSize {
     curve: usize,
-    /// Index in the plan of a case of the same curve.
-    pub template: usize,
     pub bytes: u64,
     pub why: ChosenSize,
 }
@@ -141,13 +113,12 @@ impl Curves {
     fn of(plan: &WorkPlan, host_of_rank: &[u32], request: &Request) -> Curves {
         let growing = |indices: &Vec<usize>| {
             let of_case =
-                |index: usize| case_facts(request, &preflight::planned(request, &plan.cases[index], host_of_rank));
+                |index: usize| case_facts(request, &facts::planned(request, &plan.cases[index], host_of_rank));
             let bytes_of_case: BTreeMap<u32, u64> =
                 indices.iter().map(|index| (*index as u32, of_case(*index).bytes_total.0)).collect();
             CurveState {
                 template: indices[0],
                 facts: of_case(indices[0]),
-                op: plan.cases[indices[0]].op.clone(),
                 case: plan.cases[indices[0]].clone(),
                 tried: indices.iter().map(|index| plan.cases[*index].op.bytes_total.0).collect(),
                 bytes_of_case,
@@ -210,7 +181,7 @@ impl Curves {
                     format!("round {} of the record adds {name}, which belongs to no curve of this plan", growth.round);
                 return Err(Error::mismatch(text));
             };
-            Ok(NextSize { curve, template: self.curves[curve].template, bytes, why: why.clone() })
+            Ok(NextSize { curve, bytes, why: why.clone() })
         };
         let chosen: Vec<NextSize> = growth.cases.iter().zip(&growth.chosen).map(one).collect::<Result<_>>()?;
         for next in &chosen {
@@ -219,7 +190,7 @@ impl Curves {
         Ok(chosen)
     }
 
-    fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: Stopped) -> CalibrationLine {
+    fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: CalibrationEnd) -> CalibrationLine {
         let curves = self.curves.iter().map(|curve| curve.summary(calibrate, stopped)).collect();
         CalibrationLine { until_error: calibrate.until_error, rounds, curves }
     }
@@ -250,7 +221,6 @@ impl CurveState {
         let (gap, bytes) = next_point(&points, last_error, calibrate.until_error, |gap| self.split(gap))?;
         Some(NextSize {
             curve,
-            template: self.template,
             bytes,
             why: ChosenSize {
                 above: Bytes(gap.low),
@@ -270,11 +240,12 @@ impl CurveState {
 
     /// The largest valid size of the call up to this one, so that the planned size equals the requested one.
     fn divisible(&self, bytes: u64) -> Option<u64> {
-        let op = Op { bytes_total: Bytes(bytes), ..self.op.clone() };
+        let op = Op { bytes_total: Bytes(bytes), ..self.case.op.clone() };
         op.geometry(self.facts.group_size).ok().map(|geometry| geometry.bytes_total.0)
     }
 
-    fn summary(&self, calibrate: &Calibrate, stopped: Stopped) -> CalibratedCurve {
+    /// `stopped` is why a run that would add further sizes does not.
+    fn summary(&self, calibrate: &Calibrate, stopped: CalibrationEnd) -> CalibratedCurve {
         let (points, expected_error) = (self.points(), self.expected_error());
         let last_error = self.errors.last().copied();
         let within = |error: Option<f64>| error.is_some_and(|error| error <= calibrate.until_error);
@@ -284,9 +255,7 @@ impl CurveState {
             () if within(expected_error) && within(last_error) => CalibrationEnd::Sure,
             () if !may_grow => CalibrationEnd::MostSizes,
             () if self.next(0, calibrate).is_none() => CalibrationEnd::NoSizeBetween,
-            () if stopped.is_interrupted => CalibrationEnd::Interrupted,
-            () if stopped.is_full && !stopped.is_spent => CalibrationEnd::MostCases,
-            () => CalibrationEnd::Budget,
+            () => stopped,
         };
         CalibratedCurve {
             case: self.template as u32,
@@ -429,5 +398,6 @@ pub(super) fn soak(
 fn missing(run: &Run, cases: CaseSet, replicate: u32) -> Vec<CaseSlot> {
     let order = cases.order(&run.request.settings, replicate);
     let slots = (0u32..).zip(order).map(|(position, case)| CaseSlot { case, replicate, position });
-    slots.filter(|slot| !run.completed.has_case(cases.index_in_plan(slot.case), replicate)).collect()
+    let key = |slot: &CaseSlot| WorkKey::Case { index: cases.index_in_plan(slot.case) as u32, replicate };
+    slots.filter(|slot| !run.completed.has(key(slot))).collect()
 }

@@ -1,7 +1,7 @@
 //! One case of one replicate: its bound, its measurement, and its line of the record.
 
-use super::completed::CompletedWork;
-use super::preflight::binding;
+use super::facts::binding;
+use super::journal::WorkKey;
 use super::work_loop;
 use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping, WorkItem};
 use crate::backend::{Backend, Binding, DeviceState};
@@ -10,13 +10,14 @@ use crate::measure::{
     soak_case,
 };
 use crate::watchdog::Activity;
-use crate::world::World;
+use crate::world::{decided, from_first, from_lowest};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::RunSettings;
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::line::{CaseLine, Line, Outcome, PairTimes, StopReason};
 use commgauge_model::workload::{Case, Estimate, estimated_case};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ impl CaseWork<'_, '_> {
         let context = self.context(run, backend, &settings, deadlines.call);
         request.watch.begin(|| self.activity(run, deadlines.preparation));
         let binding = Binding { seed: settings.seed, ..binding(request, self.case(), geometry) };
-        if let Some(reason) = run.common_skip_reason(backend.skip_reason(&binding))? {
+        if let Some(reason) = from_lowest(run.world, backend.skip_reason(&binding))? {
             return without_numbers(Outcome::Skipped { reason });
         }
         let mut call = match run.bound(backend.bind(&binding))? {
@@ -129,8 +130,8 @@ struct Item<'a, 'clock> {
 }
 
 impl WorkItem for Item<'_, '_> {
-    fn is_completed(&self, completed: &CompletedWork) -> bool {
-        completed.has_case(self.work.index_in_plan(), self.work.slot.replicate)
+    fn keys(&self) -> Vec<WorkKey> {
+        vec![WorkKey::Case { index: self.work.index_in_plan() as u32, replicate: self.work.slot.replicate }]
     }
 
     fn estimate(&self, _: &Run) -> Estimate {
@@ -139,7 +140,7 @@ impl WorkItem for Item<'_, '_> {
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
         self.work.time.clock.resynchronise(run.world)?;
-        self.device_before = work_loop::before(backend);
+        self.device_before = backend.device_reader().and_then(|reader| reader.read());
         let (mut line, sampling) = self.work.line(run, backend)?;
         (self.work.observe)(&mut line, sampling);
         run.record(Line::Case(Box::new(line)))
@@ -197,17 +198,18 @@ pub(super) fn measure_all(
     let settings = &run.request.settings;
     let mut division = Division::of(run, cases, within);
     for round in 0..settings.replicates + MAX_FURTHER_ROUNDS {
-        if !broadcast_flag(run.world, division.begin_round(round))? {
+        if !decided(run.world, division.begin_round(round))? {
             break;
         }
         let order = cases.order(settings, round);
         let mut is_connected = false;
         for position in 0..order.len() {
-            let Some(visit) = broadcast_visit(run.world, division.next(&order[position..]))? else { continue };
+            let visit: Option<Visit> = from_first(run.world, &division.next(&order[position..]))?;
+            let Some(visit) = visit else { continue };
             if !is_connected {
                 cases.connect(run.request, backend)?;
                 is_connected = true;
-                division.clock.start();
+                division.clock.begun.get_or_insert_with(Instant::now);
             }
             let slot = CaseSlot { case: order[position], replicate: visit.replicate, position: position as u32 };
             let minimum_samples = settings.minimum_samples.max(visit.minimum_samples);
@@ -227,25 +229,8 @@ pub(super) fn measure_all(
     Ok(())
 }
 
-/// Broadcasts the decision of process 0.
-fn broadcast_visit(world: &dyn World, mine: Option<Visit>) -> Result<Option<Visit>> {
-    let words =
-        |visit: Visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64, u64::from(visit.minimum_samples)];
-    let mut message = mine.map_or([0; 4], words);
-    world.broadcast_u64(&mut message)?;
-    let [visits, replicate, nanoseconds, samples] = message;
-    let budget = Seconds::from_nanoseconds(nanoseconds);
-    Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget, minimum_samples: samples as u32 }))
-}
-
-fn broadcast_flag(world: &dyn World, mine: bool) -> Result<bool> {
-    let mut message = [u64::from(mine)];
-    world.broadcast_u64(&mut message)?;
-    Ok(message == [1])
-}
-
 /// A further replicate of a case.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Visit {
     replicate: u32,
     budget: Seconds,
@@ -343,7 +328,7 @@ impl Division {
     /// Updates the data from a line, and marks in the line which replicates it replaces.
     fn record(&mut self, line: &mut CaseLine, sampling: Seconds, visit_seconds: f64) {
         let visit_seconds = visit_seconds.max(sampling.0);
-        self.clock.add(visit_seconds);
+        self.clock.visits += visit_seconds;
         // The set contains all cases of the plan.
         let history = &mut self.cases[line.case as usize];
         line.replaces = history.replaced_by(line);
@@ -360,14 +345,6 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(&mut self) {
-        self.begun.get_or_insert_with(Instant::now);
-    }
-
-    fn add(&mut self, seconds: f64) {
-        self.visits += seconds;
-    }
-
     fn spent(&self) -> f64 {
         self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64()).max(self.visits)
     }

@@ -1,13 +1,13 @@
 //! Copies between hosts and GPUs, after the matrix products: every rank with its own GPU, one rank of each host after the other, or all at once.
 
-use super::completed::CompletedWork;
+use super::journal::{CompletedWork, WorkKey};
 use super::replay;
 use super::request::Request;
 use super::work_loop::{Run, WorkItem};
-use crate::backend::{Backend, ReplayBinding, product_bytes};
+use crate::backend::{Backend, LocalWork, product_bytes};
 use crate::measure::{LocalTimes, TogetherTimes, Turns, WARM_UP_RUNS, measure_local, measure_together};
 use crate::watchdog::{Activity, deadline_of_copy, deadline_of_product};
-use crate::world::{World, agree};
+use crate::world::{World, agree, from_lowest, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
@@ -20,11 +20,32 @@ use std::collections::HashMap;
 const MOST_COPIES: u32 = 16;
 
 pub(super) fn measure_copies(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    for replicate in 0..run.request.settings.replicates {
-        let shapes = run.request.plan.copies.iter().enumerate();
-        run.carry_out_all(backend, shapes.map(|(index, shape)| CopyWork { index, shape, replicate }))?;
+    let request = run.request;
+    let shapes = || request.plan.copies.iter().enumerate();
+    let work = |replicate| shapes().map(move |(index, shape)| CopyWork { index, shape, replicate });
+    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
+}
+
+/// Work of every rank by itself: its times, or the outcome of work without times.
+fn measure_own(
+    run: &Run,
+    backend: &mut dyn Backend,
+    skip_reason: Option<String>,
+    bind: impl FnOnce(&mut dyn Backend) -> Result<Box<dyn LocalWork>>,
+    turns: Turns,
+) -> Result<(Outcome, LocalTimes)> {
+    let without_times = |outcome| Ok((outcome, LocalTimes::default()));
+    if let Some(reason) = from_lowest(run.world, skip_reason)? {
+        return without_times(Outcome::Skipped { reason });
     }
-    Ok(())
+    let mut work = match run.bound(bind(backend))? {
+        Ok(work) => work,
+        Err(failed) => return without_times(failed),
+    };
+    match measure_local(&run.replay_context(backend), work.as_mut(), run.repetitions(), turns)? {
+        Ok(times) => Ok((Outcome::Measured { verified: run.request.settings.verify }, times)),
+        Err(outcome) => without_times(outcome),
+    }
 }
 
 struct CopyWork<'a> {
@@ -34,8 +55,8 @@ struct CopyWork<'a> {
 }
 
 impl WorkItem for CopyWork<'_> {
-    fn is_completed(&self, completed: &CompletedWork) -> bool {
-        completed.has_copy(self.index, self.replicate)
+    fn keys(&self) -> Vec<WorkKey> {
+        vec![WorkKey::Copy { index: self.index, replicate: self.replicate }]
     }
 
     fn estimate(&self, run: &Run) -> Estimate {
@@ -43,54 +64,39 @@ impl WorkItem for CopyWork<'_> {
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-        let line = self.line(run, backend)?;
-        run.record_if_whole(Line::Copy(Box::new(line)))
-    }
-}
-
-impl CopyWork<'_> {
-    fn line(&self, run: &Run, backend: &mut dyn Backend) -> Result<CopyLine> {
         let CopyWork { shape, replicate, .. } = *self;
         let request = run.request;
-        let mut line = CopyLine {
-            copy: *shape,
-            replicate,
-            outcome: Outcome::Measured { verified: request.settings.verify },
-            copies_per_sample: 1,
-            slowest_nanoseconds: Vec::new(),
-            slowest_rank: Vec::new(),
-            median_nanoseconds: Vec::new(),
-        };
         let turns = if shape.alone { turns_of(&request.launch.hosts, run.world.process()) } else { Turns::TOGETHER };
         let deadline =
             request.watch.timeout().unwrap_or_else(|| deadline_of_copy(shape.bytes.0, MOST_COPIES) * turns.count);
         request.watch.begin(|| Activity::named(format!("{}, replicate {replicate}", shape.name()), deadline));
-        if let Some(reason) = run.common_skip_reason(backend.copy_skip_reason(shape))? {
-            line.outcome = Outcome::Skipped { reason };
-            return Ok(line);
-        }
-        let (mut copy, copies) = match run.bound(backend.bind_copy(shape))? {
-            Ok(bound) => bound,
-            Err(failed) => return Ok(CopyLine { outcome: failed, ..line }),
+        let mut copies_per_sample = 1;
+        let bind = |backend: &mut dyn Backend| {
+            let (work, copies) = backend.bind_copy(shape)?;
+            copies_per_sample = copies;
+            Ok(work)
         };
-        line.copies_per_sample = copies;
-        match measure_local(&run.replay_context(backend), copy.as_mut(), run.repetitions(), turns)? {
-            Ok(times) => {
-                line.median_nanoseconds = medians(run, &times)?;
-                line.slowest_nanoseconds = times.slowest_nanoseconds;
-                line.slowest_rank = times.slowest_rank;
-            }
-            Err(outcome) => line.outcome = outcome,
-        }
-        Ok(line)
+        let skip_reason = backend.copy_skip_reason(shape);
+        let (outcome, times) = measure_own(run, backend, skip_reason, bind, turns)?;
+        run.record_if_whole(Line::Copy(Box::new(CopyLine {
+            copy: *shape,
+            replicate,
+            outcome,
+            copies_per_sample,
+            median_nanoseconds: medians(run, &times)?,
+            slowest_nanoseconds: times.slowest_nanoseconds,
+            slowest_rank: times.slowest_rank,
+        })))
     }
 }
 
-/// The median of each rank; on process 0 only.
+/// The median of each rank; on process 0 only, and empty without times.
 fn medians(run: &Run, times: &LocalTimes) -> Result<Vec<u64>> {
+    if times.own_nanoseconds.is_empty() {
+        return Ok(Vec::new());
+    }
     let mine = median(&sorted(times.own_nanoseconds.iter().map(|time| *time as f64))).unwrap_or(0.0);
-    let all = run.world.gather(&(mine as u64).to_le_bytes())?;
-    Ok(all.iter().map(|bytes| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes)).collect())
+    gather_all(run.world, &(mine as u64))
 }
 
 /// The turn of a rank among those of its host; there are as many turns as ranks on the fullest host.
@@ -133,11 +139,10 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
 
 /// Writes one line for each product and replicate.
 pub(super) fn measure_products(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    for replicate in 0..run.request.settings.replicates {
-        let shapes = run.request.plan.products.iter().enumerate();
-        run.carry_out_all(backend, shapes.map(|(index, shape)| ProductWork { index, shape, replicate }))?;
-    }
-    Ok(())
+    let request = run.request;
+    let shapes = || request.plan.products.iter().enumerate();
+    let work = |replicate| shapes().map(move |(index, shape)| ProductWork { index, shape, replicate });
+    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
 }
 
 struct ProductWork<'a> {
@@ -147,8 +152,8 @@ struct ProductWork<'a> {
 }
 
 impl WorkItem for ProductWork<'_> {
-    fn is_completed(&self, completed: &CompletedWork) -> bool {
-        completed.has_product(self.index, self.replicate)
+    fn keys(&self) -> Vec<WorkKey> {
+        vec![WorkKey::Product { index: self.index, replicate: self.replicate }]
     }
 
     fn estimate(&self, run: &Run) -> Estimate {
@@ -156,45 +161,25 @@ impl WorkItem for ProductWork<'_> {
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-        let line = self.line(run, backend)?;
-        run.record_if_whole(Line::Product(Box::new(line)))
-    }
-}
-
-impl ProductWork<'_> {
-    fn line(&self, run: &Run, backend: &mut dyn Backend) -> Result<ProductLine> {
         let ProductWork { shape, replicate, .. } = *self;
-        let settings = &run.request.settings;
-        let mut line = ProductLine {
+        let watch = &run.request.watch;
+        let deadline = watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
+        let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);
+        watch.begin(|| Activity::named(named(), deadline));
+        let (skip_reason, library) = (backend.product_skip_reason(shape), backend.product_library().to_owned());
+        let bind = |backend: &mut dyn Backend| backend.bind_product(shape);
+        let (outcome, times) = measure_own(run, backend, skip_reason, bind, Turns::TOGETHER)?;
+        run.record_if_whole(Line::Product(Box::new(ProductLine {
             product: shape.clone(),
             replicate,
-            library: backend.product_library().to_owned(),
+            library,
             ranks_per_host: ranks_per_host(&run.ranks.facts),
             threads_per_rank: 1,
-            outcome: Outcome::Measured { verified: settings.verify },
+            outcome,
             warm_up_products: WARM_UP_RUNS,
-            slowest_nanoseconds: Vec::new(),
-            slowest_rank: Vec::new(),
-        };
-        if let Some(reason) = run.common_skip_reason(backend.product_skip_reason(shape))? {
-            line.outcome = Outcome::Skipped { reason };
-            return Ok(line);
-        }
-        let deadline = run.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
-        let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);
-        run.request.watch.begin(|| Activity::named(named(), deadline));
-        let mut product = match run.bound(backend.bind_product(shape))? {
-            Ok(product) => product,
-            Err(failed) => return Ok(ProductLine { outcome: failed, ..line }),
-        };
-        match measure_local(&run.replay_context(backend), product.as_mut(), run.repetitions(), Turns::TOGETHER)? {
-            Ok(times) => {
-                line.slowest_nanoseconds = times.slowest_nanoseconds;
-                line.slowest_rank = times.slowest_rank;
-            }
-            Err(outcome) => line.outcome = outcome,
-        }
-        Ok(line)
+            slowest_nanoseconds: times.slowest_nanoseconds,
+            slowest_rank: times.slowest_rank,
+        })))
     }
 }
 
@@ -223,8 +208,8 @@ struct PairWork<'a> {
 }
 
 impl WorkItem for PairWork<'_> {
-    fn is_completed(&self, completed: &CompletedWork) -> bool {
-        self.missing(completed).is_empty()
+    fn keys(&self) -> Vec<WorkKey> {
+        [0, 1].map(|timed| WorkKey::Interference { replicate: self.replicate, timed }).to_vec()
     }
 
     /// Each call alone, and each with the other one running concurrently.
@@ -241,8 +226,8 @@ impl WorkItem for PairWork<'_> {
         let typical = [typical(&alone[0]), typical(&alone[1])];
         for timed in self.missing(&run.completed) {
             let calls = self.pair.concurrent_calls(timed, typical);
-            let measured = Measured { alone: &alone, together: self.times(run, backend, timed, calls)? };
-            run.record_if_whole(Line::Interference(Box::new(self.line(run, timed, calls, measured))))?;
+            let together = self.times(run, backend, timed, calls)?;
+            run.record_if_whole(Line::Interference(Box::new(self.line(run, timed, calls, &alone, together))))?;
             if run.tally.is_stopped() {
                 return Ok(());
             }
@@ -251,34 +236,32 @@ impl WorkItem for PairWork<'_> {
     }
 }
 
-/// Times of both calls alone, and of the timed one with the other running.
-struct Measured<'a> {
-    alone: &'a [Times; 2],
-    together: Times,
-}
-
 impl PairWork<'_> {
     /// The calls that earlier launches have not timed.
     fn missing(&self, completed: &CompletedWork) -> Vec<usize> {
-        (0..2).filter(|timed| !completed.has_interference(self.replicate, *timed)).collect()
+        let key = |timed: usize| WorkKey::Interference { replicate: self.replicate, timed };
+        (0..2).filter(|timed| !completed.has(key(*timed))).collect()
     }
 
     /// Times of one call with `concurrent` instances of the other.
     fn times(&self, run: &Run, backend: &mut dyn Backend, timed: usize, concurrent: u32) -> Result<Times> {
         let plan = self.pair.program(timed, concurrent);
         let context = run.replay_context(backend);
-        let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: run.request.settings.seed };
-        let watch = &run.request.watch;
-        replay::begin(watch, "two calls at once", &plan, run.world.process());
-        let mut replayer = match run.bound(backend.bind_replay(&binding))? {
-            Ok(replayer) => replay::watched(watch, replayer),
-            Err(failed) => return Ok(Err(failed)),
-        };
-        measure_together(&context, replayer.as_mut(), timed, run.repetitions())
+        match replay::bind(run, backend, "two calls at once", &plan)? {
+            Ok(mut replayer) => measure_together(&context, replayer.as_mut(), timed, run.repetitions()),
+            Err(failed) => Ok(Err(failed)),
+        }
     }
 
-    fn line(&self, run: &Run, timed: usize, calls_beside: u32, measured: Measured) -> InterferenceLine {
-        let Measured { alone, together } = measured;
+    /// From the times of both calls alone, and of the timed one with the other running.
+    fn line(
+        &self,
+        run: &Run,
+        timed: usize,
+        calls_beside: u32,
+        alone: &[Times; 2],
+        together: Times,
+    ) -> InterferenceLine {
         let bad = alone.iter().chain([&together]).find_map(|times| times.as_ref().err().cloned());
         let outcome = bad.unwrap_or(Outcome::Measured { verified: run.request.settings.verify });
         let is_measured = matches!(outcome, Outcome::Measured { .. });

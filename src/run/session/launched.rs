@@ -2,18 +2,18 @@
 //! how they are started and watched.
 
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{DeviceFacts, Log, Opened, Options, Placing, visible_devices};
+use crate::backend::nccl::{Deadlines, Log, Opened, Placing, visible_devices};
 use crate::backend::{Backend, mpi, nccl};
 use crate::launch_check::{
-    Allowances, Fact, LaunchReport, NumberVariable, RankHosts, RankLocation, RankProfile, ensure_joined, inspect,
+    Allowances, Fact, LaunchFacts, LaunchReport, NumberVariable, RankLocation, RankProfile, ensure_joined, inspect,
     launcher_env, locate_ranks,
 };
-use crate::mpi_call::Waiting;
+use crate::mpi_call::{Communicator, Waiting};
 use crate::session::TimeLimit;
-use crate::session::journal::Signals;
-use crate::session::request::{LaunchFacts, Request, Resume};
+use crate::session::pace::Signals;
+use crate::session::request::{Request, Resume};
 use crate::watchdog::Watch;
-use crate::world::{MpiWorld, World, agree};
+use crate::world::{World, agree, decided, from_first, share_all};
 use crate::{launcher, mpi_call, watchdog};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::Fault;
@@ -33,29 +33,7 @@ enum OpenedBackend {
     /// Host memory over MPI.
     Mpi { ranks_on_host: u32 },
     /// A device over NCCL.
-    Nccl(Box<OpenedDevice>),
-}
-
-struct OpenedDevice {
-    opened: Opened,
-    placing: Placing,
-    options: Options,
-}
-
-/// Sets the variables that libraries read. Must be called while the process has a single thread, so before MPI starts.
-fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
-    match &launch.backend {
-        LaunchedBackend::Mpi => Ok(None),
-        LaunchedBackend::Nccl(nccl) => nccl.environment.prepare(),
-    }
-}
-
-/// UUIDs of the devices visible to each rank. Collective.
-fn seen_by_all(world: &dyn World) -> Result<Vec<Vec<String>>> {
-    let mut all = world.gather(visible_devices().join("\n").as_bytes())?.join(&b'\0');
-    world.broadcast(&mut all)?;
-    let names = |rank: &str| rank.lines().map(str::to_owned).collect();
-    Ok(String::from_utf8_lossy(&all).split('\0').map(names).collect())
+    Nccl(Box<Opened>),
 }
 
 impl OpenedBackend {
@@ -65,7 +43,7 @@ impl OpenedBackend {
         let me = world.process() as usize;
         let ranks_on_host = hosts.iter().filter(|host| **host == hosts[me]).count() as u32;
         let LaunchedBackend::Nccl(nccl) = &launch.backend else { return Ok(OpenedBackend::Mpi { ranks_on_host }) };
-        let seen = seen_by_all(world)?;
+        let seen = share_all(world, &visible_devices())?;
         let on_this_host = |(host, seen): (&String, Vec<String>)| (*host == hosts[me]).then_some(seen);
         let placing = Placing {
             visible: hosts.iter().zip(seen).filter_map(on_this_host).collect(),
@@ -76,17 +54,11 @@ impl OpenedBackend {
             share_gpu: nccl.environment.share_gpu,
         };
         let mut options = nccl.options.clone();
-        options.deadlines.communicator = launch.watchdog.timeout;
-        let opened = Opened::find(&options, &placing)?;
-        Ok(OpenedBackend::Nccl(Box::new(OpenedDevice { opened, placing, options })))
-    }
-
-    /// Facts about the device, for the launch check.
-    fn device_facts(&self) -> Option<DeviceFacts> {
-        match self {
-            OpenedBackend::Mpi { .. } => None,
-            OpenedBackend::Nccl(device) => Some(device.opened.device_facts()),
-        }
+        let WatchdogOptions { is_enabled, timeout, .. } = launch.watchdog;
+        // The watchdog acts first, since it can name the missing rank.
+        let replay = timeout.map(|timeout| if is_enabled { timeout * 2 } else { timeout });
+        options.deadlines = Deadlines { communicator: timeout, replay };
+        Ok(OpenedBackend::Nccl(Box::new(Opened::find(options, placing)?)))
     }
 
     /// The backend, after all ranks have what they need; the watchdog gets the name of the device. Collective.
@@ -94,10 +66,8 @@ impl OpenedBackend {
         match self {
             OpenedBackend::Mpi { ranks_on_host } => Ok(Box::new(MpiBackend::new(ranks_on_host)?)),
             OpenedBackend::Nccl(device) => {
-                let OpenedDevice { opened, placing, mut options } = *device;
-                options.deadlines.replay = watch.timeout().map(|timeout| watch.local_timeout(timeout));
-                watch.device(&opened.device());
-                Ok(Box::new(opened.into_backend(&options, &placing, log)?))
+                watch.device(&device.device());
+                Ok(Box::new(device.into_backend(log)?))
             }
         }
     }
@@ -142,7 +112,7 @@ fn same_options(launch: &Launch, world: &dyn World) -> Result<()> {
 fn compare(
     launch: &Launch,
     world: &dyn World,
-    hosts: &RankHosts,
+    hosts: &LaunchFacts,
     request: Option<&Request>,
     opened: Option<&OpenedBackend>,
 ) -> Result<Option<LaunchReport>> {
@@ -154,7 +124,8 @@ fn compare(
         profile.set(Fact::Suite, request.suite.sha256.clone());
         profile.set_settings(&request.settings, request.plan.cases.len());
     }
-    if let Some(device) = opened.and_then(OpenedBackend::device_facts) {
+    if let Some(OpenedBackend::Nccl(opened)) = opened {
+        let device = opened.device_facts();
         profile.set(Fact::DeviceModel, device.model);
         profile.set(Fact::DeviceUuid, device.uuid);
         profile.set(Fact::GpuDriver, device.driver);
@@ -167,17 +138,9 @@ fn compare(
 
 /// Makes all ranks yield their processors while they wait if any ranks share processors. Collective.
 fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> Result<()> {
-    let mut shared =
-        [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_share_processors)))];
-    world.broadcast_u64(&mut shared)?;
-    mpi_call::set_waiting(if shared[0] == 0 { Waiting::Spins } else { Waiting::Yields });
+    let shares = report.is_some_and(|report| report.hosts.iter().any(|host| host.ranks_share_processors));
+    mpi_call::set_waiting(if decided(world, shares)? { Waiting::Yields } else { Waiting::Spins });
     Ok(())
-}
-
-/// The part of the check that the record keeps.
-fn facts(hosts: RankHosts, report: Option<LaunchReport>) -> LaunchFacts {
-    let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
-    LaunchFacts { hosts: hosts.hosts, warnings, notes }
 }
 
 // A launch as plain data.
@@ -287,7 +250,7 @@ const FORWARDING_DELAY: Duration = Duration::from_millis(200);
 /// error. All but the first and the last are collective.
 pub struct Rank {
     mpi: mpi_call::Session,
-    world: MpiWorld,
+    world: Communicator,
     nccl_log: Option<Log>,
     /// The watchdog, once started.
     watch: Watch,
@@ -297,7 +260,7 @@ pub struct Rank {
 pub struct Checked {
     /// The comparison, on process 0.
     pub report: Option<LaunchReport>,
-    hosts: RankHosts,
+    hosts: LaunchFacts,
     request: Result<Request>,
     opened: Result<OpenedBackend>,
 }
@@ -308,7 +271,7 @@ pub struct Prepared {
     /// The plan; a listener may be added.
     pub request: Request,
     opened: OpenedBackend,
-    hosts: RankHosts,
+    hosts: LaunchFacts,
     signals: Signals,
 }
 
@@ -319,8 +282,12 @@ impl Rank {
     /// An error that every rank finds before MPI starts, when ranks do not know their number yet.
     pub fn start(launch: &Launch) -> Result<Rank> {
         ensure_joined(&|name| std::env::var(name).ok())?;
-        let nccl_log = prepare_environment(launch)?;
-        match mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?))) {
+        // Sets variables that libraries read, which needs a process with a single thread: MPI has not started yet.
+        let nccl_log = match &launch.backend {
+            LaunchedBackend::Mpi => None,
+            LaunchedBackend::Nccl(nccl) => nccl.environment.prepare()?,
+        };
+        match mpi_call::initialize().and_then(|mpi| Ok((mpi, Communicator::world()?))) {
             Ok((mpi, world)) => Ok(Rank { mpi, world, nccl_log, watch: Watch::default() }),
             Err(error) => abort(&error),
         }
@@ -336,11 +303,8 @@ impl Rank {
     /// # Errors
     /// If process 0 does not find it.
     pub fn from_first<T: Serialize + DeserializeOwned>(&self, find: impl FnOnce() -> Result<T>) -> Result<T> {
-        let unknown = |cause| Error::environment(format!("ranks cannot share a result: {cause}"));
-        let found = || find().and_then(|value| serde_json::to_vec(&value).map_err(unknown));
-        let mut bytes = self.agree(if self.is_first() { found() } else { Ok(Vec::new()) })?;
-        self.world.broadcast(&mut bytes)?;
-        serde_json::from_slice(&bytes).map_err(unknown)
+        let found = self.agree(self.is_first().then(find).transpose())?;
+        from_first(&self.world, &found)
     }
 
     /// Success only if all ranks succeeded, else the first error.
@@ -364,7 +328,7 @@ impl Rank {
     ///
     /// # Errors
     /// If ranks cannot communicate.
-    pub fn hosts(&self) -> Result<RankHosts> {
+    pub fn hosts(&self) -> Result<LaunchFacts> {
         locate_ranks(&self.world, &RankLocation::here(Some(self.world.shared_memory_leader()?)))
     }
 
@@ -373,7 +337,7 @@ impl Rank {
     ///
     /// # Errors
     /// If ranks cannot communicate.
-    pub fn check(&self, launch: &Launch, hosts: RankHosts, request: Result<Request>) -> Result<Checked> {
+    pub fn check(&self, launch: &Launch, hosts: LaunchFacts, request: Result<Request>) -> Result<Checked> {
         let opened = OpenedBackend::open(launch, &hosts.hosts, &self.world);
         let report = compare(launch, &self.world, &hosts, request.as_ref().ok(), opened.as_ref().ok())?;
         Ok(Checked { report, hosts, request, opened })
@@ -403,7 +367,8 @@ impl Rank {
     pub fn measure(&mut self, launch: &Launch, prepared: Prepared) -> Result<(Request, Result<End>)> {
         let Prepared { report, mut request, opened, hosts, signals } = prepared;
         yield_if_oversubscribed(&self.world, report.as_ref())?;
-        request.launch = facts(hosts, report);
+        let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
+        request.launch = LaunchFacts { hosts: hosts.hosts, warnings, notes };
         let limit = launch.time_limit.map(|limit| TimeLimit::of(limit, launch.begun));
         let signals = signals.with_limit(limit);
         self.watch = start_watchdog(launch, &self.world, &request, &signals)?;

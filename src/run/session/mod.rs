@@ -3,29 +3,27 @@
 //!
 //! Ranks that MPI starts are a `launched::Rank` each, which ends in [`run`]. One process that simulates all ranks calls [`run`] itself. All
 //! measurements go through the work loop (`work_loop`), which checks signals and time, counts and records. Work that a record already holds
-//! (`completed`) is skipped.
+//! (`journal`) is skipped.
 
 mod calibrate;
 mod case;
-mod completed;
 mod copies;
 mod facts;
 mod journal;
 mod pace;
-mod preflight;
 mod replay;
 mod request;
 mod work_loop;
 
 #[cfg(feature = "mpi")]
 mod launched;
-
-pub use facts::Rehearsal;
-pub use journal::{Listener, Signals};
 #[cfg(feature = "mpi")]
 pub use launched::{Launch, LaunchedBackend, NcclLaunch, Rank, ResumedRecord, WatchdogOptions, run_collector};
-pub use pace::TimeLimit;
-pub use request::{AfterPlan, InjectedFaults, LaunchFacts, ReplayRequest, ReplaySource, Request, Resume};
+
+pub use crate::launch_check::LaunchFacts;
+pub use facts::Rehearsal;
+pub use pace::{Signals, TimeLimit};
+pub use request::{AfterPlan, InjectedFaults, Listener, ReplayRequest, ReplaySource, Request, Resume};
 
 use crate::backend::Backend;
 use crate::watchdog::{Activity, SETUP_DEADLINE};
@@ -33,7 +31,8 @@ use crate::world::World;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{End, EndStatus, Line};
-use journal::{SharedJournal, Tally};
+use journal::SharedJournal;
+use pace::Tally;
 use std::collections::BTreeSet;
 use std::time::Instant;
 use work_loop::Run;
@@ -48,12 +47,12 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     let begun = Instant::now();
     let watched = request.watch.world(world);
     let world: &dyn World = &watched;
-    let ranks = preflight::ranks(world, backend, request)?;
-    let planned = preflight::plan(&ranks, request);
-    preflight::memory(world, backend, request, &planned)?;
+    let ranks = facts::ranks(world, backend, request)?;
+    let planned = facts::plan(&ranks, request);
+    facts::memory(world, backend, request, &planned)?;
     copies::preflight(world, backend, request)?;
     let replays = replay::plan(world, backend, request)?;
-    let (journal, completed) = completed::open(world, backend, request, &ranks, &planned)?;
+    let (journal, completed) = journal::open(world, backend, request, &ranks, &planned)?;
 
     let tally = completed.tally.clone();
     let unwatched_hosts = BTreeSet::new();
@@ -66,7 +65,7 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
 fn measure(
     run: &mut Run,
     backend: &mut dyn Backend,
-    planned: &[preflight::Planned],
+    planned: &[facts::Planned],
     replays: &[replay::Replay],
 ) -> Result<()> {
     work_loop::record_devices(run, backend)?;
@@ -148,7 +147,6 @@ fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) ->
 mod end_tests {
 
     use super::*;
-    use crate::session::journal::Listener;
     use crate::watchdog::Watch;
     use crate::world::{Located, World};
     use commgauge_model::record::Journal;

@@ -1,9 +1,14 @@
-//! How long work takes compared with its estimate, learnt from completed work.
+//! When a run stops early: signals, and a time limit with what completed work has shown about the duration of the rest.
 
-use crate::world::World;
-use commgauge_base::error::Result;
+use crate::watchdog::keep_mark_when_asked_to_end;
+use crate::world::{Located, World, decided};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::host::{StopSignal, stop_signals};
 use commgauge_base::units::Seconds;
+use commgauge_model::record::line::Outcome;
 use commgauge_model::workload::Estimate;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -95,7 +100,8 @@ pub struct TimeLimit {
     pace: Arc<Mutex<Pace>>,
 }
 
-pub(super) struct Begun {
+/// Work in progress that fits into the time limit.
+pub(super) struct BegunWork {
     estimate: Estimate,
     at: Instant,
 }
@@ -114,16 +120,9 @@ impl TimeLimit {
         self.limit
     }
 
-    /// Begins work if it fits into the time limit; the same on every process.
-    pub(super) fn begin(&self, world: &dyn World, estimate: Estimate) -> Result<Option<Begun>> {
-        let mut enough = [u64::from(self.has_time_for(estimate, Instant::now()))];
-        world.broadcast_u64(&mut enough)?;
-        Ok((enough[0] == 1).then(|| Begun { estimate, at: Instant::now() }))
-    }
-
-    /// Learns from the actual duration of completed work.
-    pub(super) fn done(&self, work: &Begun) {
-        self.pace().learn(work.estimate, work.at.elapsed());
+    /// Whether work fits into the time limit; the same on every process.
+    fn agrees(&self, world: &dyn World, estimate: Estimate) -> Result<bool> {
+        decided(world, self.has_time_for(estimate, Instant::now()))
     }
 
     /// Leaves no time for any work with an expected duration.
@@ -138,6 +137,114 @@ impl TimeLimit {
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts of the outcomes of all work, and whether the run should stop.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tally {
+    /// Lines with wrong data.
+    pub corrupt: u64,
+    /// Lines of work that did not complete.
+    pub failed: u64,
+    /// The signal that ended the run early, or 0.
+    pub signal: i32,
+    /// Whether the time limit ended it early.
+    pub out_of_time: bool,
+}
+
+impl Tally {
+    pub(super) fn count(&mut self, outcome: &Outcome) {
+        self.corrupt += u64::from(outcome.is_wrong());
+        self.failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
+    }
+
+    /// Whether no further work may begin.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.signal != 0 || self.out_of_time
+    }
+}
+
+// Reasons for a run to stop early: signals, noticed between batches and agreed on between cases, and the time limit.
+
+/// Signals raised in this process, and the time limit.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    raised: Arc<AtomicBool>,
+    number: Arc<AtomicUsize>,
+    limit: Option<TimeLimit>,
+}
+
+/// What all processes know after an exchange.
+pub(super) struct Agreed {
+    /// The signal received by any process, or 0.
+    pub signal: i32,
+    /// A rank that lost its watchdog.
+    pub unwatched: Option<u32>,
+}
+
+impl Signals {
+    /// Catches every stop signal from now on: the first one requests a stop that records the measured results.
+    ///
+    /// # Errors
+    /// If the handlers cannot be installed.
+    pub fn catch() -> Result<Signals> {
+        let signals = Signals::default();
+        for StopSignal { number: signal, counts_as } in stop_signals() {
+            signal_hook::flag::register(signal, Arc::clone(&signals.raised))
+                .and_then(|_| {
+                    signal_hook::flag::register_usize(signal, Arc::clone(&signals.number), counts_as as usize)
+                })
+                .map_err(|cause| Error::environment(format!("cannot catch signal {signal}: {cause}")))?;
+        }
+        keep_mark_when_asked_to_end().map_err(|cause| Error::environment(format!("cannot catch SIGTERM: {cause}")))?;
+        Ok(signals)
+    }
+
+    /// With a time limit; all processes must have one or none.
+    #[must_use]
+    pub fn with_limit(self, limit: Option<TimeLimit>) -> Signals {
+        Signals { limit, ..self }
+    }
+
+    /// Set when a signal is received; ends sampling early.
+    pub fn raised(&self) -> &AtomicBool {
+        &self.raised
+    }
+
+    /// The number of the signal received by this process, or 0, for the watchdog.
+    pub fn number(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.number)
+    }
+
+    /// The signal received by any process, and a rank that lost its watchdog since the last call; the same everywhere.
+    pub(super) fn agreed(&self, world: &dyn World, is_newly_lost: bool) -> Result<Agreed> {
+        let rank = world.process() as i32;
+        let signal = self.number.load(Ordering::Relaxed) as f64;
+        let lost = f64::from(u8::from(is_newly_lost));
+        let mut highest = [signal, lost].map(|value| Located { value, rank });
+        world.all_max(&mut highest)?;
+        let [signal, lost] = highest;
+        let unwatched = (lost.value > 0.0).then_some(lost.rank as u32);
+        Ok(Agreed { signal: signal.value as i32, unwatched })
+    }
+
+    /// Begins work with an estimated duration if it fits into the time limit; the same on every process.
+    pub(super) fn begin(&self, world: &dyn World, estimate: Estimate) -> Result<Option<BegunWork>> {
+        let fits = self.limit.as_ref().map_or(Ok(true), |limit| limit.agrees(world, estimate))?;
+        Ok(fits.then(|| BegunWork { estimate, at: Instant::now() }))
+    }
+
+    /// Learns from the actual duration of completed work.
+    pub(super) fn done(&self, work: &BegunWork) {
+        if let Some(limit) = &self.limit {
+            limit.pace().learn(work.estimate, work.at.elapsed());
+        }
+    }
+
+    /// The time limit, where there is one.
+    pub(super) fn limit(&self) -> Option<Seconds> {
+        self.limit.as_ref().map(TimeLimit::limit)
     }
 }
 
@@ -199,16 +306,8 @@ mod tests {
     #[test]
     fn a_limit_of_nothing_begins_nothing_and_one_of_centuries_everything() {
         let long_ago = Instant::now();
-        assert!(
-            TimeLimit::of(Seconds(0.0), long_ago).begin(&SoloWorld, Estimate::Budget(Seconds(0.0))).unwrap().is_none()
-        );
-        for limit in [1e30, f64::MAX] {
-            assert!(
-                TimeLimit::of(Seconds(limit), long_ago)
-                    .begin(&SoloWorld, Estimate::Guess(Seconds(1e6)))
-                    .unwrap()
-                    .is_some()
-            );
-        }
+        let agrees = |limit, estimate| TimeLimit::of(Seconds(limit), long_ago).agrees(&SoloWorld, estimate).unwrap();
+        assert!(!agrees(0.0, Estimate::Budget(Seconds(0.0))));
+        assert!([1e30, f64::MAX].into_iter().all(|limit| agrees(limit, Estimate::Guess(Seconds(1e6)))));
     }
 }

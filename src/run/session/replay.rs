@@ -1,7 +1,7 @@
 //! The replays of a run: each step as a whole, after the cases, with the communicators of all axes open at the same
 //! time.
 
-use super::completed::CompletedWork;
+use super::journal::WorkKey;
 use super::request::{ReplaySource, Request};
 use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, ReplayBinding, Replayer};
@@ -11,7 +11,7 @@ use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::header;
-use commgauge_model::record::line::Line;
+use commgauge_model::record::line::{Line, Outcome};
 use commgauge_model::record::work_lines::ReplayLine;
 use commgauge_model::workload::replay::{Action, ReplayOptions, ReplayPlan, Timetable};
 use commgauge_model::workload::step::Step;
@@ -86,8 +86,8 @@ pub(super) fn measure_all(run: &mut Run, backend: &mut dyn Backend, replays: &[R
 }
 
 impl WorkItem for &Replay {
-    fn is_completed(&self, completed: &CompletedWork) -> bool {
-        completed.has_replay(self.step_index)
+    fn keys(&self) -> Vec<WorkKey> {
+        vec![WorkKey::Replay { step: self.step_index }]
     }
 
     /// Warm-up, repetitions and check of the longest program of this process.
@@ -111,18 +111,31 @@ impl WorkItem for &Replay {
 impl Replay {
     fn line(&self, run: &Run, backend: &mut dyn Backend) -> Result<ReplayLine> {
         let Replay { step_index, options, plan } = self;
-        let (request, context) = (run.request, run.replay_context(backend));
-        begin(&request.watch, &format!("replay of step {step_index}"), plan, run.world.process());
-        let mut replayer = match run.bound(backend.bind_replay(&binding(plan, request)))? {
-            Ok(replayer) => watched(&request.watch, replayer),
-            Err(failed) => return Ok(replay_line_without_numbers(plan, options, *step_index, failed)),
-        };
-        measure_replay(&context, replayer.as_mut(), plan, options, *step_index)
+        let context = run.replay_context(backend);
+        match bind(run, backend, &format!("replay of step {step_index}"), plan)? {
+            Ok(mut replayer) => measure_replay(&context, replayer.as_mut(), plan, options, *step_index),
+            Err(failed) => Ok(replay_line_without_numbers(plan, options, *step_index, failed)),
+        }
     }
 }
 
+/// Reports a program to the watchdog and binds it, or gives the outcome of one for which a rank has no memory.
+pub(super) fn bind<'b>(
+    run: &Run,
+    backend: &'b mut dyn Backend,
+    name: &str,
+    plan: &'b ReplayPlan,
+) -> Result<std::result::Result<Box<dyn Replayer + 'b>, Outcome>> {
+    begin(&run.request.watch, name, plan, run.world.process());
+    let mut bound = run.bound(backend.bind_replay(&binding(plan, run.request)))?;
+    if let (Ok(replayer), Some(progress)) = (&mut bound, run.request.watch.progress()) {
+        replayer.watch(progress);
+    }
+    Ok(bound)
+}
+
 /// Reports this rank's program to the watchdog.
-pub(super) fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
+fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
     let program = plan.program_of_rank(rank);
     let computing = program.map_or(0, |program| {
         let nanoseconds =
@@ -135,14 +148,6 @@ pub(super) fn begin(watch: &Watch, name: &str, plan: &ReplayPlan, rank: u32) {
         let ops = program.map_or_else(Vec::new, |program| program.ops.iter().map(op).collect());
         Activity { ops, ..Activity::named(name, deadline) }
     });
-}
-
-/// Lets a replayer report its progress.
-pub(super) fn watched<'b>(watch: &Watch, mut replayer: Box<dyn Replayer + 'b>) -> Box<dyn Replayer + 'b> {
-    if let Some(progress) = watch.progress() {
-        replayer.watch(progress);
-    }
-    replayer
 }
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! The request for a run, checked and as plain data.
 
-use super::journal::Listener;
+use crate::launch_check::LaunchFacts;
 use crate::measure::InjectedDelay;
 use crate::watchdog::Watch;
 use commgauge_model::config::{LayoutTable, Machine, RunSettings};
-use commgauge_model::record::line::SuiteFacts;
+use commgauge_model::record::line::{Line, SuiteFacts};
 use commgauge_model::workload::replay::{ReplayOptions, TracedReplay};
 use commgauge_model::workload::{Interference, WorkPlan};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Everything that a session needs to measure and to write its header.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Name of the measuring program.
     pub program: &'static str,
@@ -92,15 +93,7 @@ impl Request {
             settings,
             machine: Some(machine.clone()),
             world_size,
-            record: PathBuf::new(),
-            resume: None,
-            launch: LaunchFacts::default(),
-            launch_command: None,
-            injected: InjectedFaults::default(),
-            labels: BTreeMap::new(),
-            after_plan: AfterPlan::default(),
-            watch: Watch::default(),
-            listener: Listener::default(),
+            ..Request::default()
         }
     }
 }
@@ -128,13 +121,28 @@ pub enum ReplaySource {
     Trace(Arc<TracedReplay>),
 }
 
-/// Results of the launch check that the run needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LaunchFacts {
-    /// A unique name for the host of every rank; empty for a run without launch.
-    pub hosts: Vec<String>,
-    /// Warnings for the record that make its numbers unreliable; on process 0 only.
-    pub warnings: Vec<String>,
-    /// Notes for the record that do not affect its numbers; on process 0 only.
-    pub notes: Vec<String>,
+type LineCallback = dyn FnMut(&Line) + Send;
+
+/// Receives the lines of process 0, between cases; empty by default.
+#[derive(Clone, Default)]
+pub struct Listener(Option<Arc<Mutex<LineCallback>>>);
+
+impl Listener {
+    /// Calls `callback` with every line after it is written to the record.
+    pub fn new(notify: impl FnMut(&Line) + Send + 'static) -> Listener {
+        Listener(Some(Arc::new(Mutex::new(notify))))
+    }
+
+    pub(super) fn notify(&self, line: &Line) {
+        // A callback that panicked is not called again.
+        if let Some(Ok(mut notify)) = self.0.as_ref().map(|notify| notify.lock()) {
+            notify(line);
+        }
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Listener" } else { "Listener without callback" })
+    }
 }

@@ -1,14 +1,14 @@
 //! The work loop: every measurement of a run is a [`WorkItem`], and only this loop decides whether to begin it, counts its outcome and
 //! records it.
 
-use super::completed::CompletedWork;
-use super::journal::{BegunWork, SharedJournal, Signals, Tally};
-use super::preflight::{Planned, Ranks};
+use super::facts::{Planned, Ranks};
+use super::journal::{CompletedWork, SharedJournal, WorkKey};
+use super::pace::{BegunWork, Signals, Tally};
 use super::request::Request;
 use crate::backend::{Backend, DeviceState};
 use crate::measure::{CommonClock, Repetitions, ReplayContext};
-use crate::world::{Located, World, agree};
-use commgauge_base::error::{Error, Result};
+use crate::world::{World, agree, gather_all};
+use commgauge_base::error::Result;
 use commgauge_base::host::noted;
 use commgauge_model::config::RunSettings;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
@@ -28,8 +28,8 @@ const REPETITIONS: u32 = 50;
 
 /// A piece of work: a case, concurrent calls, a matrix product, a copy, a replay.
 pub(super) trait WorkItem {
-    /// Whether earlier launches have completed it.
-    fn is_completed(&self, completed: &CompletedWork) -> bool;
+    /// What it consists of.
+    fn keys(&self) -> Vec<WorkKey>;
 
     /// How long it is expected to take at most; the time limit must allow it.
     fn estimate(&self, run: &Run) -> Estimate;
@@ -69,7 +69,7 @@ impl Run<'_> {
     /// # Errors
     /// Errors of the item. An error that is not shared is known to this process only: the caller must then abort the launch.
     pub(super) fn carry_out(&mut self, backend: &mut dyn Backend, item: &mut dyn WorkItem) -> Result<bool> {
-        if self.tally.is_stopped() || item.is_completed(&self.completed) {
+        if self.tally.is_stopped() || item.keys().into_iter().all(|work| self.completed.has(work)) {
             return Ok(false);
         }
         let Some(begun) = self.begin(item.estimate(self))? else { return Ok(false) };
@@ -128,20 +128,6 @@ impl Run<'_> {
         let mut named = [note.unwrap_or(received) as u64];
         self.world.broadcast_u64(&mut named)?;
         Ok(named[0] as i32)
-    }
-
-    /// If any rank has a reason to skip work, all get the reason of the lowest such rank.
-    pub(super) fn common_skip_reason(&self, mine: Option<String>) -> Result<Option<String>> {
-        let world = self.world;
-        let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
-        world.all_min(&mut lowest)?;
-        if lowest[0].value > 0.0 {
-            return Ok(None);
-        }
-        let mut reason = mine.unwrap_or_default().into_bytes();
-        reason = world.gather(&reason)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
-        world.broadcast(&mut reason)?;
-        Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
     }
 
     /// What every rank has bound, or the outcome of work for which a rank has no memory. Nothing starts before: the
@@ -315,12 +301,8 @@ struct DeviceReport {
     identity: Option<DeviceFacts>,
 }
 
-/// State of a rank's device around a case.
-#[derive(Serialize, Deserialize)]
-struct DeviceReadings {
-    before: DeviceState,
-    after: DeviceState,
-}
+/// The states of a rank's device before and after a case.
+type DeviceReadings = (DeviceState, DeviceState);
 
 /// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
 pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
@@ -328,7 +310,7 @@ pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result
     let (source, identity) = (reader.source(), reader.identity());
     let nvlinks_active = reader.read().and_then(|state| state.nvlinks_active);
     let mine = DeviceReport { source, identity: identity.map(|device| DeviceFacts { nvlinks_active, ..device }) };
-    let all: Vec<DeviceReport> = gather(run.world, &mine)?;
+    let all: Vec<DeviceReport> = gather_all(run.world, &mine)?;
     run.journal.write(|| Line::Devices(Box::new(devices_line(all))))
 }
 
@@ -342,11 +324,6 @@ fn devices_line(all: Vec<DeviceReport>) -> DevicesLine {
     DevicesLine { source, absent, devices: (0u32..).zip(all).filter_map(facts).collect() }
 }
 
-/// State of this rank's device before a case.
-pub(super) fn before(backend: &mut dyn Backend) -> Option<DeviceState> {
-    backend.device_reader()?.read()
-}
-
 /// Records the state of the devices before and after a case. Collective if the backend has devices, else does nothing.
 pub(super) fn record_changes(
     run: &mut Run,
@@ -356,8 +333,8 @@ pub(super) fn record_changes(
     replicate: u32,
 ) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
-    let mine = before.zip(reader.read()).map(|(before, after)| DeviceReadings { before, after });
-    let all: Vec<Option<DeviceReadings>> = gather(run.world, &mine)?;
+    let mine = before.zip(reader.read());
+    let all: Vec<Option<DeviceReadings>> = gather_all(run.world, &mine)?;
     if run.world.process() == 0 && all.iter().all(Option::is_none) {
         // The line with the devices gives the reason; the other processes wait here until it is written.
         return agree(run.world, Ok(()));
@@ -370,7 +347,7 @@ fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> Device
     let changed: Vec<DeviceChange> = (0u32..)
         .zip(all)
         .filter_map(|(rank, readings)| {
-            let DeviceReadings { before, after } = readings.as_ref()?;
+            let (before, after) = readings.as_ref()?;
             Some(DeviceChange { rank, what: change(before, after)? })
         })
         .collect();
@@ -378,8 +355,8 @@ fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> Device
         case,
         replicate,
         ranks_read: read().count() as u32,
-        before: spread(read().map(|readings| &readings.before)),
-        after: spread(read().map(|readings| &readings.after)),
+        before: spread(read().map(|(before, _)| before)),
+        after: spread(read().map(|(_, after)| after)),
         ranks_changed: changed.len() as u32,
         changes: changed.into_iter().take(MAX_CHANGES).collect(),
     }
@@ -429,12 +406,6 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
         what.push(format!("{first} -> {second} NVLinks up"));
     }
     (!what.is_empty()).then(|| what.join(", "))
-}
-
-fn gather<T: Serialize + for<'a> Deserialize<'a>>(world: &dyn World, mine: &T) -> Result<Vec<T>> {
-    let broken = |cause: serde_json::Error| Error::environment(format!("a rank's device cannot be described: {cause}"));
-    let all = world.gather(&serde_json::to_vec(mine).map_err(broken)?)?;
-    all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(broken)).collect()
 }
 
 #[cfg(test)]
@@ -493,10 +464,7 @@ mod tests {
 
     #[test]
     fn the_spread_over_ranks_and_the_first_changes_are_recorded_and_the_others_counted() {
-        let readings_of_one = || DeviceReadings {
-            before: state(1980.0, &[], false),
-            after: state(1410.0, &["thermal slowdown (hardware)"], false),
-        };
+        let readings_of_one = || (state(1980.0, &[], false), state(1410.0, &["thermal slowdown (hardware)"], false));
         let mut all: Vec<Option<DeviceReadings>> = (0..100).map(|_| Some(readings_of_one())).collect();
         all[3] = None;
         let line = readings(&all, 7, 2);

@@ -8,8 +8,6 @@
 mod asked_to_end;
 pub mod collector;
 mod deadline;
-mod marks;
-mod own_record;
 mod reporter;
 mod reporting_thread;
 pub mod wire;
@@ -20,9 +18,9 @@ pub use deadline::{
     CaseDeadlines, DeadlineFollows, SETUP_DEADLINE, WatchedCall, WatchedWorld, deadline_of_copy, deadline_of_product,
     deadline_of_replay,
 };
-pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 pub use reporter::Activity;
 pub use reporting_thread::LoneReports;
+pub use wire::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 
 use crate::backend::Call;
 use crate::world::World;
@@ -52,6 +50,12 @@ impl Watch {
         Watch { reporter: Some(reporter), timeout, node_of_rank: node_of_rank.into() }
     }
 
+    fn tell(&self, message: impl FnOnce(&Reporter)) {
+        if let Some(reporter) = &self.reporter {
+            message(reporter);
+        }
+    }
+
     /// Timeout of an operation with its own deadline: if the watchdog is active, long enough that it acts first, since it can name the
     /// missing rank.
     pub fn local_timeout(&self, deadline: Duration) -> Duration {
@@ -60,9 +64,7 @@ impl Watch {
 
     /// Starts the next activity, which is the same on every rank. Must be called outside of timed loops.
     pub fn begin(&self, activity: impl FnOnce() -> Activity) {
-        if let Some(reporter) = &self.reporter {
-            reporter.begin(activity());
-        }
+        self.tell(|reporter| reporter.begin(activity()));
     }
 
     /// Wraps the control plane with progress reports.
@@ -104,16 +106,12 @@ impl Watch {
 
     /// Sets the name of this rank's device in reports.
     pub fn device(&self, name: &str) {
-        if let Some(reporter) = &self.reporter {
-            reporter.device(name);
-        }
+        self.tell(|reporter| reporter.device(name));
     }
 
     /// Gives the watchdog access to the record of rank 0, which it needs to end the run.
     pub fn record(&self, journal: &Journal) {
-        if let Some(reporter) = &self.reporter {
-            reporter.record(journal.access(), journal.path());
-        }
+        self.tell(|reporter| reporter.record(journal.access(), journal.path()));
     }
 
     /// Whether this rank's collector was lost, so that no process would name the blocking ranks.
@@ -130,24 +128,18 @@ impl Watch {
 
     /// Reports that the record was removed or renamed.
     pub fn record_moved(&self, moved: &Moved) {
-        marks::print_message(&moved.sentence());
-        if let Some(reporter) = &self.reporter {
-            reporter.record_moved(moved);
-        }
+        wire::print_message(&moved.sentence());
+        self.tell(|reporter| reporter.record_moved(moved));
     }
 
     /// Called by rank 0 before it records its run as complete. Does not return if the run is being ended, so that no
     /// normal ending can follow.
     pub fn conclude(&self) {
-        if let Some(reporter) = &self.reporter {
-            reporter.conclude();
-        }
+        self.tell(|reporter| reporter.conclude());
     }
 
     /// Reports that this rank ends normally with this exit code; if it is not 0, `why` gives the reason.
     pub fn leave(&self, exit_code: i32, why: &str) {
-        if let Some(reporter) = &self.reporter {
-            reporter.leave(exit_code, why);
-        }
+        self.tell(|reporter| reporter.leave(exit_code, why));
     }
 }

@@ -1,19 +1,19 @@
 //! State shared by a rank and its watchdog thread: the connection to the collector of the host, and the state of the run as seen by the
 //! collectors.
 
-use super::marks::print_message;
-use super::own_record::OwnRecord;
-use super::wire::{Frame, Sealer};
+use super::wire::{Frame, Sealer, print_message};
+use commgauge_base::error::Result;
 use commgauge_base::host;
 use commgauge_base::progress::{CallPhase, Doing, NO_GROUP, Progress};
 use commgauge_model::layout::Groups;
-use commgauge_model::record::launch_lines::HungActivity;
-use commgauge_model::record::{Moved, WriteAccess};
+use commgauge_model::record::launch_lines::{HungActivity, UnwatchedLine, has_unwatched_line};
+use commgauge_model::record::line::{End, EndStatus};
+use commgauge_model::record::{Line, Moved, WriteAccess, Writer, append_missing_end};
 use commgauge_model::workload::Case;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ impl Reporter {
     }
 
     pub(super) fn record(&self, access: WriteAccess, path: &Path) {
-        *locked(&self.record) = Some(OwnRecord::new(access, path));
+        *locked(&self.record) = Some(OwnRecord { access, path: path.to_owned() });
     }
 
     pub(super) fn is_unwatched(&self) -> bool {
@@ -138,7 +138,7 @@ impl Reporter {
 
     pub(super) fn record_moved(&self, moved: &Moved) {
         if let Some(record) = locked(&self.record).as_mut() {
-            record.move_to(&moved.to);
+            record.path.clone_from(&moved.to);
         }
         let _ = self.send(&[Frame::RecordMoved(moved.to.display().to_string())]);
     }
@@ -327,6 +327,33 @@ impl Activity {
         };
         let group = groups.place_of(rank).map_or(NO_GROUP, |place| place.group as u32);
         Activity { facts, group, deadline, ops: Vec::new() }
+    }
+}
+
+/// How long to wait for a write in progress before the record is not released.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Clone)]
+pub(super) struct OwnRecord {
+    access: WriteAccess,
+    path: PathBuf,
+}
+
+impl OwnRecord {
+    /// Stops this process from writing; false if a write takes too long.
+    pub(super) fn give_up(&self) -> bool {
+        self.access.give_up(PATIENCE)
+    }
+
+    /// Ends the record of a run whose watchdog was lost, and stops this process from writing. Records the loss too, unless the run already
+    /// had.
+    pub(super) fn end(&self, exit_code: i32, why: String, lost: UnwatchedLine, elapsed: Duration) -> Result<bool> {
+        if !self.give_up() {
+            return Ok(false);
+        }
+        let lines = if has_unwatched_line(&self.path) { Vec::new() } else { vec![Line::Unwatched(lost)] };
+        let end = End::new(EndStatus::Failed, exit_code, Some(why), elapsed);
+        append_missing_end(&self.path, &lines, &end, Writer::Ending(PATIENCE))
     }
 }
 

@@ -1,9 +1,8 @@
 //! The watchdog's thread in a rank: reports the rank's progress to the collector of its host, and ends the rank on
 //! request.
 
-use super::marks::{LOST_COLLECTOR, OWN_DEADLINE, print_message};
 use super::reporter::{MainThread, Outgoing, Reporter, RunState, locked};
-use super::wire::{Frame, MAX_FRAME_BYTES, Opener, RankState, Session};
+use super::wire::{Frame, LOST_COLLECTOR, MAX_FRAME_BYTES, OWN_DEADLINE, Opener, RankState, Session, print_message};
 use commgauge_base::error::HANG_EXIT_CODE;
 use commgauge_base::host;
 use commgauge_base::output_file::folder_of;
@@ -49,7 +48,20 @@ pub(super) fn start(
     let incoming = connection.try_clone()?;
     let outgoing = Outgoing { stream: connection, sealer: session.sealer };
     let reporter = Arc::new(Reporter::new(rank, host, progress, outgoing, signal));
-    let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, session.opener, end_launch);
+    let (now, last) = (Instant::now(), reporter.progress.shown());
+    let mut thread = WatchdogThread {
+        reporter: Arc::clone(&reporter),
+        incoming,
+        opener: session.opener,
+        received: Vec::new(),
+        end_launch,
+        last,
+        since: now,
+        beat: now,
+        begun: now,
+        heard: now,
+        main_thread: None,
+    };
     std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
     Ok(reporter)
 }
@@ -71,23 +83,6 @@ struct WatchdogThread {
 }
 
 impl WatchdogThread {
-    fn new(reporter: Arc<Reporter>, incoming: TcpStream, opener: Opener, end_launch: EndLaunch) -> WatchdogThread {
-        let (now, last) = (Instant::now(), reporter.progress.shown());
-        WatchdogThread {
-            reporter,
-            incoming,
-            opener,
-            received: Vec::new(),
-            end_launch,
-            last,
-            since: now,
-            beat: now,
-            begun: now,
-            heard: now,
-            main_thread: None,
-        }
-    }
-
     fn run(&mut self) {
         while self.send_heartbeat().is_ok() && self.listen().is_ok() {
             self.check_silence();

@@ -1,26 +1,48 @@
-//! The watchdog's wire protocol over TCP: a greeting, then short frames. Only encoding and decoding, without I/O; who may send
-//! them is in `authentication`.
+//! The watchdog's wire protocol over TCP: a greeting, then short frames, each with a hash under the secret of the run. What they mean is up to
+//! the collector and the thread of a rank.
 //!
-//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. An unknown peer costs at most one
-//! longest frame of memory, and bad data ends the connection.
-
-pub use super::marks::{TOKEN_BYTES, Token};
+//! A frame is the length of the rest (2 bytes, little-endian), and the rest as JSON. An unknown peer costs at most one longest frame of
+//! memory, and bad data ends the connection.
 
 use commgauge_base::progress::Shown;
+use commgauge_base::writing::eprintln;
 use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
-use std::io::{Error, Read, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+/// Set in the environment of a collector process, to the marker of the launch if there is one.
+pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
+
+/// Marks every process of a launch in its environment, except for the collectors.
+pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
+
+/// Phrase printed by a rank that lost its collector; a reader of its output recognises it.
+pub const LOST_COLLECTOR: &str = ": the watchdog of this host ";
+
+/// Phrase printed by a rank that ends the launch because no other process will.
+pub const OWN_DEADLINE: &str = " ends the launch by its own deadline";
+
+pub const TOKEN_BYTES: usize = 32;
+/// The secret that keeps out unknown peers and other runs.
+pub type Token = [u8; TOKEN_BYTES];
+
+/// Prints to standard error, which may be closed already.
+pub(super) fn print_message(text: &str) {
+    eprintln!("commgauge: {text}");
+}
+
 /// Version of the protocol; both ends belong to one launch, and mostly run one binary.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
 
 const HASH_BYTES: usize = 32;
 
-pub const MAX_FRAME_BYTES: usize = 3 + MAX_TEXT_BYTES + 16;
+/// JSON may write a byte of a text as six.
+pub const MAX_FRAME_BYTES: usize = 2 + 6 * MAX_TEXT_BYTES + 256;
 
 pub const MAX_TEXT_BYTES: usize = 1024;
 
@@ -28,8 +50,6 @@ const MAGIC: [u8; 4] = *b"CGWD";
 
 /// Offset of the answer to the challenge in a greeting.
 const HASH_AT: usize = 4 + 2;
-
-const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKind {
@@ -48,7 +68,7 @@ pub struct Hello {
     pub process_start: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankState {
     pub rank: u32,
     /// Snapshot of its progress cell.
@@ -65,7 +85,7 @@ pub struct RankState {
 }
 
 /// Messages after the greeting.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Frame {
     /// Up: state of a rank; its heartbeat.
     State(RankState),
@@ -154,127 +174,35 @@ impl Hello {
 impl Frame {
     /// Appends the bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        let start = bytes.len();
-        bytes.extend([self.kind(), 0, 0]);
-        match self {
-            Frame::State(state) => encode_state(state, bytes),
-            Frame::Closed(number) | Frame::ShowStack(number) | Frame::Unwatched(number) => {
-                bytes.extend(number.to_le_bytes());
-            }
-            Frame::Left(rank, code, text) => {
-                bytes.extend(rank.to_le_bytes());
-                bytes.extend(code.to_le_bytes());
-                bytes.extend(cut(text).as_bytes());
-            }
-            Frame::Activity(number, text) => {
-                bytes.extend(number.to_le_bytes());
-                bytes.extend(cut(text).as_bytes());
-            }
-            Frame::Device(rank, text) | Frame::Stack(rank, text) => {
-                bytes.extend(rank.to_le_bytes());
-                bytes.extend(cut(text).as_bytes());
-            }
-            Frame::Detail(rank, sleeps, text) => {
-                bytes.extend(rank.to_le_bytes());
-                bytes.push(u8::from(*sleeps));
-                bytes.extend(cut(text).as_bytes());
-            }
-            Frame::RecordMoved(text) => bytes.extend(cut(text).as_bytes()),
-            Frame::Abort(code) | Frame::GiveUpRecord(code) => bytes.extend(code.to_le_bytes()),
-            Frame::Conclude | Frame::Query | Frame::Concluded | Frame::RecordGivenUp | Frame::Beat => {}
+        let mut frame = self.clone();
+        if let Some(text) = frame.text() {
+            text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
         }
-        let length = (bytes.len() - start - 3) as u16;
-        bytes[start + 1..start + 3].copy_from_slice(&length.to_le_bytes());
+        let json = serde_json::to_vec(&frame).unwrap_or_default();
+        bytes.extend((json.len() as u16).to_le_bytes());
+        bytes.extend(json);
     }
 
-    fn kind(&self) -> u8 {
+    fn text(&mut self) -> Option<&mut String> {
         match self {
-            Frame::State(_) => 1,
-            Frame::Closed(_) => 2,
-            Frame::Left(..) => 3,
-            Frame::Activity(..) => 4,
-            Frame::Detail(..) => 5,
-            Frame::Conclude => 6,
-            Frame::Device(..) => 7,
-            Frame::RecordGivenUp => 8,
-            Frame::RecordMoved(_) => 9,
-            Frame::Stack(..) => 10,
-            Frame::Unwatched(_) => 11,
-            Frame::Query => 16,
-            Frame::Abort(_) => 17,
-            Frame::Concluded => 18,
-            Frame::GiveUpRecord(_) => 19,
-            Frame::Beat => 20,
-            Frame::ShowStack(_) => 21,
+            Frame::Left(_, _, text) | Frame::Detail(_, _, text) | Frame::RecordMoved(text) => Some(text),
+            Frame::Activity(_, text) => Some(text),
+            Frame::Device(_, text) | Frame::Stack(_, text) => Some(text),
+            _ => None,
         }
     }
 
     /// Decodes the first frame and its length in bytes; `None` while bytes are missing.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Option<(Frame, usize)>, Malformed> {
-        let [kind, low, high, ..] = bytes else { return Ok(None) };
-        let end = 3 + usize::from(u16::from_le_bytes([*low, *high]));
-        if end > MAX_FRAME_BYTES {
+        let Some((length, rest)) = bytes.split_first_chunk::<2>() else { return Ok(None) };
+        let length = usize::from(u16::from_le_bytes(*length));
+        if length + 2 > MAX_FRAME_BYTES {
             return Err(Malformed);
         }
-        let Some(payload) = bytes.get(3..end) else { return Ok(None) };
-        let mut rest = Reader(payload);
-        let frame = match kind {
-            1 => Frame::State(decode_state(&mut rest)?),
-            2 => Frame::Closed(rest.u32()?),
-            3 => Frame::Left(rest.u32()?, i32::from_le_bytes(rest.take()?), rest.text()),
-            4 => Frame::Activity(rest.u64()?, rest.text()),
-            5 => Frame::Detail(rest.u32()?, rest.take()? != [0], rest.text()),
-            6 => Frame::Conclude,
-            7 => Frame::Device(rest.u32()?, rest.text()),
-            8 => Frame::RecordGivenUp,
-            9 => Frame::RecordMoved(rest.text()),
-            10 => Frame::Stack(rest.u32()?, rest.text()),
-            11 => Frame::Unwatched(rest.u32()?),
-            16 => Frame::Query,
-            17 => Frame::Abort(i32::from_le_bytes(rest.take()?)),
-            18 => Frame::Concluded,
-            19 => Frame::GiveUpRecord(i32::from_le_bytes(rest.take()?)),
-            20 => Frame::Beat,
-            21 => Frame::ShowStack(rest.u32()?),
-            _ => return Err(Malformed),
-        };
-        if rest.0.is_empty() { Ok(Some((frame, end))) } else { Err(Malformed) }
+        let Some(json) = rest.get(..length) else { return Ok(None) };
+        let frame = serde_json::from_slice(json).map_err(|_| Malformed)?;
+        Ok(Some((frame, length + 2)))
     }
-}
-
-fn encode_state(state: &RankState, bytes: &mut Vec<u8>) {
-    let shown = &state.shown;
-    bytes.extend(state.rank.to_le_bytes());
-    for number in [shown.activity, shown.step, shown.calls] {
-        bytes.extend(number.to_le_bytes());
-    }
-    let (stuck, deadline) = (state.stuck_milliseconds, state.deadline_milliseconds);
-    for number in [shown.doing, shown.peer.unwrap_or(NONE), shown.group, stuck, deadline, state.silent_milliseconds] {
-        bytes.extend(number.to_le_bytes());
-    }
-    bytes.push(u8::from(state.signalled) | u8::from(state.stopped) << 1);
-}
-
-fn decode_state(rest: &mut Reader) -> std::result::Result<RankState, Malformed> {
-    let rank = rest.u32()?;
-    let [activity, step, calls] = [rest.u64()?, rest.u64()?, rest.u64()?];
-    let [doing, peer, group] = [rest.u32()?, rest.u32()?, rest.u32()?];
-    let [stuck_milliseconds, deadline_milliseconds, silent_milliseconds] = [rest.u32()?, rest.u32()?, rest.u32()?];
-    let [flags] = rest.take()?;
-    Ok(RankState {
-        rank,
-        shown: Shown { activity, step, calls, doing, peer: Some(peer).filter(|peer| *peer != NONE), group },
-        stuck_milliseconds,
-        deadline_milliseconds,
-        silent_milliseconds,
-        signalled: flags & 1 != 0,
-        stopped: flags & 2 != 0,
-    })
-}
-
-/// The longest prefix of a text that fits into a frame.
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -292,10 +220,6 @@ impl Reader<'_> {
 
     fn u64(&mut self) -> std::result::Result<u64, Malformed> {
         self.take().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self) -> String {
-        String::from_utf8_lossy(std::mem::take(&mut self.0)).into_owned()
     }
 }
 
@@ -426,6 +350,103 @@ pub(super) fn challenge() -> Result<Challenge> {
     Ok(challenge)
 }
 
+/// Limit of the send buffer. Downwards only short commands are sent; upwards, the states of a host's ranks.
+const MAX_OUTGOING_BYTES: usize = 1 << 18;
+const MAX_INCOMING_BYTES: usize = 1 << 14;
+
+/// A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    /// Set once the greeting was sent, or accepted.
+    session: Option<Session>,
+}
+
+impl Connection {
+    pub(super) fn of(stream: TcpStream) -> Result<Connection> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, incoming: Vec::new(), outgoing: Vec::new(), session: None })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Receives available data, at most as much as fits into the buffer.
+    ///
+    /// # Errors
+    /// If the other end is gone and no received data is left.
+    pub(super) fn receive(&mut self) -> Result<()> {
+        let mut bytes = [0; 4096];
+        while self.incoming.len() + bytes.len() <= MAX_INCOMING_BYTES {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.incoming.extend(&bytes[..count]),
+                Err(cause) if cause.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(())
+    }
+
+    /// Received data that was not consumed yet.
+    pub(super) fn incoming(&self) -> &[u8] {
+        &self.incoming
+    }
+
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.incoming.drain(..bytes);
+    }
+
+    /// The next complete frame.
+    pub(super) fn next_frame(&mut self) -> std::result::Result<Option<Frame>, Malformed> {
+        let Some(session) = &mut self.session else { return Err(Malformed) };
+        let Some((frame, taken)) = session.opener.open(&self.incoming)? else { return Ok(None) };
+        self.take(taken);
+        Ok(Some(frame))
+    }
+
+    /// Seals and opens all further frames with this session.
+    pub(super) fn begin(&mut self, session: Session) {
+        self.session = Some(session);
+    }
+
+    /// Queues a frame. False if there was no greeting yet, or the other end stopped receiving and the buffer is full.
+    pub(super) fn queue(&mut self, frame: &Frame) -> bool {
+        let Some(session) = &mut self.session else { return false };
+        if self.outgoing.len() + MAX_FRAME_BYTES + TAG_BYTES > MAX_OUTGOING_BYTES {
+            return false;
+        }
+        session.sealer.seal(frame, &mut self.outgoing);
+        true
+    }
+
+    pub(super) fn queue_bytes(&mut self, bytes: &[u8]) {
+        self.outgoing.extend(bytes);
+    }
+
+    pub(super) fn flush(&mut self) -> Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.stream.write(&self.outgoing) {
+                Ok(0) => return Err(Error::from(ErrorKind::WriteZero)),
+                Ok(count) => drop(self.outgoing.drain(..count)),
+                Err(cause) if cause.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{PeerKind, *};
@@ -545,7 +566,7 @@ mod tests {
         up.seal(&Frame::Abort(5), &mut sealed);
         let first = sealed.len();
         up.seal(&Frame::Abort(5), &mut sealed);
-        for at in (0..first).filter(|at| !matches!(at, 1 | 2)) {
+        for at in (0..first).filter(|at| *at > 1) {
             let mut changed = sealed[..first].to_vec();
             changed[at] ^= 1;
             assert!(!matches!(from_peer.clone().open(&changed), Ok(Some(_))), "byte {at}");

@@ -84,7 +84,7 @@ fn default_ranks(arguments: &RunArguments) -> Result<u32> {
 
 fn slots_of_file(file: &Path, backend: Backend) -> Result<u32> {
     suite::check_file("--hostfile", file)?;
-    let text = commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    let text = read_hosts(file)?;
     match (slots_of_hosts(&file.shown(), &text), backend) {
         (Ok(Some(slots)), _) => Ok(slots.max(MIN_RANKS)),
         (Ok(None), Backend::Nccl) => Err(Error::usage(format!(
@@ -140,7 +140,7 @@ pub(super) fn predicted_nodes(
     let launched = arguments.backend != Backend::Simulated;
     if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
         suite::check_file("--hostfile", file)?;
-        let text = commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+        let text = read_hosts(file)?;
         match launch::hosts_of_ranks(&file.shown(), &text, arguments.ranks) {
             Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
             // A form that only the launcher understands does not prevent the launch.
@@ -220,9 +220,13 @@ fn shell(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
     Ok(launch::remote_shell(&launcher, &arguments.launcher_arguments, &|name| std::env::var(name).ok()))
 }
 
+fn read_hosts(file: &Path) -> Result<String> {
+    commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))
+}
+
 /// The hosts of the file that get ranks, each once.
 fn hosts_of(file: &Path, ranks: u32) -> Result<Vec<String>> {
-    let text = commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    let text = read_hosts(file)?;
     let mut hosts = launch::hosts_of_ranks(&file.shown(), &text, ranks)?;
     hosts.sort_unstable();
     hosts.dedup();

@@ -2,7 +2,7 @@
 
 use crate::cli::launched_arguments::Backend;
 use crate::cli::launched_arguments::{Algorithm, Protocol, parse_time_limit, parse_timeout};
-use crate::cli::like::ToolDefaults;
+use crate::cli::like::with_tool_defaults;
 use crate::cli::{OutputArguments, SweepArguments};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -17,7 +17,8 @@ use std::time::Duration;
     after_long_help = "Examples:\n    commgauge run quick                          the first look, on all cores\n    \
         commgauge run quick --full                   with every table\n    \
         commgauge run 70b-64gpu --dry-run            the launch command and the plan\n    \
-        commgauge run quick --hosts a:8,b:8 -n 16    on two hosts"
+        commgauge run quick --hosts a:8,b:8 -n 16    on two hosts",
+    mut_args(with_tool_defaults)
 )]
 pub struct RunArguments {
     /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge show suites`).
@@ -145,9 +146,6 @@ pub struct RunArguments {
     /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
     #[arg(last = true, value_name = "FLAGS", hide_short_help = true)]
     pub extra: Vec<String>,
-    // Last, since it refers to the flags above.
-    #[command(flatten)]
-    pub(crate) tool_defaults: ToolDefaults,
 }
 
 /// What the summary of a run says.

@@ -10,7 +10,7 @@ use crate::cli::suite;
 use crate::cli::suite::SuiteWork;
 use crate::cli::work::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 use crate::launch;
-use crate::launch::{LaunchCommand, Launcher, LauncherContext, LauncherPart, Request, quote};
+use crate::launch::{LaunchCommand, Launcher, LauncherContext, Request, quote};
 use crate::report::screen::{CommandNames, Screen};
 use crate::report::{Format, View, plan_text, screen};
 use clap::Parser;
@@ -237,7 +237,7 @@ impl<'a> Launched<'a> {
         let launcher = launch::find(choice, LauncherContext::here(), &launch::probe)?;
         let program = suite::text(&launch::program(self.program, launcher.family)?)?;
         let build = |words: Vec<String>| match before {
-            Some(part) => Ok(part.command(program.clone(), words)),
+            Some(part) => Ok(part.clone().with_program(program.clone(), words)),
             None => launch::build(&launcher, &request(arguments, &launcher, program.clone(), words)?),
         };
         let with = |own: &[String]| [self.words.as_slice(), own, arguments.extra.as_slice()].concat();
@@ -367,7 +367,7 @@ pub(super) struct ResumedLaunch {
     /// Its arguments, without those that apply to one launch only.
     pub words: Vec<String>,
     /// The launcher part of the recorded command, if there is one.
-    pub launcher: Option<LauncherPart>,
+    pub launcher: Option<LaunchCommand>,
     /// Number of ranks.
     pub ranks: u32,
 }
@@ -403,7 +403,7 @@ pub(super) fn resumed(record: &Record, asked_ranks: Option<u32>) -> Result<Resum
     Ok(ResumedLaunch {
         program: header.program.clone(),
         words: run_arguments(header.command_line.get(1..).unwrap_or_default()),
-        launcher: LauncherPart::of(&launch, &header.program),
+        launcher: LaunchCommand::before_program(&launch, &header.program),
         ranks: header.world_size,
     })
 }

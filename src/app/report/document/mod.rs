@@ -1,17 +1,14 @@
 //! What a report is made of, whatever it is written for: headings, sentences, tables and charts as plain data.
 //!
-//! A subject becomes a list of [`Block`]s once. `terminal`, `markdown` and `html` draw them; fitting to a width, escaping and
+//! A subject becomes a list of [`Block`]s once. `draw` writes them for a terminal, as Markdown and as HTML; fitting to a width, escaping and
 //! colours are theirs alone.
 
-mod html;
-mod terminal;
+mod draw;
 
-pub use html::Html;
-pub(super) use html::escaped as escaped_html;
 #[cfg(test)]
-use html::html;
-pub(super) use terminal::widths;
-pub use terminal::{GAP, TableLayout, Terminal, escaped as escaped_markdown, markdown, wrapped};
+use draw::html;
+pub(super) use draw::widths;
+pub use draw::{GAP, Html, TableLayout, Terminal, escaped_markdown, markdown, wrapped};
 
 use crate::chart::Svg;
 use commgauge_base::stats::{Interval, Span};
@@ -521,7 +518,12 @@ fn in_one_unit(interval: Interval, between: &str) -> String {
 
 /// `-1.2 % .. +3.4 %`; a dash where an end is not known.
 pub fn signed_bounds(low: Option<f64>, high: Option<f64>) -> String {
-    optional(low.zip(high).map(|(low, high)| format!("{} .. {}", signed_percent(low), signed_percent(high))))
+    between(low, high, " .. ", signed_percent)
+}
+
+/// Both ends, with these dots between; a dash where one is not known.
+pub fn between<T>(low: Option<T>, high: Option<T>, dots: &str, shown: impl Fn(T) -> String) -> String {
+    optional(low.zip(high).map(|(low, high)| format!("{}{dots}{}", shown(low), shown(high))))
 }
 
 #[cfg(test)]

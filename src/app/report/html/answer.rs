@@ -11,10 +11,11 @@ use crate::report::screen::ending;
 use crate::report::verdict::{coverage, problems, rows_on_page, thresholds, tone, value};
 use crate::report::view::View;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{
-    AgainstBase, AgainstLimit, Decision, Metric, NextRun, Question, Row as VerdictRow, Verdict, is_cleared,
-    judged_suite, located_code, most_severe, next_run,
+    Decision, Metric, NextRun, Question, Row as VerdictRow, Verdict, is_cleared, judged_suite, located_code,
+    most_severe, next_run,
 };
 use commgauge_model::config::Shipped;
 use commgauge_model::record::line::{EndStatus, Header};
@@ -168,11 +169,7 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
     let rows = input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.rows);
     let rows = rows.filter(|row| row.decision == Some(decision));
     let of_row = rows.map(|row| {
-        let Deviation { measured, threshold, off_by } = match (&row.against_limit, &row.against_base) {
-            (Some(limit), _) => Deviation::from_limit(limit),
-            (None, Some(base)) => Deviation::from_base(base),
-            (None, None) => Deviation::default(),
-        };
+        let (measured, threshold, off_by) = deviation(row);
         NotPassed {
             name: row.full_name().into_owned(),
             bytes: row.subject.bytes(),
@@ -187,32 +184,21 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
     of_row.collect()
 }
 
-/// What was measured, and what was required.
-#[derive(Default)]
-struct Deviation {
-    measured: Option<String>,
-    threshold: Option<String>,
-    /// Share by which the first is more than the second.
-    off_by: Option<f64>,
-}
-
-impl Deviation {
-    fn from_limit(limit: &AgainstLimit) -> Deviation {
-        let sign = if limit.metric == Metric::LatencySeconds { "≤" } else { "≥" };
-        let shown = |number| value(limit.metric, number);
-        Deviation {
-            measured: limit.median.map(shown),
-            threshold: Some(format!("{sign} {}", shown(limit.limit))),
-            off_by: limit.median.filter(|_| limit.limit > 0.0).map(|median| median / limit.limit - 1.0),
+/// What was measured, what was expected, and by what share they differ.
+fn deviation(row: &VerdictRow) -> (Option<String>, Option<String>, Option<f64>) {
+    match (&row.against_limit, &row.against_base) {
+        (Some(limit), _) => {
+            let sign = if limit.metric == Metric::LatencySeconds { "≤" } else { "≥" };
+            let shown = |number| value(limit.metric, number);
+            let off_by = limit.median.filter(|_| limit.limit > 0.0).map(|median| median / limit.limit - 1.0);
+            (limit.median.map(shown), Some(format!("{sign} {}", shown(limit.limit))), off_by)
         }
-    }
-
-    fn from_base(base: &AgainstBase) -> Deviation {
-        Deviation {
-            measured: base.latency_seconds_new.map(|seconds| Seconds(seconds).to_string()),
-            threshold: base.latency_seconds_base.map(|seconds| format!("{} in the base", Seconds(seconds))),
-            off_by: base.slowdown,
+        (None, Some(base)) => {
+            let measured = base.latency_seconds_new.map(|seconds| Seconds(seconds).to_string());
+            let threshold = base.latency_seconds_base.map(|seconds| format!("{} in the base", Seconds(seconds)));
+            (measured, threshold, base.slowdown)
         }
+        (None, None) => (None, None, None),
     }
 }
 
@@ -270,21 +256,13 @@ fn said(label: &str, sentences: Vec<String>) -> Vec<Fact> {
 
 /// The reasons of the rows, each once with how many rows it is about.
 fn reasons(rows: &[NotPassed]) -> Vec<String> {
-    let mut reasons: Vec<(&String, usize, &str)> = Vec::new();
-    for row in rows {
-        for reason in &row.reasons {
-            match reasons.iter_mut().find(|(known, ..)| *known == reason) {
-                Some((_, count, _)) => *count += 1,
-                None => reasons.push((reason, 1, &row.name)),
-            }
-        }
-    }
-    let sentence = |(reason, count, name): (&String, usize, &str)| match count {
-        1 => format!("{name}: {reason}"),
+    let reasons = rows.iter().flat_map(|row| row.reasons.iter().map(move |reason| (reason, &row.name)));
+    let sentence = |(reason, names): (&String, Vec<&String>)| match names.len() {
+        1 => format!("{}: {reason}", names[0]),
         all if all == rows.len() => reason.clone(),
         some => format!("{reason} ({} of {} rows)", some, rows.len()),
     };
-    reasons.into_iter().map(sentence).collect()
+    grouped(reasons).into_iter().map(sentence).collect()
 }
 
 // The command to run next: what confirms a suspect, completes a run, or decides what is not decided.

@@ -1,6 +1,7 @@
 //! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
 
 use super::answer::without_many_passes;
+use super::curves::thin;
 use super::page::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, Table, Tone, optional};
@@ -25,7 +26,7 @@ const BEYOND: f64 = 8.0;
 const MAX_POINTS: usize = 200;
 
 /// Number of points of a drawn curve.
-const PLACES: usize = 48;
+const PLACES: u32 = 48;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
@@ -52,9 +53,9 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     curves.retain(|drawn| drawn.curve.points.len() >= 3);
     for (index, drawn) in curves.iter().take(MAX_CURVES).enumerate() {
         let (name, curve) = (name(drawn), drawn.curve);
-        let all = curve.points.len();
-        let curve = &thinned(curve);
-        let left_out = all - curve.points.len();
+        let mut curve = curve.clone();
+        let left_out = thin(&mut curve.points, MAX_POINTS, |point| point.outlier);
+        let curve = &curve;
         let charts = Block::Charts(vec![
             Figure::new("Cost curve", curve_plot(&name, &predictor, &Drawn { curve, ..*drawn }).draw()),
             Figure::new("Residuals", residuals(&name, curve).draw()),
@@ -111,19 +112,6 @@ fn name(Drawn { family, curve, .. }: &Drawn) -> String {
     format!("Cost of {collective}, {ranks} ranks, {place}{element_type}, {cadence}{}", fit::labels(key))
 }
 
-/// The curve with every n-th of very many points, and with its ends and outliers.
-fn thinned(curve: &CurveFit) -> CurveFit {
-    let all = curve.points.len();
-    let step = all.div_ceil(MAX_POINTS).max(1);
-    let mut thin = curve.clone();
-    let mut index = 0;
-    thin.points.retain(|point| {
-        index += 1;
-        (index - 1) % step == 0 || index == all || point.outlier
-    });
-    thin
-}
-
 fn curve_plot(name: &str, predictor: &Predictor, Drawn { number, curve, .. }: &Drawn) -> Plot {
     let mut plot = Plot::new("Time of a call", Axis::log("bytes_total", Unit::Bytes), Axis::log("time", Unit::Seconds));
     plot.description = format!("{name}: measured points, the curve with its band, extrapolation shaded.");
@@ -141,16 +129,7 @@ fn curve_plot(name: &str, predictor: &Predictor, Drawn { number, curve, .. }: &D
     let mut fitted = Series { color: Some(2), ..Series::new("model") };
     if low.is_finite() && high > 0.0 {
         let (first, last) = ((low / BEYOND).max(1.0), high * BEYOND);
-        for place in 0..=PLACES {
-            let bytes = (first * (last / first).powf(place as f64 / PLACES as f64)).round();
-            // By its number: other families may answer to the same call, in other buffers.
-            let answer = predictor.predict_by(*number, curve.ranks, Bytes(bytes as u64));
-            let Some(seconds) = answer.seconds else { continue };
-            fitted.curve.push(xy(bytes, seconds.0));
-            if let Some((low, high)) = answer.low.zip(answer.high) {
-                fitted.band.push((bytes, low.0, high.0));
-            }
-        }
+        (fitted.curve, fitted.band) = fit::predicted(predictor, *number, curve.ranks, (first, last), PLACES);
         for (from, to) in [(first, low), (high, last)] {
             plot.shades.push(Shade { from, to, name: "extrapolated".into() });
         }

@@ -342,18 +342,20 @@ impl Group<'_> {
     /// Leaves about `most` rows in each curve: its ends, every n-th between, and those that did not measure what they should.
     /// Returns the number of rows that are left out.
     pub fn thin(&mut self, most: usize) -> usize {
-        let mut left_out = 0;
-        for curve in &mut self.curves {
-            let (all, mut index) = (curve.rows.len(), 0);
-            let step = all.div_ceil(most.max(1));
-            curve.rows.retain(|(_, row)| {
-                index += 1;
-                (index - 1) % step == 0 || index == all || row.status.reason().is_some()
-            });
-            left_out += all - curve.rows.len();
-        }
-        left_out
+        let is_odd = |(_, row): &(usize, &Row)| row.status.reason().is_some();
+        self.curves.iter_mut().map(|curve| thin(&mut curve.rows, most, is_odd)).sum()
     }
+}
+
+/// Leaves about `most` of them: the ends, every n-th between, and those that stand out. Returns how many are left out.
+pub(super) fn thin<T>(all: &mut Vec<T>, most: usize, stands_out: impl Fn(&T) -> bool) -> usize {
+    let (count, mut index) = (all.len(), 0);
+    let step = count.div_ceil(most).max(1);
+    all.retain(|one| {
+        index += 1;
+        (index - 1) % step == 0 || index == count || stands_out(one)
+    });
+    count - all.len()
 }
 
 /// One run's rows of a group in one placement, by size.

@@ -11,11 +11,12 @@ mod pairs;
 
 pub use page::{HtmlInput, HtmlRun};
 
+use super::products;
 use super::view::View;
 use answer::Answer;
 use commgauge_base::error::Result;
 use commgauge_plan::planner::plan_document::PlanDocument;
-use page::{Page, Section};
+use page::{Section, page_text};
 
 /// A plan as the text of a file.
 ///
@@ -25,7 +26,7 @@ pub fn plan_page(plan: &PlanDocument) -> Result<String> {
     let title = format!("A plan for {}", plan.model);
     let subtitle = format!("{} GPUs, {} samples of {} tokens a step", plan.gpus, plan.global_batch, plan.sequence);
     let section = Section::new("plan", "Layouts", super::plan::blocks(plan));
-    Page::new(&title, &subtitle, plan.synthetic, vec![section], "commgauge plan").text()
+    page_text(None, &title, &subtitle, plan.synthetic, vec![section], "commgauge plan")
 }
 
 /// The report as the text of a file.
@@ -48,10 +49,18 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     }
     sections.push(Section::new("curves", "Bandwidth and latency", curves::blocks(input)));
     if input.runs.iter().any(|run| !run.view.products.is_empty()) {
-        sections.push(Section::new("products", "Matrix products", page::products(input)));
+        sections.push(Section::new(
+            "products",
+            "Matrix products",
+            page::of_runs(input, |view| products::document(&view.products, &view.header)),
+        ));
     }
     if input.runs.iter().any(|run| !run.view.copies.is_empty()) {
-        sections.push(Section::new("copies", "Copies between hosts and GPUs", page::copies(input)));
+        sections.push(Section::new(
+            "copies",
+            "Copies between hosts and GPUs",
+            page::of_runs(input, |view| products::copies_document(&view.copies, &view.header)),
+        ));
     }
     sections.push(Section::new("consistency", "Self-consistency", cost::consistency_blocks(input)));
     sections.push(Section::new("pairs", "Pairs of ranks", pairs::blocks(first, input.verdict)));
@@ -77,7 +86,7 @@ pub fn html(input: &HtmlInput) -> Result<String> {
         "commgauge {}. GB is 10^9 bytes; sizes are binary. Tables behind the charts open with a click, and on paper all are open.",
         env!("CARGO_PKG_VERSION")
     );
-    Page::new(&title, &subtitle, synthetic, sections, &footer).answering(&words).text()
+    page_text(Some(&words), &title, &subtitle, synthetic, sections, &footer)
 }
 
 #[cfg(test)]

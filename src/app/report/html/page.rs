@@ -2,15 +2,13 @@
 
 use crate::chart::{Axis, Bar, Bars, STYLE, Unit};
 use crate::report::columns::{FIELDS, Field, tone};
-use crate::report::document::{
-    Block, Fact, Fields, Figure, Html, gigabytes, optional, share, signed_bounds, signed_percent,
-};
-use crate::report::row::Row;
+use crate::report::document::{Block, Fact, Fields, Figure, Html, gigabytes, optional, share, signed_percent};
+use crate::report::row::{Row, host_of};
 use crate::report::step::{Measure, StepView, Sum};
 use crate::report::text::visible;
-use crate::report::verdict::value;
+use crate::report::verdict::{bounds_of_median, bounds_of_slowdown, value};
 use crate::report::view::View;
-use crate::report::{Notes, columns, products, screen, step, template, verdict};
+use crate::report::{Notes, columns, formats, products, screen, step, verdict};
 use base64::Engine;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
@@ -21,28 +19,12 @@ use commgauge_judge::verdict::{Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::Outcome;
 use commgauge_plan::planner::rank::Rule;
-use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 
 /// Searches and sorts tables; the only script that the policy of the page allows.
 const SCRIPT: &str = include_str!("../../../../reports/templates/report.js");
-
-/// The whole page.
-#[derive(Debug, Serialize)]
-pub(in crate::report) struct Page {
-    /// Name of the tab, which says the answer first.
-    tab: String,
-    title: String,
-    subtitle: String,
-    synthetic: bool,
-    sections: Vec<DrawnSection>,
-    footer: String,
-    style: String,
-    style_sha256_base64: String,
-    script: &'static str,
-    script_sha256_base64: String,
-}
 
 /// A part of the page with a heading.
 #[derive(Debug)]
@@ -52,50 +34,40 @@ pub(in crate::report) struct Section {
     blocks: Vec<Block>,
 }
 
-#[derive(Debug, Serialize)]
-struct DrawnSection {
-    id: &'static str,
-    title: String,
-    html: String,
-}
-
 impl Section {
     pub fn new(id: &'static str, title: impl Into<String>, blocks: Vec<Block>) -> Section {
         Section { id, title: title.into(), blocks }
     }
 }
 
-impl Page {
-    pub fn new(title: &str, subtitle: &str, synthetic: bool, sections: Vec<Section>, footer: &str) -> Page {
-        let style = format!("{STYLE}{}", include_str!("../../../../reports/templates/report.css"));
-        let [title, subtitle, footer] = [title, subtitle, footer].map(visible);
-        let mut html = Html::default();
-        let drawn = |section: Section| {
-            let text = html.section(&section.title, &section.blocks);
-            DrawnSection { id: section.id, title: visible(&section.title), html: text }
-        };
-        Page {
-            tab: title.clone(),
-            title,
-            subtitle,
-            synthetic,
-            sections: sections.into_iter().map(drawn).collect(),
-            footer,
-            style_sha256_base64: sha256_base64(&style),
-            style,
-            script: SCRIPT,
-            script_sha256_base64: sha256_base64(SCRIPT),
-        }
-    }
-
-    /// The same with the answer before the title in the name of the tab.
-    pub fn answering(self, answer: &str) -> Page {
-        Page { tab: visible(&format!("{answer} · {}", self.title)), ..self }
-    }
-
-    pub fn text(&self) -> Result<String> {
-        template::through("report.html", include_str!("../../../../reports/templates/report.html"), self)
-    }
+/// The whole page; an answer stands before its title in the name of the tab.
+pub(in crate::report) fn page_text(
+    answer: Option<&str>,
+    title: &str,
+    subtitle: &str,
+    synthetic: bool,
+    sections: Vec<Section>,
+    footer: &str,
+) -> Result<String> {
+    let style = format!("{STYLE}{}", include_str!("../../../../reports/templates/report.css"));
+    let mut html = Html::default();
+    let drawn = |section: Section| {
+        let text = html.section(&section.title, &section.blocks);
+        json!({ "id": section.id, "title": visible(&section.title), "html": text })
+    };
+    let page = json!({
+        "tab": visible(&answer.map_or_else(|| title.to_owned(), |answer| format!("{answer} · {title}"))),
+        "title": visible(title),
+        "subtitle": visible(subtitle),
+        "synthetic": synthetic,
+        "sections": sections.into_iter().map(drawn).collect::<Vec<_>>(),
+        "footer": visible(footer),
+        "style_sha256_base64": sha256_base64(&style),
+        "style": style,
+        "script": SCRIPT,
+        "script_sha256_base64": sha256_base64(SCRIPT),
+    });
+    formats::through("report.html", include_str!("../../../../reports/templates/report.html"), page)
 }
 
 fn sha256_base64(text: &str) -> String {
@@ -256,7 +228,9 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
                 .right("limit", 0, |(row, _)| {
                     limit(row, |row| row.against_limit.as_ref().map(|limit| value(limit.metric, limit.limit)))
                 })
-                .left("bounds of the median", 0, |(row, _)| limit(row, bounds_of_median))
+                .left("bounds of the median", 0, |(row, _)| {
+                    limit(row, |row| row.against_limit.as_ref().map(bounds_of_median))
+                })
         })
         .when(!base.is_empty(), |fields| {
             fields
@@ -264,7 +238,7 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
                 .right("slower by", 0, |(row, _)| {
                     compared(row, |row| row.against_base.as_ref()?.slowdown.map(signed_percent))
                 })
-                .left("bounds", 0, |(row, _)| compared(row, bounds_of_slowdown))
+                .left("bounds", 0, |(row, _)| compared(row, |row| row.against_base.as_ref().map(bounds_of_slowdown)))
                 .right("p corrected", 0, |(row, _)| {
                     compared(row, |row| row.against_base.as_ref()?.p_corrected.map(|p| format!("{p:.4}")))
                 })
@@ -275,18 +249,6 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
     heading(input, index, run).into_iter().chain([Block::Table(table)]).chain(notes.document()).collect()
 }
 
-fn bounds_of_median(row: &Judged) -> Option<String> {
-    let limit = row.against_limit.as_ref()?;
-    let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
-    Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
-}
-
-fn bounds_of_slowdown(row: &Judged) -> Option<String> {
-    let base = row.against_base.as_ref()?;
-    Some(signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound))
-}
-
-/// The rows of a verdict by name.
 /// The rows of a verdict by the name of the case; none without one.
 fn by_name(verdict: Option<&Verdict>) -> HashMap<&str, &Judged> {
     let rows = verdict.into_iter().flat_map(|verdict| &verdict.rows);
@@ -298,26 +260,10 @@ fn is_said(field: &Field, rows: &[Row]) -> bool {
     rows.iter().any(|row| field.cell(row, None) != "-")
 }
 
-/// The section of matrix products.
-pub(super) fn products(input: &HtmlInput) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for (index, run) in input.runs.iter().enumerate() {
-        if let Some(products) = products::document(&run.view.products, &run.view.header) {
-            blocks.extend(heading(input, index, run).into_iter().chain([products]));
-        }
-    }
-    blocks
-}
-
-/// The section of copies.
-pub(super) fn copies(input: &HtmlInput) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for (index, run) in input.runs.iter().enumerate() {
-        if let Some(copies) = products::copies_document(&run.view.copies, &run.view.header) {
-            blocks.extend(heading(input, index, run).into_iter().chain([copies]));
-        }
-    }
-    blocks
+/// What each run has of a kind, below the name of the run where there are several.
+pub(super) fn of_runs(input: &HtmlInput, of: impl Fn(&View) -> Option<Block>) -> Vec<Block> {
+    let runs = input.runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, of(&run.view)?)));
+    runs.flat_map(|(index, run, block)| heading(input, index, run).into_iter().chain([block])).collect()
 }
 
 /// Which run it is, where there are several.
@@ -379,7 +325,7 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     ranks.sort_by_key(|(rank, count)| (std::cmp::Reverse(*count), *rank));
     let part = |count: u64| count as f64 / samples as f64;
     let bar = |(rank, count): &(u32, u64)| Bar {
-        label: format!("rank {rank} ({})", host(run, *rank)),
+        label: format!("rank {rank} ({})", host_of(run.record, *rank).unwrap_or("host unknown")),
         parts: vec![100.0 * part(*count)],
         interval: None,
         note: share(part(*count)),
@@ -425,10 +371,4 @@ fn last_arrivals(run: &HtmlRun) -> (BTreeMap<u32, u64>, u64) {
         }
     }
     (counts, samples)
-}
-
-fn host(run: &HtmlRun, rank: u32) -> String {
-    let holds = |first: u32, ranks: u32| rank >= first && u64::from(rank) < u64::from(first) + u64::from(ranks);
-    let facts = run.view.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks));
-    facts.map_or_else(|| "host unknown".to_owned(), |entry| entry.host.clone())
 }

@@ -6,7 +6,7 @@ use super::page::HtmlRun;
 use crate::chart::{Cell, HeatMap};
 use crate::report::document::{Block, Column, Figure, optional};
 use crate::report::pairs;
-use crate::report::pairs::{Measure, Pair, PairLocality, PairsView};
+use crate::report::pairs::{Measure, MemberKind, Pair, PairLocality, PairsView};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::{Bytes, counted};
 use commgauge_judge::verdict::{Metric, Verdict};
@@ -88,24 +88,18 @@ struct Member {
 }
 
 fn members(view: &PairsView) -> Vec<Member> {
-    let by_host = view.ranks.len() > MAX_RANKS && view.host_count() > 1;
-    let mut members: Vec<Member> = Vec::new();
-    let mut known: HashMap<u32, usize> = HashMap::new();
     let several = view.host_count() > 1;
-    for (index, rank) in view.ranks.iter().enumerate() {
-        if let Some(member) = known.get(&rank.node).filter(|_| by_host) {
-            members[*member].ranks.push(index);
-            continue;
-        }
-        known.insert(rank.node, members.len());
-        let label = match (by_host, several) {
-            (true, _) => rank.host.clone(),
-            (false, true) => format!("{} · {}", rank.host, rank.rank),
-            (false, false) => format!("rank {}", rank.rank),
+    let kind = if view.ranks.len() > MAX_RANKS && several { MemberKind::Host } else { MemberKind::Rank };
+    let member = |ranks: Vec<usize>| {
+        let first = &view.ranks[ranks[0]];
+        let label = match (kind, several) {
+            (MemberKind::Host, _) => first.host.clone(),
+            (MemberKind::Rank, true) => format!("{} · {}", first.host, first.rank),
+            (MemberKind::Rank, false) => format!("rank {}", first.rank),
         };
-        members.push(Member { label, node: rank.node, ranks: vec![index] });
-    }
-    members
+        Member { label, node: first.node, ranks }
+    };
+    view.members(kind).into_iter().map(member).collect()
 }
 
 fn heat_map(

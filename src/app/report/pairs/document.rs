@@ -1,6 +1,8 @@
 //! The pairs: what was measured, the median of each locality, averages of hosts and ranks, and the pairs or their matrix.
 
-use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairRank, PairsView, SlowPair, Standing};
+use super::view::{
+    LocalityStatistics, Measure, MemberKind, Pair, PairLocality, PairRank, PairsView, SlowPair, Standing,
+};
 use crate::report::document::{Block, Fields, Table, Terminal, Tone};
 use crate::report::text::Paint;
 use crate::report::text::{Line, object, visible, wrap};
@@ -178,17 +180,9 @@ pub(in crate::report) struct JsonPairs<'a> {
 #[derive(JsonSchema, Serialize)]
 struct JsonLocality {
     locality: &'static str,
-    latency_seconds: Option<JsonMiddle>,
-    bandwidth_bytes_per_second: Option<JsonMiddle>,
-    bidirectional_bandwidth_bytes_per_second: Option<JsonMiddle>,
-}
-
-#[derive(JsonSchema, Serialize)]
-struct JsonMiddle {
-    pairs: usize,
-    minimum: f64,
-    median: f64,
-    maximum: f64,
+    latency_seconds: Option<LocalityStatistics>,
+    bandwidth_bytes_per_second: Option<LocalityStatistics>,
+    bidirectional_bandwidth_bytes_per_second: Option<LocalityStatistics>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -240,8 +234,8 @@ impl JsonPairs<'_> {
             bandwidth_bytes: view.bandwidth_bytes,
             values_compared: view.compared,
             localities: PairLocality::ALL.iter().map(|locality| json_locality(view, *locality)).collect(),
-            pairs: json_pairs(view),
-            slow: json_slow(view),
+            pairs: view.pairs.iter().map(|pair| json_pair(view, pair)).collect(),
+            slow: view.slow.iter().map(|slow| json_slow(view, slow)).collect(),
             host_standings: view.hosts.iter().map(json_standing).collect(),
             rank_standings: view.standings.iter().map(json_standing).collect(),
         }
@@ -249,23 +243,13 @@ impl JsonPairs<'_> {
 }
 
 fn json_locality(view: &PairsView, locality: PairLocality) -> JsonLocality {
-    let middle = |LocalityStatistics { pairs, minimum, median, maximum }: LocalityStatistics| JsonMiddle {
-        pairs,
-        minimum,
-        median,
-        maximum,
-    };
-    let [latency, one_way, both_ways] = view.middles[locality as usize].map(|found| found.map(middle));
+    let [latency, one_way, both_ways] = view.middles[locality as usize];
     JsonLocality {
         locality: locality.name(),
         latency_seconds: latency,
         bandwidth_bytes_per_second: one_way,
         bidirectional_bandwidth_bytes_per_second: both_ways,
     }
-}
-
-fn json_pairs(view: &PairsView) -> Vec<JsonPair<'_>> {
-    view.pairs.iter().map(|pair| json_pair(view, pair)).collect()
 }
 
 fn json_pair<'a>(view: &'a PairsView, pair: &Pair) -> JsonPair<'a> {
@@ -289,19 +273,16 @@ fn json_pair<'a>(view: &'a PairsView, pair: &Pair) -> JsonPair<'a> {
     }
 }
 
-fn json_slow(view: &PairsView) -> Vec<JsonSlow> {
-    let one = |slow: &SlowPair| {
-        let pair = &view.pairs[slow.pair];
-        JsonSlow {
-            rank_a: view.ranks[pair.a].rank,
-            rank_b: view.ranks[pair.b].rank,
-            measure: measure_name(slow.measure),
-            percent_of_locality_median: pair.values[slow.measure as usize].map(|value| value.percent),
-            deviations: slow.deviations,
-            deviations_allowed: slow.allowed,
-        }
-    };
-    view.slow.iter().map(one).collect()
+fn json_slow(view: &PairsView, slow: &SlowPair) -> JsonSlow {
+    let pair = &view.pairs[slow.pair];
+    JsonSlow {
+        rank_a: view.ranks[pair.a].rank,
+        rank_b: view.ranks[pair.b].rank,
+        measure: measure_name(slow.measure),
+        percent_of_locality_median: pair.values[slow.measure as usize].map(|value| value.percent),
+        deviations: slow.deviations,
+        deviations_allowed: slow.allowed,
+    }
 }
 
 /// As the fields of a pair call it.
@@ -416,35 +397,16 @@ pub(super) fn legend() -> String {
     format!(" Shades, in % of the median's speed (for a latency, of its inverse): {}.", bands.join(", "))
 }
 
-/// A row of the matrix.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MemberKind {
-    Rank,
-    /// All ranks of a host.
-    Host,
-}
-
 fn members(view: &PairsView, kind: MemberKind) -> Vec<Member> {
-    let mut members: Vec<Member> = Vec::new();
-    let mut nodes: Vec<u32> = Vec::new();
-    for (index, rank) in view.ranks.iter().enumerate() {
-        let known = match kind {
-            MemberKind::Rank => None,
-            MemberKind::Host => nodes.iter().position(|node| *node == rank.node),
+    let member = |(number, ranks): (usize, Vec<usize>)| {
+        let first = &view.ranks[ranks[0]];
+        let label = match kind {
+            MemberKind::Rank => first.rank.to_string(),
+            MemberKind::Host => number.to_string(),
         };
-        match known {
-            Some(known) => members[known].ranks.push(index),
-            None => {
-                nodes.push(rank.node);
-                let label = match kind {
-                    MemberKind::Rank => rank.rank.to_string(),
-                    MemberKind::Host => (nodes.len() - 1).to_string(),
-                };
-                members.push(Member { label, host: visible(&rank.host), ranks: vec![index] });
-            }
-        }
-    }
-    members
+        Member { label, host: visible(&first.host), ranks }
+    };
+    view.members(kind).into_iter().enumerate().map(member).collect()
 }
 
 struct Layout {

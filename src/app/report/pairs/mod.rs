@@ -6,7 +6,7 @@ pub(super) mod document;
 mod view;
 
 pub(super) use document::{document, localities, measured, pairs, standings, text};
-pub use view::{Measure, Pair, PairLocality, PairsView};
+pub use view::{Measure, MemberKind, Pair, PairLocality, PairsView};
 
 use commgauge_base::collective::Collective;
 use commgauge_model::record::Record;

@@ -3,9 +3,12 @@
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::{OddRule, median, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted};
+use commgauge_base::writing::{distinct, grouped};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use commgauge_model::workload::Style;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
@@ -135,7 +138,7 @@ pub struct Pair {
 }
 
 /// Statistics over all pairs of a locality.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct LocalityStatistics {
     /// Pairs with a value.
     pub pairs: usize,
@@ -200,7 +203,24 @@ pub struct PairsView {
     pub standings: Vec<Standing>,
 }
 
+/// A row of the matrix of pairs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum MemberKind {
+    Rank,
+    /// All ranks of a host.
+    Host,
+}
+
 impl PairsView {
+    /// The rows of the matrix, each with the places of its ranks.
+    pub(in crate::report) fn members(&self, kind: MemberKind) -> Vec<Vec<usize>> {
+        let key = |(index, rank): (usize, &PairRank)| match kind {
+            MemberKind::Rank => (index, index),
+            MemberKind::Host => (rank.node as usize, index),
+        };
+        grouped(self.ranks.iter().enumerate().map(key)).into_iter().map(|(_, ranks)| ranks).collect()
+    }
+
     /// Number of hosts.
     pub fn host_count(&self) -> usize {
         let mut nodes: Vec<u32> = self.ranks.iter().map(|rank| rank.node).collect();
@@ -216,17 +236,14 @@ impl PairsView {
 
     /// What was measured, in one sentence.
     pub fn sentence(&self) -> String {
-        let (ranks, hosts, complete) = (self.ranks.len(), self.host_count(), self.complete_pairs());
+        let (ranks, complete) = (self.ranks.len(), self.complete_pairs());
+        let hosts = counted(self.host_count(), "host");
         let measured = if complete as u64 == self.pairs_planned { "measured" } else { "measured by every measure" };
         let at_once = match self.pairs_at_once {
             0 | 1 => "one pair at a time".to_owned(),
             pairs => format!("in {} rounds of up to {pairs} pairs at once", self.rounds),
         };
-        format!(
-            "{complete} of {} pairs of {ranks} ranks on {hosts} host{} {measured}, {at_once}",
-            self.pairs_planned,
-            if hosts == 1 { "" } else { "s" }
-        )
+        format!("{complete} of {} pairs of {ranks} ranks on {hosts} {measured}, {at_once}", self.pairs_planned)
     }
 }
 
@@ -447,12 +464,7 @@ pub(super) fn findings(view: &PairsView) -> Vec<String> {
         let none = format!("no locality has {MIN_PAIRS} measured pairs, so no pair can be called slow");
         return of_sharing.into_iter().chain([none]).collect();
     }
-    let mut named: Vec<usize> = Vec::new();
-    for slow in &view.slow {
-        if !named.contains(&slow.pair) {
-            named.push(slow.pair);
-        }
-    }
+    let named = distinct(view.slow.iter().map(|slow| slow.pair));
     let rule = format!(
         "{} values of pairs were compared with those of the same locality; slow is what is in every replicate worse than \
          the median by more than 10 % and by more than the scatter of all explains (robust, 1 % chance of any false alarm)",

@@ -4,8 +4,9 @@ use crate::report::row::{RankMeans, Row, Status};
 use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Division, Placement};
 use commgauge_base::sample::{Cadence, Timing};
-use commgauge_base::units::{Rate, Seconds};
+use commgauge_base::units::{Rate, Seconds, counted};
 use commgauge_base::variant;
+use commgauge_base::writing::grouped;
 use commgauge_model::record::line::Header;
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,20 +35,14 @@ pub(in crate::report) struct Divided {
 }
 
 /// Divides the rows that have a table into those of the same one; and those that have none.
-pub(super) fn divided(
-    rows: &[Row],
+pub(super) fn divided<'a, K: PartialEq>(
+    rows: &'a [Row],
     has_table: impl Fn(&Row) -> bool,
-    same_table: impl Fn(&Row, &Row) -> bool,
+    table_of: impl Fn(&'a Row) -> K,
 ) -> (Vec<Vec<usize>>, Vec<usize>) {
-    let (mut blocks, mut left_out): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
-    for (index, row) in rows.iter().enumerate() {
-        match blocks.iter_mut().find(|members| same_table(&rows[members[0]], row)) {
-            _ if !has_table(row) => left_out.push(index),
-            Some(members) => members.push(index),
-            None => blocks.push(vec![index]),
-        }
-    }
-    (blocks, left_out)
+    let (shown, left_out): (Vec<usize>, _) = (0..rows.len()).partition(|index| has_table(&rows[*index]));
+    let blocks = grouped(shown.into_iter().map(|index| (table_of(&rows[index]), index)));
+    (blocks.into_iter().map(|(_, members)| members).collect(), left_out)
 }
 
 // The report in the columns of nccl-tests (as its versions 2.13 to 2.16 print them), so that programs which parse
@@ -69,7 +64,11 @@ pub(super) fn closing(left_out: &[usize]) -> String {
 /// The blocks of the rows.
 pub(super) fn divide(rows: &[Row]) -> Divided {
     let has_table = |row: &Row| row.facts.cadence == Cadence::Streaming && row.facts.collective != Collective::Barrier;
-    let (blocks, left_out) = divided(rows, has_table, same_block);
+    let table_of = |row: &Row| {
+        let facts = &row.facts;
+        (facts.axis, facts.style, facts.group_size, facts.groups, facts.collective, variant(row))
+    };
+    let (blocks, left_out) = divided(rows, has_table, table_of);
     let block = |members: Vec<usize>| {
         let mut block = CollectiveBlock { members, table: None };
         block.table = block.only_table(rows);
@@ -90,12 +89,6 @@ struct CollectiveBlock {
 struct Lines {
     placements: &'static [Placement],
     pairs: Vec<Pair>,
-}
-
-fn same_block(a: &Row, b: &Row) -> bool {
-    let key =
-        |row: &Row| (row.facts.axis, row.facts.style, row.facts.group_size, row.facts.groups, row.facts.collective);
-    key(a) == key(b) && variant(a) == variant(b)
 }
 
 /// The variant of the call: all rows of a block have the same.
@@ -204,12 +197,11 @@ impl CollectiveBlock {
         let facts = &block[0].facts;
         let synthetic = if header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
         let out = format!(
-            "# Collective test starting: {}\n# commgauge: axis {}, {}, {} group{} of {} ranks, backend {}{synthetic}\n",
+            "# Collective test starting: {}\n# commgauge: axis {}, {}, {} of {} ranks, backend {}{synthetic}\n",
             program_name(facts.collective),
             facts.axis,
             facts.style.name(),
-            facts.groups,
-            if facts.groups == 1 { "" } else { "s" },
+            counted(facts.groups as usize, "group"),
             facts.group_size,
             visible(&header.backend.name)
         );

@@ -15,7 +15,7 @@ use crate::report::text::visible;
 use block::{Block, divided};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Seconds, counted};
 use commgauge_base::variant;
 use commgauge_model::record::line::{CaseFacts, Header};
 use commgauge_readers::interop::{IMB, OSU, PeerProgram, PrintedSize};
@@ -25,8 +25,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     NcclTests,
-    Osu,
-    Imb,
+    Mpi(Tool),
 }
 
 impl Peer {
@@ -34,8 +33,7 @@ impl Peer {
     pub(super) fn begin(self, header: &Header) -> String {
         match self {
             Peer::NcclTests => String::new(),
-            Peer::Osu => begin(Tool::Osu, header),
-            Peer::Imb => begin(Tool::Imb, header),
+            Peer::Mpi(tool) => begin(tool, header),
         }
     }
 
@@ -43,8 +41,7 @@ impl Peer {
     pub(super) fn divide(self, rows: &[Row]) -> Divided {
         match self {
             Peer::NcclTests => block::divide(rows),
-            Peer::Osu => divide(Tool::Osu, rows),
-            Peer::Imb => divide(Tool::Imb, rows),
+            Peer::Mpi(tool) => divide(tool, rows),
         }
     }
 
@@ -52,8 +49,7 @@ impl Peer {
     pub(super) fn closing(self, left_out: &[usize], rows: &[Row]) -> String {
         match self {
             Peer::NcclTests => block::closing(left_out),
-            Peer::Osu => closing(Tool::Osu, left_out, rows),
-            Peer::Imb => closing(Tool::Imb, left_out, rows),
+            Peer::Mpi(tool) => closing(tool, left_out, rows),
         }
     }
 
@@ -86,7 +82,7 @@ fn without_columns(view: &View) -> String {
 
 /// A tool whose columns are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tool {
+pub(super) enum Tool {
     Osu,
     Imb,
 }
@@ -122,21 +118,18 @@ fn closing(tool: Tool, left_out: &[usize], rows: &[Row]) -> String {
 
 /// The tables of the rows.
 fn divide(tool: Tool, rows: &[Row]) -> Divided {
-    let (blocks, left_out) = divided(rows, |row| tool.test(row.facts.collective).is_some(), same_block);
+    let table_of = |row: &'_ Row| {
+        let facts = row.facts.clone();
+        let call = (facts.collective, facts.element_type, facts.reduce_op, facts.root, facts.placement, facts.cadence);
+        let groups = (facts.axis, facts.style, facts.group_size, facts.groups, facts.solo_of.is_some());
+        (call, groups, facts.labels, facts.splits)
+    };
+    let (blocks, left_out) = divided(rows, |row| tool.test(row.facts.collective).is_some(), table_of);
     let block = |members: Vec<usize>| {
         let test = tool.test(rows[members[0]].facts.collective)?;
         Some(Box::new(CallBlock { tool, test, members }) as Box<dyn Block>)
     };
     Divided { blocks: blocks.into_iter().filter_map(block).collect(), left_out }
-}
-
-fn same_block(a: &Row, b: &Row) -> bool {
-    let key = |row: &Row| {
-        let facts = &row.facts;
-        let call = (facts.collective, facts.element_type, facts.reduce_op, facts.root, facts.placement, facts.cadence);
-        (call, facts.axis, facts.style, facts.group_size, facts.groups, facts.solo_of.is_some())
-    };
-    key(a) == key(b) && a.facts.labels == b.facts.labels && a.facts.splits == b.facts.splits
 }
 
 impl Tool {
@@ -147,11 +140,21 @@ impl Tool {
         }
     }
 
+    /// The test that measures the collective, and its columns.
     fn test(self, collective: Collective) -> Option<Test> {
-        match self {
-            Tool::Osu => osu_test(collective),
-            Tool::Imb => imb_test(collective),
-        }
+        let columns = match (self, collective) {
+            (_, Collective::PingPong) | (Tool::Imb, Collective::Bidirectional) => Columns::OneWay,
+            // IMB counts what a process sends and what it receives.
+            (Tool::Imb, Collective::SendRecv) => Columns::RanksAndRate { messages: 2.0 },
+            (Tool::Osu, Collective::SendRecvChain) => Columns::Rate { messages: 1.0 },
+            (Tool::Osu, Collective::Bidirectional) => Columns::Rate { messages: 2.0 },
+            _ => Columns::Ranks,
+        };
+        let programs = match self {
+            Tool::Osu => &OSU,
+            Tool::Imb => &IMB,
+        };
+        PeerProgram::of(programs, collective).map(|test| Test { name: test.name, size: test.size, columns })
     }
 }
 
@@ -176,7 +179,7 @@ impl Block for CallBlock {
         let facts = &row.facts;
         let variant = Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty());
         let variant = variant.map_or_else(String::new, |shown| format!(", {}", visible(&shown)));
-        let groups = if facts.groups == 1 { "1 group".to_owned() } else { format!("{} groups", facts.groups) };
+        let groups = counted(facts.groups as usize, "group");
         let buffers = header.buffers();
         let ours = format!(
             "# commgauge: axis {}, {}, {groups} of {} ranks, {}, {}, {buffers} buffers{variant}\n",
@@ -221,17 +224,6 @@ impl Block for CallBlock {
 }
 
 // The columns of the Intel MPI benchmarks, IMB-MPI1 (`src_c/IMB_output.c`). <https://github.com/intel/mpi-benchmarks>
-
-/// The benchmark that measures the collective, and its columns.
-fn imb_test(collective: Collective) -> Option<Test> {
-    let columns = match collective {
-        Collective::PingPong | Collective::Bidirectional => Columns::OneWay,
-        // It counts what a process sends and what it receives.
-        Collective::SendRecv => Columns::RanksAndRate { messages: 2.0 },
-        _ => Columns::Ranks,
-    };
-    PeerProgram::of(&IMB, collective).map(|test| Test { name: test.name, size: test.size, columns })
-}
 
 fn imb_heading(test: Test, facts: &CaseFacts, ours: &str) -> String {
     let rule = format!("#{}\n", "-".repeat(77));
@@ -279,17 +271,6 @@ fn imb_line(test: Test, numbers: &Numbers) -> String {
 
 // The columns of the OSU micro-benchmarks, as version 7 writes them without options.
 // <https://mvapich.cse.ohio-state.edu/benchmarks/>
-
-/// The test that measures the collective, and its columns.
-fn osu_test(collective: Collective) -> Option<Test> {
-    let columns = match collective {
-        Collective::PingPong => Columns::OneWay,
-        Collective::SendRecvChain => Columns::Rate { messages: 1.0 },
-        Collective::Bidirectional => Columns::Rate { messages: 2.0 },
-        _ => Columns::Ranks,
-    };
-    PeerProgram::of(&OSU, collective).map(|test| Test { name: test.name, size: test.size, columns })
-}
 
 fn osu_heading(test: Test, facts: &CaseFacts, ours: &str) -> String {
     let datatype = mpi_name(facts.element_type);

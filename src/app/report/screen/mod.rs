@@ -6,13 +6,14 @@ mod costs;
 pub(super) use costs::JsonCosts;
 pub use costs::{Costs, FamilyCost};
 
+use super::provenance::ending_of;
 use super::row::Status;
 use super::text::visible;
 use super::view::View;
 use crate::report::document::{Block, Fields, Table, percent, seconds_between};
 use crate::report::text::Paint;
 use crate::report::text::wrap;
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Seconds, counted};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::EndStatus;
 
@@ -72,18 +73,17 @@ fn finding(view: &View) -> String {
 }
 
 fn run(view: &View) -> String {
-    let (header, of) =
-        (&view.header, |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+    let header = &view.header;
     let mut hosts: Vec<&str> = header.ranks.iter().map(|rank| rank.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
     let place = match &hosts[..] {
         [] => String::new(),
         [host] => format!(" on {host}"),
-        hosts => format!(" on {}", of(hosts.len(), "host")),
+        hosts => format!(" on {}", counted(hosts.len(), "host")),
     };
     let time = view.completion.end.as_ref().map_or_else(String::new, |end| format!(", {}", end.elapsed_seconds));
-    let ranks = of(header.world_size as usize, "rank");
+    let ranks = counted(header.world_size as usize, "rank");
     format!("{}: {ranks}{place}, {}{time}", header.suite.name, header.backend.library)
 }
 
@@ -132,10 +132,8 @@ fn first_of(view: &View, what: &str, wanted: fn(&Status) -> bool) -> Option<Stri
     let mut found = view.entries().filter(|entry| wanted(&entry.status));
     let first = found.next()?;
     let reason = first.status.reason().unwrap_or_default();
-    let cases = match 1 + found.count() {
-        1 => "1 case".to_owned(),
-        cases => format!("{cases} cases, the first"),
-    };
+    let more = found.count();
+    let cases = counted(1 + more, "case") + if more > 0 { ", the first" } else { "" };
     Some(format!("{what} {cases}: {}: {reason}", first.name))
 }
 
@@ -149,14 +147,7 @@ pub(super) fn ending(view: &View) -> Option<String> {
         };
         return Some(text.to_owned());
     };
-    let how = match end.status {
-        EndStatus::Complete => return None,
-        EndStatus::Failed => "failed",
-        EndStatus::Interrupted => "was interrupted",
-        EndStatus::OutOfTime => "stopped before its time limit",
-    };
-    let why = end.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
-    Some(format!("the run {how}{why}"))
+    ending_of(end)
 }
 
 // The screen as text: aligned, fitted to a width, and no longer than [`MAX_LINES`].

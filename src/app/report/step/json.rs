@@ -1,7 +1,6 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
-use super::op::{Crossover, StepOp};
-use super::{Family, StepView, Sum, Totals};
+use super::{Crossover, Family, StepOp, StepView, Sum, Totals};
 use crate::chart::{Axis as ChartAxis, Bar, Bars, Unit};
 use crate::report::document::{
     Block, Column, Fields, Figure, Table, Tone, gigabytes, optional, percent, range, seconds_range, yes_or_no,

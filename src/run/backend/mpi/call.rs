@@ -8,7 +8,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::host::Readings;
 use commgauge_base::pattern::segments::View;
-use commgauge_base::pattern::{Buffer, Pattern, Segment, encode};
+use commgauge_base::pattern::{Buffer, Pattern, Segment, Source, encode};
 use commgauge_base::sample::WrongCall;
 use std::ops::Range;
 use std::time::Duration;
@@ -23,11 +23,7 @@ pub struct MpiCall<'b> {
     divide: Option<Divide>,
     waiting: Waiting,
     marks: Readings,
-    pattern: Pattern,
-    inputs: Vec<Segment>,
-    outputs: Vec<Segment>,
-    element_bytes: u64,
-    rank: u32,
+    data: Data,
     has_data: bool,
 }
 
@@ -41,13 +37,6 @@ pub struct Parts<'a> {
     pub rotation: &'a mut Rotation,
     /// The communicator of the call.
     pub communicator: mpi::ffi::MPI_Comm,
-}
-
-/// The second half of an average: the sum divided by the number of ranks.
-struct Divide {
-    element: ElementType,
-    ranks: u32,
-    bytes: usize,
 }
 
 impl<'b> MpiCall<'b> {
@@ -65,32 +54,18 @@ impl<'b> MpiCall<'b> {
         waiting: Waiting,
     ) -> Result<MpiCall<'b>> {
         let op = binding.op;
-        let ranks = view.group.len() as u32;
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let operation = reduce_op.map(|reduce| Operation::of(reduce, op.element)).transpose()?;
-        let own = view.geometry.blocks[view.me as usize];
-        let has_result = own > 0 && (op.collective != Collective::Reduce || view.me == view.root);
-        let divide = (reduce_op == Some(ReduceOp::Avg) && has_result).then(|| Divide {
-            element: op.element,
-            ranks,
-            bytes: (own * op.element.size()) as usize,
-        });
-        // Groups differ in their data: the seed is mixed with the first world rank of the group.
-        let seed = binding.seed ^ u64::from(view.group[0]).wrapping_mul(0xa076_1d64_78bd_642f);
         let mut call = MpiCall {
             prepared: Prepared::new(view, communicator, Datatype::of(op.element), operation)?,
             rotation,
             turns: Turns::default(),
             send,
             receive,
-            divide,
+            divide: Divide::of(op.element, reduce_op, view),
             waiting,
             marks: Readings::default(),
-            pattern: Pattern::new(op.element, reduce_op, ranks, seed),
-            inputs: with_elements(view.inputs(0)),
-            outputs: with_elements(view.outputs(0)),
-            element_bytes: op.element.size(),
-            rank: view.group[view.me as usize],
+            data: Data::of_collective(op.element, reduce_op, view, binding.seed),
             has_data: op.collective != Collective::Barrier,
         };
         call.write_inputs(0..rotation.copies);
@@ -107,50 +82,14 @@ impl<'b> MpiCall<'b> {
         }
     }
 
-    /// Writes the inputs of these copies; small buffers have millions of them.
     fn write_inputs(&mut self, copies: Range<u64>) {
-        for segment in self.inputs.clone() {
-            let writer = self.pattern.writer(segment.source);
-            for copy in copies.clone() {
-                let (range, source) = (self.range(&segment, copy), self.shifted(&segment, copy));
-                let arena = if segment.buffer == Buffer::Send { &mut *self.send } else { &mut *self.receive };
-                writer.write(source, &mut arena.bytes_mut()[range]);
-            }
-        }
+        let (stride, element) = (self.rotation.stride_bytes, self.data.element_bytes);
+        let places = copies.map(|copy| Place::of_copy(copy, stride, element));
+        self.data.write_inputs(places, self.send.bytes_mut(), self.receive.bytes_mut());
     }
 
-    /// Bytes of a segment in its arena, for one copy of the buffers.
-    fn range(&self, segment: &Segment, copy: u64) -> Range<usize> {
-        let start = copy * self.rotation.stride_bytes + segment.offset * self.element_bytes;
-        start as usize..(start + segment.elements * self.element_bytes) as usize
-    }
-
-    /// The first wrong element of the outputs in one copy.
-    fn check_copy(&self, copy: u64) -> Option<Mismatch> {
-        let mut found: Option<Mismatch> = None;
-        for segment in &self.outputs {
-            let bytes = &self.receive.bytes()[self.range(segment, copy)];
-            let Some(wrong) = self.pattern.check(self.shifted(segment, copy), bytes) else { continue };
-            match &mut found {
-                Some(first) => first.count += wrong.count,
-                None => {
-                    found = Some(Mismatch {
-                        rank: self.rank,
-                        element: segment.offset + wrong.first,
-                        expected: wrong.expected,
-                        got: wrong.got,
-                        count: wrong.count,
-                        call: None,
-                    });
-                }
-            }
-        }
-        found
-    }
-
-    /// The source of a segment in one copy: every copy carries other data.
-    fn shifted(&self, segment: &Segment, copy: u64) -> commgauge_base::pattern::Source {
-        segment.source.shifted_by(copy * self.rotation.stride_bytes / self.element_bytes)
+    fn place(&self, copy: u64) -> Place {
+        Place::of_copy(copy, self.rotation.stride_bytes, self.data.element_bytes)
     }
 }
 
@@ -165,21 +104,140 @@ pub(super) fn hold_until(start_nanoseconds: u64, waiting: Waiting) -> bool {
     true
 }
 
-/// The non-empty segments. A rank whose share of a vector collective is empty has no buffer to check.
-fn with_elements(mut segments: Vec<Segment>) -> Vec<Segment> {
-    segments.retain(|segment| segment.elements > 0);
-    segments
+/// Where the buffers of a call begin in the arenas, in bytes, and by how many elements their data are shifted: every copy carries other data.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Place {
+    pub send: usize,
+    pub receive: usize,
+    pub shift: u64,
+}
+
+impl Place {
+    fn of_copy(copy: u64, stride_bytes: u64, element_bytes: u64) -> Place {
+        let start = copy * stride_bytes;
+        Place { send: start as usize, receive: start as usize, shift: start / element_bytes }
+    }
+}
+
+/// The expected content of a call's buffers before and after it, on one rank.
+pub(super) struct Data {
+    pattern: Pattern,
+    inputs: Vec<Segment>,
+    outputs: Vec<Segment>,
+    element_bytes: u64,
+    rank: u32,
+}
+
+impl Data {
+    /// The data of a collective. Groups differ in their data, so that a stray message is detected. A rank whose share of a vector collective
+    /// is empty has no buffer to check.
+    pub fn of_collective(element: ElementType, reduce_op: Option<ReduceOp>, view: &View, seed: u64) -> Data {
+        let with_elements = |segments: Vec<Segment>| segments.into_iter().filter(|s| s.elements > 0).collect();
+        let seed = seed ^ u64::from(view.group[0]).wrapping_mul(0xa076_1d64_78bd_642f);
+        Data {
+            pattern: Pattern::new(element, reduce_op, view.group.len() as u32, seed),
+            inputs: with_elements(view.inputs(0)),
+            outputs: with_elements(view.outputs(0)),
+            element_bytes: element.size(),
+            rank: view.group[view.me as usize],
+        }
+    }
+
+    /// A message that a rank sends, or that it receives, by the buffer.
+    pub fn of_message(
+        element: ElementType,
+        elements: u64,
+        [sender, rank]: [u32; 2],
+        stream: u32,
+        buffer: Buffer,
+    ) -> Data {
+        let segment = Segment { buffer, offset: 0, elements, source: Source::Moved { rank: sender, first: 0 } };
+        let (inputs, outputs) = match buffer {
+            Buffer::Send => (vec![segment], vec![]),
+            Buffer::Receive => (vec![], vec![segment]),
+        };
+        let pattern = Pattern::new(element, None, 2, u64::from(stream));
+        Data { pattern, inputs, outputs, element_bytes: element.size(), rank }
+    }
+
+    /// Writes what calls read, at each of the places; small buffers have millions of them.
+    pub fn write_inputs(&self, places: impl Iterator<Item = Place> + Clone, send: &mut [u8], receive: &mut [u8]) {
+        for segment in &self.inputs {
+            let writer = self.pattern.writer(segment.source);
+            for place in places.clone() {
+                let (bytes, start) = match segment.buffer {
+                    Buffer::Send => (&mut *send, place.send),
+                    Buffer::Receive => (&mut *receive, place.receive),
+                };
+                writer.write(segment.source.shifted_by(place.shift), &mut bytes[self.range(segment, start)]);
+            }
+        }
+    }
+
+    /// Poisons where a call writes. Called before the inputs are written, as in place both are one buffer.
+    pub fn poison_outputs(&self, place: Place, receive: &mut [u8]) {
+        for segment in &self.outputs {
+            let source = segment.source.shifted_by(place.shift);
+            self.pattern.poison(source, &mut receive[self.range(segment, place.receive)]);
+        }
+    }
+
+    /// The first wrong element of the outputs, and how many are wrong.
+    pub fn first_wrong(&self, place: Place, receive: &[u8]) -> Option<Mismatch> {
+        let mut found: Option<Mismatch> = None;
+        for segment in &self.outputs {
+            let bytes = &receive[self.range(segment, place.receive)];
+            let Some(wrong) = self.pattern.check(segment.source.shifted_by(place.shift), bytes) else { continue };
+            match &mut found {
+                Some(first) => first.count += wrong.count,
+                None => {
+                    let (element, count) = (segment.offset + wrong.first, wrong.count);
+                    let (expected, got) = (wrong.expected, wrong.got);
+                    found = Some(Mismatch { rank: self.rank, element, expected, got, count, call: None });
+                }
+            }
+        }
+        found
+    }
+
+    /// Bytes of a segment in a buffer that begins at `start`.
+    fn range(&self, segment: &Segment, start: usize) -> Range<usize> {
+        let start = start + (segment.offset * self.element_bytes) as usize;
+        start..start + (segment.elements * self.element_bytes) as usize
+    }
+}
+
+/// The second half of an average: the sum divided by the number of ranks.
+#[derive(Clone, Copy)]
+pub(super) struct Divide {
+    element: ElementType,
+    ranks: u32,
+    bytes: usize,
+}
+
+impl Divide {
+    /// `None` if it is no average, or this rank gets no result.
+    pub fn of(element: ElementType, reduce_op: Option<ReduceOp>, view: &View) -> Option<Divide> {
+        let own = view.geometry.blocks[view.me as usize];
+        let has_result = own > 0 && (view.collective != Collective::Reduce || view.me == view.root);
+        (reduce_op == Some(ReduceOp::Avg) && has_result).then(|| Divide {
+            element,
+            ranks: view.group.len() as u32,
+            bytes: (own * element.size()) as usize,
+        })
+    }
+
+    /// Divides the result at an offset.
+    #[inline]
+    pub fn divide(self, receive: &mut [u8], offset: usize) {
+        encode::divide_all(self.element, &mut receive[offset..offset + self.bytes], self.ranks);
+    }
 }
 
 impl Call for MpiCall<'_> {
     fn fill(&mut self) -> Result<()> {
         let copy = self.rotation.upcoming();
-        for segment in &self.outputs {
-            let range = self.range(segment, copy);
-            let source = self.shifted(segment, copy);
-            self.pattern.poison(source, &mut self.receive.bytes_mut()[range]);
-        }
-        // After the poison: in place the two overlap.
+        self.data.poison_outputs(self.place(copy), self.receive.bytes_mut());
         self.write_inputs(copy..copy + 1);
         self.turns.restart(copy);
         Ok(())
@@ -196,9 +254,8 @@ impl Call for MpiCall<'_> {
             self.prepared
                 .issue(self.send.address().wrapping_add(offset), self.receive.address_mut().wrapping_add(offset))
         }?;
-        if let Some(divide) = &self.divide {
-            let result = &mut self.receive.bytes_mut()[offset..offset + divide.bytes];
-            encode::divide_all(divide.element, result, divide.ranks);
+        if let Some(divide) = self.divide {
+            divide.divide(self.receive.bytes_mut(), offset);
         }
         Ok(())
     }
@@ -232,7 +289,7 @@ impl Call for MpiCall<'_> {
         let mut found: Option<(u64, Mismatch)> = None;
         let mut wrong_copies = 0;
         for (index, copy) in (0..).zip(self.rotation.copies_from(first_copy, calls)) {
-            let Some(wrong) = self.check_copy(copy) else { continue };
+            let Some(wrong) = self.data.first_wrong(self.place(copy), self.receive.bytes()) else { continue };
             wrong_copies += 1;
             found.get_or_insert((index, wrong));
         }

@@ -1,13 +1,13 @@
 //! Host memory over MPI: one process, one rank, blocking calls.
 
 mod call;
+mod product;
 mod replay;
 
 pub(super) use call::IdleCall;
 pub use call::{MpiCall, Parts, Rotation, Turns};
 
-use super::{Backend, BackendFacts, Binding, Call, LocalWork, ReplayBinding, Replayer, product};
-use crate::backend::replay_place::{place, program_of};
+use super::{Backend, BackendFacts, Binding, Call, LocalWork, ReplayBinding, Replayer};
 use crate::mpi_call;
 use crate::mpi_call::{Communicator, Waiting};
 use call::Arena;
@@ -76,7 +76,7 @@ impl MpiBackend {
     /// Buffer regions of the calls of a replay.
     fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
         let rank = self.world.rank();
-        Regions::of(program_of(binding, rank)?, place(binding, rank))
+        Regions::of(binding.program(rank)?, binding.places(rank))
     }
 
     /// The buffer rotation for a binding. It is the same on all ranks of a group, so that their data start at the same
@@ -128,15 +128,15 @@ impl Backend for MpiBackend {
     }
 
     fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn LocalWork>> {
-        product::host::on_host(shape, self.world.rank(), self.bytes_available())
+        product::on_host(shape, self.world.rank(), self.bytes_available())
     }
 
     fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
-        product::host::check_types(shapes)
+        product::check_types(shapes)
     }
 
     fn product_library(&self) -> &'static str {
-        product::host::HOST_PRODUCT_LIBRARY
+        product::HOST_PRODUCT_LIBRARY
     }
 
     fn disconnect(&mut self) -> Result<()> {
@@ -232,12 +232,7 @@ pub fn available_memory_bytes() -> u64 {
 
 /// Processors that are online, whichever processes may use them.
 pub fn processors() -> u32 {
-    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let span = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(last.parse::<u32>().ok()?.saturating_sub(first.parse::<u32>().ok()?) + 1)
-    };
-    online.trim().split(',').filter_map(span).sum::<u32>().max(1)
+    host::online_processors().max(1)
 }
 
 /// The variables that choose the transports of MPI.

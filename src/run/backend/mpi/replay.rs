@@ -3,29 +3,24 @@
 //! Computing is a busy loop on the clock. MPI moves data only inside its calls, so the loop tests one of the active
 //! requests every few microseconds, as a progress thread of the library would.
 
-use super::call::Arena;
+use super::call::{Arena, Data, Divide, Place};
 use crate::backend::contract::{CallBytes, Counted, by_axis};
-use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request, Waiting};
-use commgauge_base::collective::ReduceOp;
-use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
+use commgauge_base::pattern::Buffer;
 use commgauge_base::pattern::segments::View;
-use commgauge_base::pattern::{Buffer, Pattern, Segment, Source, encode};
 use commgauge_base::progress::{CallPhase, Doing, Progress};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Between two tests of calls in progress.
 const NANOSECONDS_BETWEEN_TESTS: u64 = 2_000;
 
 pub(super) struct MpiReplayer<'b> {
-    rank: u32,
     program: &'b ReplayProgram,
     slots: Vec<SlotCall>,
     send: &'b mut Arena,
@@ -54,8 +49,8 @@ impl<'b> MpiReplayer<'b> {
         receive: &'b mut Arena,
         waiting: Waiting,
     ) -> Result<MpiReplayer<'b>> {
-        let program = program_of(binding, rank)?;
-        let place = place(binding, rank);
+        let program = binding.program(rank)?;
+        let place = binding.places(rank);
         let mut slots = Vec::with_capacity(program.slots.len());
         let hidden_ops = program.hidden_collectives();
         for (index, slot) in program.slots.iter().enumerate() {
@@ -67,15 +62,12 @@ impl<'b> MpiReplayer<'b> {
             let communicator = communicators.get(&(binding.first_groups_number + groups)).and_then(Option::as_ref);
             let communicator = communicator.ok_or_else(unconnected)?;
             let (group, me) = place(groups).ok_or_else(unconnected)?;
-            let mut call = prepare(program, slot, communicator, group, me, binding.seed)?;
-            call.at_once = program.at_once[index];
-            call.is_hidden = hidden_ops[slot.op as usize];
             let (send, receive) = (regions.send[index].offset as usize, regions.receive[index].offset as usize);
-            call.offsets = Offsets { send, receive };
-            slots.push(call);
+            let (at_once, data_place) = (program.at_once[index], Place { send, receive, shift: 0 });
+            let call = prepare(program, slot, communicator, group, me, binding.seed)?;
+            slots.push(SlotCall { at_once, place: data_place, is_hidden: hidden_ops[slot.op as usize], ..call });
         }
         Ok(MpiReplayer {
-            rank,
             in_flight: Vec::with_capacity(slots.len()),
             counted: vec![Counted::default(); program.ops.len()],
             program,
@@ -95,8 +87,8 @@ impl<'b> MpiReplayer<'b> {
     #[inline]
     fn start(&mut self, slot: u32) -> Result<()> {
         let call = &mut self.slots[slot as usize];
-        let send = self.send.address().wrapping_add(call.offsets.send);
-        let receive = self.receive.address_mut().wrapping_add(call.offsets.receive);
+        let send = self.send.address().wrapping_add(call.place.send);
+        let receive = self.receive.address_mut().wrapping_add(call.place.receive);
         let busy = &mut self.busy[call.axis];
         let begin = host::now_nanoseconds();
         if busy.0 == 0 {
@@ -159,9 +151,8 @@ impl<'b> MpiReplayer<'b> {
             let (index, begin) = call.hidden;
             self.hidden[index].nanoseconds = now - begin;
         }
-        if let Some(Divide { element, ranks, bytes }) = call.divide {
-            let result = &mut self.receive.bytes_mut()[call.offsets.receive..call.offsets.receive + bytes];
-            encode::divide_all(element, result, ranks);
+        if let Some(divide) = call.divide {
+            divide.divide(self.receive.bytes_mut(), call.place.receive);
         }
     }
 
@@ -200,11 +191,12 @@ impl<'b> MpiReplayer<'b> {
     /// Runs a slot once, alone, and checks its result.
     fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
         let call = &self.slots[slot];
-        call.data.write(call.offsets, self.send.bytes_mut(), self.receive.bytes_mut());
+        call.data.poison_outputs(call.place, self.receive.bytes_mut());
+        call.data.write_inputs(std::iter::once(call.place), self.send.bytes_mut(), self.receive.bytes_mut());
         self.start(slot as u32)?;
         self.wait(slot as u32)?;
         let call = &self.slots[slot];
-        Ok(call.data.first_wrong(call.offsets, self.receive.bytes(), self.rank))
+        Ok(call.data.first_wrong(call.place, self.receive.bytes()))
     }
 }
 
@@ -287,9 +279,9 @@ impl Drop for MpiReplayer<'_> {
 
 pub(super) struct SlotCall {
     pub kind: SlotKind,
-    pub data: SlotData,
+    pub data: Data,
     pub request: Request,
-    pub offsets: Offsets,
+    pub place: Place,
     pub op: usize,
     pub axis: usize,
     pub bytes: CallBytes,
@@ -308,14 +300,6 @@ pub(super) enum SlotKind {
     Receive(Message),
 }
 
-/// The second half of an average.
-#[derive(Clone, Copy)]
-pub(super) struct Divide {
-    pub element: commgauge_base::element::ElementType,
-    pub ranks: u32,
-    pub bytes: usize,
-}
-
 pub(super) fn prepare(
     program: &ReplayProgram,
     slot: &Slot,
@@ -328,15 +312,14 @@ pub(super) fn prepare(
     let geometry = &program.geometries[slot.op as usize];
     let elements = geometry.bytes_total.0 / geometry.element_bytes;
     let message = |peer, stream| Message::new(elements, Datatype::of(op.element), peer, stream, communicator);
-    let seed = seed_of(seed, group[0]);
+    let (rank, element) = (group[me as usize], op.element);
     let (kind, data, divide) = match slot.movement {
-        Movement::Send { to, stream } => (
-            SlotKind::Send(message(to, stream)?),
-            SlotData::sent(op.element, elements, group[me as usize], stream),
-            None,
-        ),
+        Movement::Send { to, stream } => {
+            let data = Data::of_message(element, elements, [rank, rank], stream, Buffer::Send);
+            (SlotKind::Send(message(to, stream)?), data, None)
+        }
         Movement::Receive { from, stream } => {
-            let data = SlotData::received(op.element, elements, group[from as usize], stream);
+            let data = Data::of_message(element, elements, [group[from as usize], rank], stream, Buffer::Receive);
             (SlotKind::Receive(message(from, stream)?), data, None)
         }
         Movement::Together => {
@@ -345,13 +328,8 @@ pub(super) fn prepare(
             let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
             let operation = reduce_op.map(|reduce| Operation::of(reduce, op.element)).transpose()?;
             let prepared = Prepared::new(&view, communicator, Datatype::of(op.element), operation)?;
-            let own = geometry.blocks[me as usize] * geometry.element_bytes;
-            let divide = (reduce_op == Some(ReduceOp::Avg)).then_some(Divide {
-                element: op.element,
-                ranks: group.len() as u32,
-                bytes: own as usize,
-            });
-            (SlotKind::Together(prepared), SlotData::collective(op.element, reduce_op, &view, seed), divide)
+            let data = Data::of_collective(element, reduce_op, &view, seed);
+            (SlotKind::Together(prepared), data, Divide::of(element, reduce_op, &view))
         }
     };
     let (named, crossing) = match &kind {
@@ -368,7 +346,7 @@ pub(super) fn prepare(
         kind,
         data,
         request: Request::none(),
-        offsets: Offsets { send: 0, receive: 0 },
+        place: Place::default(),
         op: slot.op as usize,
         axis: program.groups[slot.op as usize],
         bytes: CallBytes { payload: of(named), crossing: of(crossing) },
@@ -377,92 +355,4 @@ pub(super) fn prepare(
         is_hidden: false,
         hidden: (0, 0),
     })
-}
-
-/// Groups differ in their data, so that a stray message is detected.
-fn seed_of(seed: u64, first_rank: u32) -> u64 {
-    seed ^ u64::from(first_rank).wrapping_mul(0xa076_1d64_78bd_642f)
-}
-
-// The data by which the calls of a replay are checked, each once, before anything is timed.
-
-/// Where the buffers of a slot begin within the arenas, in bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Offsets {
-    pub send: usize,
-    pub receive: usize,
-}
-
-/// The expected content of a slot's buffers before and after its call.
-pub(super) struct SlotData {
-    pattern: Pattern,
-    inputs: Vec<Segment>,
-    outputs: Vec<Segment>,
-    element_bytes: u64,
-}
-
-impl SlotData {
-    pub(super) fn collective(element: ElementType, reduce_op: Option<ReduceOp>, view: &View, seed: u64) -> SlotData {
-        let with_elements = |segments: Vec<Segment>| segments.into_iter().filter(|s| s.elements > 0).collect();
-        SlotData {
-            pattern: Pattern::new(element, reduce_op, view.group.len() as u32, seed),
-            inputs: with_elements(view.inputs(0)),
-            outputs: with_elements(view.outputs(0)),
-            element_bytes: element.size(),
-        }
-    }
-
-    /// A message that this rank sends: known data is written, and nothing arrives.
-    pub(super) fn sent(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
-        let inputs = vec![message(Buffer::Send, elements, sender)];
-        SlotData { inputs, ..SlotData::of_message(element, stream) }
-    }
-
-    /// A message that this rank receives: nothing is written, and the sender's data arrives.
-    pub(super) fn received(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
-        let outputs = vec![message(Buffer::Receive, elements, sender)];
-        SlotData { outputs, ..SlotData::of_message(element, stream) }
-    }
-
-    fn of_message(element: ElementType, stream: u32) -> SlotData {
-        SlotData {
-            pattern: Pattern::new(element, None, 2, u64::from(stream)),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            element_bytes: element.size(),
-        }
-    }
-
-    /// Poisons where the call writes, then writes what it reads; in this order, as in place both are one buffer.
-    pub(super) fn write(&self, places: Offsets, send: &mut [u8], receive: &mut [u8]) {
-        for segment in &self.outputs {
-            self.pattern.poison(segment.source, &mut receive[self.range(segment, places.receive)]);
-        }
-        for segment in &self.inputs {
-            let (bytes, offset) = match segment.buffer {
-                Buffer::Send => (&mut *send, places.send),
-                Buffer::Receive => (&mut *receive, places.receive),
-            };
-            self.pattern.write(segment.source, &mut bytes[self.range(segment, offset)]);
-        }
-    }
-
-    /// The first element of this rank that the call left wrong.
-    pub(super) fn first_wrong(&self, places: Offsets, receive: &[u8], rank: u32) -> Option<Mismatch> {
-        let (element, wrong) = self.outputs.iter().find_map(|segment| {
-            let bytes = &receive[self.range(segment, places.receive)];
-            self.pattern.check(segment.source, bytes).map(|wrong| (segment.offset + wrong.first, wrong))
-        })?;
-        Some(Mismatch { rank, element, expected: wrong.expected, got: wrong.got, count: wrong.count, call: None })
-    }
-
-    fn range(&self, segment: &Segment, offset: usize) -> Range<usize> {
-        let start = offset + (segment.offset * self.element_bytes) as usize;
-        start..start + (segment.elements * self.element_bytes) as usize
-    }
-}
-
-/// The only segment of a message with a world rank's data.
-fn message(buffer: Buffer, elements: u64, sender: u32) -> Segment {
-    Segment { buffer, offset: 0, elements, source: Source::Moved { rank: sender, first: 0 } }
 }

@@ -3,11 +3,13 @@
 
 use crate::backend::{DeviceReader, DeviceState};
 use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
+use commgauge_base::host::processors;
 use commgauge_model::record::header::DeviceFacts;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -117,7 +119,7 @@ pub(super) const SYSFS: &str = "/sys";
 pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<String> {
     let list = std::fs::read_to_string(sysfs.join("bus/pci/devices").join(pci).join("local_cpulist")).ok()?;
     let mut allowed = sched_getaffinity(None).ok()?;
-    let near = nearest_cores(&processors(&allowed), &parsed(&list)?, ranks_on_host as usize)?;
+    let near = nearest_cores(&processors_of(&allowed), &processors(&list), ranks_on_host as usize)?;
     allowed.clear();
     near.iter().for_each(|processor| allowed.set(*processor));
     sched_setaffinity(None, &allowed).ok()?;
@@ -125,29 +127,14 @@ pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<S
 }
 
 /// The allowed processors that are near; none if that is not narrower, empty, or too few for the ranks.
-fn nearest_cores(allowed: &[usize], local: &[usize], ranks: usize) -> Option<Vec<usize>> {
+fn nearest_cores(allowed: &[usize], local: &BTreeSet<usize>, ranks: usize) -> Option<Vec<usize>> {
     let near: Vec<usize> = allowed.iter().copied().filter(|processor| local.contains(processor)).collect();
     (near.len() < allowed.len() && near.len() >= ranks.max(1)).then_some(near)
 }
 
-fn processors(set: &CpuSet) -> Vec<usize> {
+fn processors_of(set: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
 }
-
-/// A list of ranges, such as `0-3,8`; none if it is invalid.
-fn parsed(list: &str) -> Option<Vec<usize>> {
-    let mut all = Vec::new();
-    for range in list.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        all.extend(first..=last.min(CpuSet::MAX_CPU - 1));
-    }
-    Some(all)
-}
-
-// NVML readings of a rank's device: facts, clocks, power, temperature, throttle reasons, NVLinks.
-//
-// NVML is loaded when it is first requested. If it is missing, that is reported.
 
 /// Reads one device through NVML.
 pub(super) struct NvmlReader {
@@ -305,16 +292,18 @@ mod tests {
             // Fewer than ranks, which would take turns.
             (&all, &near[..1], 2, None),
         ] {
-            assert_eq!(nearest_cores(allowed, local, ranks), expected, "{allowed:?} {local:?} {ranks}");
+            assert_eq!(
+                nearest_cores(allowed, &local.iter().copied().collect(), ranks),
+                expected,
+                "{allowed:?} {local:?} {ranks}"
+            );
         }
-        assert_eq!(parsed("0-2,7\n"), Some(vec![0, 1, 2, 7]));
-        assert_eq!((parsed(""), parsed("0-x")), (None, None));
     }
 
     #[test]
     fn the_processors_that_the_system_names_for_a_device_are_those_of_the_thread_afterwards() {
         let before = sched_getaffinity(None).unwrap();
-        let allowed = processors(&before);
+        let allowed = processors_of(&before);
         let Some(last) = allowed.last().filter(|_| allowed.len() > 1) else { return };
         let folder = tempfile::tempdir().unwrap();
         let device = folder.path().join("bus/pci/devices/0000:20:00.0");
@@ -325,7 +314,7 @@ mod tests {
             let bound = scope.spawn(|| {
                 assert_eq!(bind_near(folder.path(), "0000:21:00.0", 1), None, "another device");
                 assert_eq!(bind_near(folder.path(), "0000:20:00.0", 1), Some(last.to_string()));
-                processors(&sched_getaffinity(None).unwrap())
+                processors_of(&sched_getaffinity(None).unwrap())
             });
             bound.join().unwrap()
         });

@@ -2,9 +2,8 @@
 
 use super::communicator::{Communicator, Members};
 use super::data::{Data, Found, Multiplied, Place, Tools};
-use super::driver::{CUdeviceptr, CUevent};
+use super::driver::{CUdeviceptr, CUevent, Graph, Graphs};
 use super::first_call::FirstCall;
-use super::graphs::{Graph, Graphs};
 use super::kernels::Walk;
 use super::library::Log;
 use super::open::NcclBackend;
@@ -87,7 +86,7 @@ impl<'b> NcclCall<'b> {
         let compared = checks.turns * u64::from(variant.aggregate) * data.comparisons();
         backend.buffers.scratch.reserve_comparisons(compared);
         backend.buffers.scratch.upload(backend.stream)?;
-        let prepared = Prepared::new(backend.maker.library, view, op.element, operation)?;
+        let prepared = Prepared::new(backend.maker.library, view, op.element, operation);
         let prepared = match members {
             Members::World => prepared.among_all_ranks(view.group),
             Members::Groups(_) => prepared,

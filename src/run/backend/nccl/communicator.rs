@@ -67,50 +67,39 @@ impl Maker {
 
     /// A communicator of `ranks` ranks, of which this one is `rank`. Called by all of them.
     pub fn init(&self, id: UniqueId, ranks: u32, rank: u32) -> Result<Communicator> {
-        let config = self.config();
-        let (ranks, rank) = (ranks as c_int, rank as c_int);
+        let (ranks, rank, ctas) = (ranks as c_int, rank as c_int, self.ctas);
         let init = self.library.call.init_rank;
-        self.waited_for("ncclCommInitRankConfig", self.deadline, move || {
-            let mut config = config;
-            let mut raw = null_mut();
+        self.made("ncclCommInitRankConfig", move |raw| {
+            let mut config = Config::blocking(ctas);
             // SAFETY: handle and configuration are ours and outlive the call, which blocks.
-            let code = unsafe { init(&mut raw, ranks, id, rank, &mut config.0) };
-            (code, Handle(raw))
+            unsafe { init(raw, ranks, id, rank, &mut config) }
         })
-        .map(|made| self.communicator(made))
     }
 
     /// As above from several ids, each made by a rank that is a root of the exchange ([`root_of`]): a single root would talk to every rank
     /// in turn. Called by all ranks with the same ids.
     pub fn init_from_many(&self, ids: Vec<UniqueId>, ranks: u32, rank: u32) -> Result<Communicator> {
         let init = self.library.newer(self.library.call.init_rank_scalable, "ncclCommInitRankScalable")?;
-        let config = self.config();
-        let (ranks, rank, count) = (ranks as c_int, rank as c_int, ids.len() as c_int);
-        self.waited_for("ncclCommInitRankScalable", self.deadline, move || {
-            let (mut config, mut ids) = (config, ids);
-            let mut raw = null_mut();
+        let (ranks, rank, count, ctas) = (ranks as c_int, rank as c_int, ids.len() as c_int, self.ctas);
+        self.made("ncclCommInitRankScalable", move |raw| {
+            let (mut config, mut ids) = (Config::blocking(ctas), ids);
             // SAFETY: handle, ids and configuration are ours and outlive the call, which blocks.
-            let code = unsafe { init(&mut raw, ranks, rank, count, ids.as_mut_ptr(), &mut config.0) };
-            (code, Handle(raw))
+            unsafe { init(raw, ranks, rank, count, ids.as_mut_ptr(), &mut config) }
         })
-        .map(|made| self.communicator(made))
     }
 
     /// The communicator of the ranks that pass the same colour, ordered by key; none for ranks that pass no colour.
     /// Called by all ranks of `parent`.
     pub fn split(&self, parent: &Communicator, color: Option<u32>, key: u32) -> Result<Option<Communicator>> {
         let split = self.library.newer(self.library.call.split, "ncclCommSplit")?;
-        let config = self.config();
-        let from = Handle(parent.raw());
+        let (from, ctas) = (Handle(parent.raw()), self.ctas);
         let (number, key) = (color.map_or(NO_COLOR, |color| color as c_int), key as c_int);
-        let made = self.waited_for("ncclCommSplit", self.deadline, move || {
-            let (from, mut config) = (from, config);
-            let mut raw = null_mut();
+        let made = self.made("ncclCommSplit", move |raw| {
+            let (from, mut config) = (from, Config::blocking(ctas));
             // SAFETY: the parent lives, as `waited_for` returns only when this is done or the launch ends; the rest is ours.
-            let code = unsafe { split(from.0, number, key, &mut raw, &mut config.0) };
-            (code, Handle(raw))
+            unsafe { split(from.0, number, key, raw, &mut config) }
         })?;
-        Ok(color.map(|_| self.communicator(made)))
+        Ok(color.map(|_| made))
     }
 
     /// Finalizes a communicator after waiting for its active calls. Called by all its ranks.
@@ -120,16 +109,15 @@ impl Maker {
         if handle.0.is_null() {
             return Ok(());
         }
-        let ended = self.waited_for("ncclCommDestroy", self.deadline, move || {
+        let ended = self.waited_for("ncclCommDestroy", self.deadline, move |_| {
             let handle = handle;
             // SAFETY: the handle is not used again.
-            let code = unsafe {
+            unsafe {
                 match finalize(handle.0) {
                     SUCCESS | IN_PROGRESS => destroy(handle.0),
                     failed => failed,
                 }
-            };
-            (code, Handle(null_mut()))
+            }
         });
         ended.map(drop)
     }
@@ -142,20 +130,16 @@ impl Maker {
         if handle.0.is_null() {
             return;
         }
-        let _ = self.waited_for("ncclCommAbort", ABORT_DEADLINE, move || {
+        let _ = self.waited_for("ncclCommAbort", ABORT_DEADLINE, move |_| {
             let handle = handle;
             // SAFETY: the handle is not used again.
-            (unsafe { abort(handle.0) }, Handle(null_mut()))
+            unsafe { abort(handle.0) }
         });
     }
 
     /// Whether all its communicators have this limit on thread blocks.
     pub fn limits_to(&self, blocks: u32) -> bool {
         self.ctas.most == Some(blocks)
-    }
-
-    fn config(&self) -> SendConfig {
-        SendConfig(Config::blocking(self.ctas))
     }
 
     /// Registers memory as a window on all ranks of a communicator; none if NCCL cannot, which is not reported as an
@@ -171,13 +155,11 @@ impl Maker {
     ) -> Result<Option<*mut c_void>> {
         let register = self.library.newer(self.library.call.window_register, "ncclCommWindowRegister")?;
         let of = Handle(communicator.raw());
-        let made = self.waited_for("ncclCommWindowRegister", self.deadline, move || {
+        let made = self.waited_for("ncclCommWindowRegister", self.deadline, move |window| {
             let of = of;
-            let mut window = null_mut();
             // SAFETY: the communicator lives, as `waited_for` returns only when this is done or the launch ends; the memory is promised
             // by the caller, the handle is ours.
-            let code = unsafe { register(of.0, address as *mut c_void, bytes, &mut window, SYMMETRIC) };
-            (code, Handle(window))
+            unsafe { register(of.0, address as *mut c_void, bytes, window, SYMMETRIC) }
         })?;
         Ok((!made.0.is_null()).then_some(made.0))
     }
@@ -188,19 +170,29 @@ impl Maker {
         self.library.check(unsafe { deregister(communicator.raw(), window) }, "ncclCommWindowDeregister")
     }
 
-    fn communicator(&self, handle: Handle) -> Communicator {
-        Communicator { library: self.library, raw: Cell::new(handle.0), is_used: Cell::new(false) }
+    /// The communicator whose handle a call fills in.
+    fn made(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&mut *mut c_void) -> Code + Send + 'static,
+    ) -> Result<Communicator> {
+        let Handle(raw) = self.waited_for(call, self.deadline, work)?;
+        Ok(Communicator { library: self.library, raw: Cell::new(raw), is_used: Cell::new(false) })
     }
 
-    /// Runs a call that waits for other ranks, at most for the deadline.
+    /// Runs a call that waits for other ranks, at most for the deadline, and returns the handle that it fills in.
     fn waited_for(
         &self,
         call: &'static str,
         deadline: Duration,
-        work: impl FnOnce() -> (Code, Handle) + Send + 'static,
+        work: impl FnOnce(&mut *mut c_void) -> Code + Send + 'static,
     ) -> Result<Handle> {
         let place = &self.place;
-        match self.in_time(call, deadline, work)? {
+        let called = self.in_time(call, deadline, move || {
+            let mut handle = null_mut();
+            (work(&mut handle), Handle(handle))
+        });
+        match called? {
             (SUCCESS, handle) => Ok(handle),
             (IN_PROGRESS, _) => Err(Error::environment(format!(
                 "{place}: {call} does not block: a configuration file of NCCL (/etc/nccl.conf, ~/.nccl.conf) sets NCCL_COMM_BLOCKING=0, so calls would be enqueued after their times were taken; remove it, or set NCCL_COMM_BLOCKING=1"
@@ -243,12 +235,6 @@ impl Maker {
 pub fn root_of(id: u32, ids: u32, ranks: u32) -> u32 {
     (u64::from(id) * u64::from(ranks)).div_ceil(u64::from(ids.max(1))) as u32
 }
-
-/// A configuration without any pointer in it.
-struct SendConfig(Config);
-
-// SAFETY: its only pointer is null.
-unsafe impl Send for SendConfig {}
 
 impl Communicator {
     fn take(&self) -> Handle {

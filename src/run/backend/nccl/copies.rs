@@ -3,15 +3,13 @@
 
 use super::device::{Device, visible_devices};
 use super::driver::{CUdeviceptr, CUevent, CUstream};
-use super::kernels::{Hold, Kernels};
-use super::open::OwnWork;
+use super::product::{HeldStream, OwnWork};
 use super::{device, driver};
 use crate::backend::{LocalWork, Mismatch};
-use commgauge_base::error::{Error, Kind, Result};
-use commgauge_base::host;
+use commgauge_base::error::{Error, Result};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::workload::CopyShape;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -56,13 +54,7 @@ pub(super) struct DeviceCopy {
     copies: u32,
     /// Whether the stream is held until all is enqueued; false if the driver itself waits for each copy.
     is_held: bool,
-    kernels: Kernels,
-    hold: Rc<RefCell<Hold>>,
-    deadline: Duration,
-    rank: u32,
-    /// The place and the copy, for errors.
-    what: String,
-    given_up: Cell<bool>,
+    held: HeldStream,
     /// Last, as its buffers are freed before it is closed.
     _peer: Option<Rc<Peer>>,
 }
@@ -109,32 +101,15 @@ impl DeviceCopy {
             bytes,
             copies: copies_per_sample(shape.bytes.0),
             is_held: shape.host_memory != Some(HostMemory::Pageable),
-            kernels: *context.kernels,
-            hold: context.hold.clone(),
-            deadline: context.deadline.unwrap_or(DEFAULT_TIMEOUT),
-            rank: context.rank,
-            what: format!("{}: {}", context.place, shape.name()),
-            given_up: Cell::new(false),
+            held: HeldStream::new(context, &shape.name(), DEFAULT_TIMEOUT),
             _peer: peer,
         })
     }
 
     /// The nanoseconds of one copy: from a common start to the end of the last direction.
     fn run_once(&self) -> Result<f64> {
-        let first = self.ways[0].stream;
-        if self.is_held {
-            self.hold.borrow_mut().until_released(&self.kernels, first)?;
-        }
-        let enqueued = self.enqueue(first);
-        // Also after an error: otherwise the device would stay blocked for a long time.
-        self.hold.borrow_mut().release_now();
-        enqueued?;
-        self.ways.iter().try_for_each(|way| self.wait(way.stream))?;
-        if self.is_held && self.hold.borrow().gave_up() {
-            return Err(Error::environment(
-                "the host did not enqueue it while the stream was held, so its time would include the launch; was this process stopped?",
-            ));
-        }
+        let streams: Vec<CUstream> = self.ways.iter().map(|way| way.stream).collect();
+        self.held.run(self.is_held, &streams, || self.enqueue(streams[0]))?;
         let mut longest = 0f64;
         for way in &self.ways {
             longest = longest.max(driver::nanoseconds_between(self.begin, way.end)?);
@@ -157,24 +132,6 @@ impl DeviceCopy {
         self.ways.iter().try_for_each(|way| driver::record(way.end, way.stream))
     }
 
-    fn wait(&self, stream: CUstream) -> Result<()> {
-        let begun = host::now_nanoseconds();
-        while !driver::is_done(stream)? {
-            if u128::from(host::now_nanoseconds() - begun) > self.deadline.as_nanos() {
-                self.given_up.set(true);
-                let seconds = self.deadline.as_secs_f64();
-                return Err(Kind::Hang(format!("not done within {seconds} s; aborted")).into());
-            }
-            std::thread::yield_now();
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn with_place(&self, error: &Error) -> Error {
-        Error::from_exit_code(error.exit_code(), format!("{}: {error}", self.what))
-    }
-
     fn first_wrong(&self, way: &Way) -> Result<Option<Mismatch>> {
         let mut found: Option<Mismatch> = None;
         let (mut expected, mut read) = (Vec::new(), Vec::new());
@@ -190,7 +147,7 @@ impl DeviceCopy {
                 (Some(found), _) => found.count += count,
                 (None, Some((byte, (got, expected)))) => {
                     found = Some(Mismatch {
-                        rank: self.rank,
+                        rank: self.held.rank,
                         element: (from + byte) as u64,
                         expected: format!("0x{expected:02x}"),
                         got: format!("0x{got:02x}"),
@@ -207,12 +164,12 @@ impl DeviceCopy {
 
 impl LocalWork for DeviceCopy {
     fn run(&mut self) -> Result<u64> {
-        self.run_once().map(|nanoseconds| nanoseconds.round() as u64).map_err(|error| self.with_place(&error))
+        self.run_once().map(|nanoseconds| nanoseconds.round() as u64).map_err(|error| self.held.with_place(&error))
     }
 
     fn check(&self) -> Result<Option<Mismatch>> {
         for way in &self.ways {
-            let found = self.first_wrong(way).map_err(|error| self.with_place(&error))?;
+            let found = self.first_wrong(way).map_err(|error| self.held.with_place(&error))?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -223,7 +180,7 @@ impl LocalWork for DeviceCopy {
 
 impl Drop for DeviceCopy {
     fn drop(&mut self) {
-        if self.given_up.get() {
+        if self.held.given_up.get() {
             // Freeing memory would wait for the device, which does not respond. The process ends soon.
             self.ways.drain(..).for_each(std::mem::forget);
             return;

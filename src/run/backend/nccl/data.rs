@@ -171,7 +171,7 @@ impl Data {
     fn fill(&self, known: &Known, place: Place, walk: Walk, tools: Tools, bits: Bits) -> Result<()> {
         let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
         // SAFETY: the buffers were reserved for every segment in every copy, and the scratch memory for every column.
-        unsafe { tools.kernels.fill_all(stretch, walk, self.seed, content, bits, tools.stream) }
+        unsafe { tools.kernels.fill(stretch, walk, self.seed, content, bits, tools.stream) }
     }
 
     /// Writes the inputs as the preceding kernel of a job does.

@@ -1,7 +1,7 @@
 //! One GPU: its properties, and its primary context.
 
+use super::driver;
 use super::driver::check;
-use super::{driver, driver_calls as calls};
 use commgauge_base::error::{Error, Result};
 use cudarc::driver::sys;
 use std::collections::{HashMap, HashSet};
@@ -53,8 +53,8 @@ impl Device {
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: both handles are ours; the driver was started.
         unsafe {
-            check(calls::cuDeviceGet(&mut device, number as c_int), "cuDeviceGet")?;
-            check(calls::cuDevicePrimaryCtxRetain(&mut context, device), "cuDevicePrimaryCtxRetain")?;
+            check(driver::cuDeviceGet(&mut device, number as c_int), "cuDeviceGet")?;
+            check(driver::cuDevicePrimaryCtxRetain(&mut context, device), "cuDevicePrimaryCtxRetain")?;
         }
         use sys::CUdevice_attribute as Attribute;
         let attribute = |which| attribute(device, which);
@@ -80,7 +80,7 @@ impl Device {
     /// Makes its context current in this thread.
     pub fn make_current(&self) -> Result<()> {
         // SAFETY: the context was retained, and whoever opened it for a while releases it and stops using it.
-        check(unsafe { calls::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
+        check(unsafe { driver::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
     }
 
     /// Its context, while it is open.
@@ -92,7 +92,7 @@ impl Device {
     pub fn close(&self) {
         // This fails only if the device is lost.
         // SAFETY: retained in `open`, and not used again.
-        let _ = unsafe { calls::cuDevicePrimaryCtxRelease_v2(self.number as sys::CUdevice) };
+        let _ = unsafe { driver::cuDevicePrimaryCtxRelease_v2(self.number as sys::CUdevice) };
     }
 
     pub fn free_bytes(&self) -> u64 {
@@ -110,7 +110,7 @@ impl fmt::Display for Device {
 fn named(number: u32) -> String {
     let mut device = 0;
     // SAFETY: the handle is ours; the driver was started.
-    let found = check(unsafe { calls::cuDeviceGet(&mut device, number as c_int) }, "cuDeviceGet");
+    let found = check(unsafe { driver::cuDeviceGet(&mut device, number as c_int) }, "cuDeviceGet");
     let facts: Vec<String> = found.into_iter().flat_map(|()| [name(device), pci(device)]).flatten().collect();
     if facts.is_empty() { format!("device {number}") } else { format!("device {number} ({})", facts.join(", ")) }
 }
@@ -129,7 +129,7 @@ fn pci(device: sys::CUdevice) -> Result<String> {
 fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> Result<u32> {
     let mut value = 0;
     // SAFETY: the int is ours.
-    check(unsafe { calls::cuDeviceGetAttribute(&mut value, which, device) }, "cuDeviceGetAttribute")?;
+    check(unsafe { driver::cuDeviceGetAttribute(&mut value, which, device) }, "cuDeviceGetAttribute")?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
@@ -138,9 +138,9 @@ pub(super) fn reaches(number: u32, other: u32) -> Result<bool> {
     let (mut one, mut peer, mut can) = (0, 0, 0);
     // SAFETY: all three are ours; the driver was started.
     unsafe {
-        check(calls::cuDeviceGet(&mut one, number as c_int), "cuDeviceGet")?;
-        check(calls::cuDeviceGet(&mut peer, other as c_int), "cuDeviceGet")?;
-        check(calls::cuDeviceCanAccessPeer(&mut can, one, peer), "cuDeviceCanAccessPeer")?;
+        check(driver::cuDeviceGet(&mut one, number as c_int), "cuDeviceGet")?;
+        check(driver::cuDeviceGet(&mut peer, other as c_int), "cuDeviceGet")?;
+        check(driver::cuDeviceCanAccessPeer(&mut can, one, peer), "cuDeviceCanAccessPeer")?;
     }
     Ok(can != 0)
 }
@@ -149,7 +149,7 @@ pub(super) fn reaches(number: u32, other: u32) -> Result<bool> {
 pub(super) fn name(device: sys::CUdevice) -> Result<String> {
     let mut text = [0u8; 256];
     // SAFETY: the text has room for 256 characters with the zero.
-    check(unsafe { calls::cuDeviceGetName(text.as_mut_ptr().cast::<c_char>(), 256, device) }, "cuDeviceGetName")?;
+    check(unsafe { driver::cuDeviceGetName(text.as_mut_ptr().cast::<c_char>(), 256, device) }, "cuDeviceGetName")?;
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     Ok(String::from_utf8_lossy(&text[..end]).into_owned())
 }
@@ -159,7 +159,7 @@ pub(super) fn uuid(device: sys::CUdevice, name: &str) -> Result<String> {
     // SAFETY: all zeroes are a valid name; the call writes its 16 bytes.
     let uuid = unsafe {
         let mut uuid: sys::CUuuid = std::mem::zeroed();
-        check(calls::cuDeviceGetUuid_v2(&mut uuid, device), "cuDeviceGetUuid")?;
+        check(driver::cuDeviceGetUuid_v2(&mut uuid, device), "cuDeviceGetUuid")?;
         uuid
     };
     let digits: String = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
@@ -294,7 +294,7 @@ pub fn visible_devices() -> Vec<String> {
     let of = |number: u32| {
         let mut device = 0;
         // SAFETY: the handle is ours; the driver was started.
-        check(unsafe { calls::cuDeviceGet(&mut device, number as c_int) }, "cuDeviceGet")?;
+        check(unsafe { driver::cuDeviceGet(&mut device, number as c_int) }, "cuDeviceGet")?;
         uuid(device, &name(device)?)
     };
     let found = driver::start().and_then(|devices| (0..devices).map(of).collect::<Result<Vec<_>>>());

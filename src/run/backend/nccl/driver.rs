@@ -1,26 +1,111 @@
-//! The CUDA driver calls used here, each checked and named.
+//! The CUDA driver calls used here, each checked and named, with the memory and the graphs made by them.
 //!
 //! Driver functions, not the runtime's: pointers are addresses, and the primary context is the one that NCCL uses too.
 
-pub(super) use sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+pub(super) use cudarc::driver::sys::{CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
 
 use super::abi::SUCCESS;
-use super::driver_calls as calls;
 use super::library::{Library, file_of};
+use crate::backend::mpi::Rotation;
 use crate::device_probe::advice;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
-use cudarc::driver::sys;
+use commgauge_base::variant::Variant;
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute, CUfunction_attribute, CUgraph, CUgraphExec, CUstreamCaptureMode,
+    CUuuid,
+};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
+
+/// `CUresult`.
+pub(super) type Code = c_int;
+
+/// `CUDA_SUCCESS`.
+pub(super) const CUDA_SUCCESS: Code = 0;
+/// `CUDA_ERROR_NOT_READY`.
+pub(super) const NOT_READY: Code = 600;
+/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
+pub(super) const ACCESS_ALREADY_ENABLED: Code = 704;
+/// `CUDA_ERROR_NOT_FOUND`, also the result for a function that this driver lacks.
+const NOT_FOUND: Code = 500;
+
+macro_rules! functions {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => { $(
+        /// The function of that name in the CUDA driver API.
+        ///
+        /// # Safety
+        /// As in the driver's documentation; the driver was found ([`start`]).
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's names and arguments")]
+        #[inline]
+        pub(super) unsafe fn $name($($argument: $kind),*) -> Code {
+            static FOUND: OnceLock<Option<unsafe extern "C" fn($($kind),*) -> Code>> = OnceLock::new();
+            let found = FOUND.get_or_init(|| {
+                // SAFETY: the type is that of cuda.h, with the returned enum as an int, as in C.
+                unsafe { sys::culib().get(concat!(stringify!($name), "\0").as_bytes()).ok().map(|symbol| *symbol) }
+            });
+            match found {
+                // SAFETY: promised by the caller.
+                Some(function) => unsafe { function($($argument),*) },
+                None => NOT_FOUND,
+            }
+        }
+    )* };
+}
+
+functions! {
+    fn cuDeviceGetCount(count: *mut c_int);
+    fn cuDriverGetVersion(version: *mut c_int);
+    fn cuDeviceGet(device: *mut CUdevice, number: c_int);
+    fn cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice);
+    fn cuDeviceGetName(name: *mut c_char, length: c_int, device: CUdevice);
+    fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
+    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
+    fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
+    fn cuCtxSetCurrent(context: CUcontext);
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
+    fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
+    fn cuMemFree_v2(address: CUdeviceptr);
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fn cuMemcpyAsync(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fn cuMemFreeHost(here: *mut c_void);
+    fn cuMemHostAlloc(here: *mut *mut c_void, bytes: usize, flags: c_uint);
+    fn cuMemHostGetDevicePointer_v2(there: *mut CUdeviceptr, here: *mut c_void, flags: c_uint);
+    fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);
+    fn cuStreamDestroy_v2(stream: CUstream);
+    fn cuStreamQuery(stream: CUstream);
+    fn cuStreamSynchronize(stream: CUstream);
+    fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode);
+    fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
+    fn cuEventCreate(event: *mut CUevent, flags: c_uint);
+    fn cuEventDestroy_v2(event: CUevent);
+    fn cuEventRecord(event: CUevent, stream: CUstream);
+    fn cuEventQuery(event: CUevent);
+    fn cuEventElapsedTime(milliseconds: *mut f32, first: CUevent, second: CUevent);
+    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
+    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    fn cuFuncSetAttribute(function: CUfunction, which: CUfunction_attribute, value: c_int);
+    fn cuLaunchKernel(function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared_bytes: c_uint, stream: CUstream, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+    fn cuGraphInstantiateWithFlags(executable: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    fn cuGraphDestroy(graph: CUgraph);
+    fn cuGraphLaunch(executable: CUgraphExec, stream: CUstream);
+    fn cuGraphUpload(executable: CUgraphExec, stream: CUstream);
+    fn cuGraphExecDestroy(executable: CUgraphExec);
+}
 
 /// The message if the driver's library is missing.
 const NO_DRIVER: &str = "no CUDA driver: the loader does not find libcuda.so.1; NVIDIA's driver provides it";
 
 /// Turns a result into an error that names the call.
 #[inline(always)]
-pub(super) fn check(code: calls::Code, call: &'static str) -> Result<()> {
-    if code == calls::SUCCESS { Ok(()) } else { Err(failure(code, call)) }
+pub(super) fn check(code: Code, call: &'static str) -> Result<()> {
+    if code == CUDA_SUCCESS { Ok(()) } else { Err(failure(code, call)) }
 }
 
 /// A code as an integer, since newer drivers return newer codes.
@@ -68,7 +153,7 @@ pub(super) fn start() -> Result<u32> {
     let mut devices = 0;
     let counted = match started {
         // SAFETY: the int is ours.
-        0 => unsafe { calls::cuDeviceGetCount(&mut devices) },
+        0 => unsafe { cuDeviceGetCount(&mut devices) },
         refused => refused,
     };
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"));
@@ -92,14 +177,14 @@ pub(super) fn file() -> String {
 pub(super) fn version() -> Result<(i32, i32)> {
     let mut version = 0;
     // SAFETY: the int is ours.
-    check(unsafe { calls::cuDriverGetVersion(&mut version) }, "cuDriverGetVersion")?;
+    check(unsafe { cuDriverGetVersion(&mut version) }, "cuDriverGetVersion")?;
     Ok((version / 1000, version % 1000 / 10))
 }
 
 pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
     let mut address = 0;
     // SAFETY: the address is ours. Not from a pool, so that it may be registered with NCCL.
-    check(unsafe { calls::cuMemAlloc_v2(&mut address, bytes) }, "cuMemAlloc")?;
+    check(unsafe { cuMemAlloc_v2(&mut address, bytes) }, "cuMemAlloc")?;
     Ok(address)
 }
 
@@ -107,14 +192,14 @@ pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
 /// The address is from [`allocate`], and nothing enqueued uses it.
 pub(super) unsafe fn free(address: CUdeviceptr) -> Result<()> {
     // SAFETY: promised by the caller.
-    check(unsafe { calls::cuMemFree_v2(address) }, "cuMemFree")
+    check(unsafe { cuMemFree_v2(address) }, "cuMemFree")
 }
 
 /// Free and total bytes of the current device.
 pub(super) fn memory() -> Result<(u64, u64)> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both are ours.
-    check(unsafe { calls::cuMemGetInfo_v2(&mut free, &mut total) }, "cuMemGetInfo")?;
+    check(unsafe { cuMemGetInfo_v2(&mut free, &mut total) }, "cuMemGetInfo")?;
     Ok((free as u64, total as u64))
 }
 
@@ -128,7 +213,7 @@ pub(super) unsafe fn copy_to_device(to: CUdeviceptr, from: &[u8], stream: CUstre
     }
     // SAFETY: the slice is read before the stream is synchronised below; room is promised by the caller.
     unsafe {
-        check(calls::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream), "cuMemcpyHtoDAsync")?;
+        check(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream), "cuMemcpyHtoDAsync")?;
     }
     synchronize(stream)
 }
@@ -143,7 +228,7 @@ pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUst
     }
     // SAFETY: the slice is written before the stream is synchronised below; the source is promised by the caller.
     unsafe {
-        check(calls::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream), "cuMemcpyDtoHAsync")?;
+        check(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream), "cuMemcpyDtoHAsync")?;
     }
     synchronize(stream)
 }
@@ -151,7 +236,7 @@ pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUst
 /// Waits until a stream is idle.
 pub(super) fn synchronize(stream: CUstream) -> Result<()> {
     // SAFETY: the stream lives.
-    check(unsafe { calls::cuStreamSynchronize(stream) }, "cuStreamSynchronize")
+    check(unsafe { cuStreamSynchronize(stream) }, "cuStreamSynchronize")
 }
 
 /// A stream for calls: it does not synchronise with other streams, and its kernels are scheduled before those of a
@@ -172,7 +257,7 @@ pub(super) fn create_computing_stream() -> Result<CUstream> {
 fn priorities() -> Result<(c_int, c_int)> {
     let (mut least, mut greatest) = (0, 0);
     // SAFETY: both are ours.
-    check(unsafe { calls::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }, "cuCtxGetStreamPriorityRange")?;
+    check(unsafe { cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }, "cuCtxGetStreamPriorityRange")?;
     Ok((least, greatest))
 }
 
@@ -180,22 +265,22 @@ fn create_stream_of(priority: c_int) -> Result<CUstream> {
     let mut stream = null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
     // SAFETY: the handle is ours.
-    check(unsafe { calls::cuStreamCreateWithPriority(&mut stream, flags, priority) }, "cuStreamCreateWithPriority")?;
+    check(unsafe { cuStreamCreateWithPriority(&mut stream, flags, priority) }, "cuStreamCreateWithPriority")?;
     Ok(stream)
 }
 
 /// Destroys a stream; work that is already on it still completes.
 pub(super) fn destroy_stream(stream: CUstream) {
     // SAFETY: the handle is ours and not used again (CUDA driver API, 6.18).
-    let _ = unsafe { calls::cuStreamDestroy_v2(stream) };
+    let _ = unsafe { cuStreamDestroy_v2(stream) };
 }
 
 /// Whether a stream is idle.
 #[inline]
 pub(super) fn is_done(stream: CUstream) -> Result<bool> {
     // SAFETY: the stream lives.
-    match unsafe { calls::cuStreamQuery(stream) } {
-        calls::NOT_READY => Ok(false),
+    match unsafe { cuStreamQuery(stream) } {
+        NOT_READY => Ok(false),
         code => check(code, "cuStreamQuery").map(|()| true),
     }
 }
@@ -205,27 +290,27 @@ pub(super) fn create_event() -> Result<CUevent> {
     let mut event = null_mut();
     let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as c_uint;
     // SAFETY: the handle is ours.
-    check(unsafe { calls::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
+    check(unsafe { cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
     Ok(event)
 }
 
 pub(super) fn destroy_event(event: CUevent) {
     // SAFETY: the handle is ours and not used again.
-    let _ = unsafe { calls::cuEventDestroy_v2(event) };
+    let _ = unsafe { cuEventDestroy_v2(event) };
 }
 
 #[inline(always)]
 pub(super) fn record(event: CUevent, stream: CUstream) -> Result<()> {
     // SAFETY: both live.
-    check(unsafe { calls::cuEventRecord(event, stream) }, "cuEventRecord")
+    check(unsafe { cuEventRecord(event, stream) }, "cuEventRecord")
 }
 
 /// Whether the device has reached an event.
 #[inline]
 pub(super) fn is_recorded(event: CUevent) -> Result<bool> {
     // SAFETY: the event lives.
-    match unsafe { calls::cuEventQuery(event) } {
-        calls::NOT_READY => Ok(false),
+    match unsafe { cuEventQuery(event) } {
+        NOT_READY => Ok(false),
         code => check(code, "cuEventQuery").map(|()| true),
     }
 }
@@ -234,14 +319,14 @@ pub(super) fn is_recorded(event: CUevent) -> Result<bool> {
 #[inline]
 pub(super) fn wait_for(stream: CUstream, event: CUevent) -> Result<()> {
     // SAFETY: both live; no flags.
-    check(unsafe { calls::cuStreamWaitEvent(stream, event, 0) }, "cuStreamWaitEvent")
+    check(unsafe { cuStreamWaitEvent(stream, event, 0) }, "cuStreamWaitEvent")
 }
 
 /// Nanoseconds from one event that the device has reached to a later one.
 pub(super) fn nanoseconds_between(first: CUevent, second: CUevent) -> Result<f64> {
     let mut milliseconds = 0f32;
     // SAFETY: both events exist and were reached; the output is a local variable.
-    check(unsafe { calls::cuEventElapsedTime(&mut milliseconds, first, second) }, "cuEventElapsedTime")?;
+    check(unsafe { cuEventElapsedTime(&mut milliseconds, first, second) }, "cuEventElapsedTime")?;
     Ok(f64::from(milliseconds) * 1e6)
 }
 
@@ -252,8 +337,8 @@ pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)
     const FLAGS: c_uint = 1 | 2;
     // SAFETY: both addresses are local; the second call uses the result of the first.
     unsafe {
-        check(calls::cuMemHostAlloc(&mut here, bytes, FLAGS), "cuMemHostAlloc")?;
-        check(calls::cuMemHostGetDevicePointer_v2(&mut there, here, 0), "cuMemHostGetDevicePointer")?;
+        check(cuMemHostAlloc(&mut here, bytes, FLAGS), "cuMemHostAlloc")?;
+        check(cuMemHostGetDevicePointer_v2(&mut there, here, 0), "cuMemHostGetDevicePointer")?;
     }
     Ok((here, there))
 }
@@ -262,7 +347,7 @@ pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)
 /// Nothing uses it any longer.
 pub(super) unsafe fn free_shared(here: *mut c_void) -> Result<()> {
     // SAFETY: promised by the caller.
-    check(unsafe { calls::cuMemFreeHost(here) }, "cuMemFreeHost")
+    check(unsafe { cuMemFreeHost(here) }, "cuMemFreeHost")
 }
 
 /// Copies between any two addresses of the host or a device. With pageable host memory the call itself may wait.
@@ -271,14 +356,14 @@ pub(super) unsafe fn free_shared(here: *mut c_void) -> Result<()> {
 /// Both have this many bytes until the stream is done.
 pub(super) unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Result<()> {
     // SAFETY: promised by the caller.
-    check(unsafe { calls::cuMemcpyAsync(to, from, bytes, stream) }, "cuMemcpyAsync")
+    check(unsafe { cuMemcpyAsync(to, from, bytes, stream) }, "cuMemcpyAsync")
 }
 
 /// Enables access from the current context to the memory of another device.
 pub(super) fn enable_access_to(context: sys::CUcontext) -> Result<()> {
     // SAFETY: both contexts are retained; no flags.
-    match unsafe { calls::cuCtxEnablePeerAccess(context, 0) } {
-        calls::ACCESS_ALREADY_ENABLED => Ok(()),
+    match unsafe { cuCtxEnablePeerAccess(context, 0) } {
+        ACCESS_ALREADY_ENABLED => Ok(()),
         code => check(code, "cuCtxEnablePeerAccess"),
     }
 }
@@ -287,14 +372,14 @@ pub(super) fn enable_access_to(context: sys::CUcontext) -> Result<()> {
 pub(super) fn load_module(ptx: &CStr) -> Result<CUmodule> {
     let mut module = null_mut();
     // SAFETY: the handle is ours; the text ends with a zero (CUDA driver API, 6.10).
-    check(unsafe { calls::cuModuleLoadData(&mut module, ptx.as_ptr().cast()) }, "cuModuleLoadData")?;
+    check(unsafe { cuModuleLoadData(&mut module, ptx.as_ptr().cast()) }, "cuModuleLoadData")?;
     Ok(module)
 }
 
 pub(super) fn kernel(module: CUmodule, name: &CStr) -> Result<CUfunction> {
     let mut function = null_mut();
     // SAFETY: the module lives, the handle is ours.
-    check(unsafe { calls::cuModuleGetFunction(&mut function, module, name.as_ptr()) }, "cuModuleGetFunction")?;
+    check(unsafe { cuModuleGetFunction(&mut function, module, name.as_ptr()) }, "cuModuleGetFunction")?;
     Ok(function)
 }
 
@@ -321,7 +406,7 @@ pub(super) unsafe fn launch(
     let code = unsafe {
         let parameters = parameters.as_mut_ptr();
         let Grid { blocks, threads, shared_bytes } = grid;
-        calls::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut())
+        cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut())
     };
     check(code, "cuLaunchKernel")
 }
@@ -330,7 +415,7 @@ pub(super) unsafe fn launch(
 pub(super) fn allow_shared_bytes(function: CUfunction, bytes: c_int) -> Result<()> {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     // SAFETY: the function lives.
-    check(unsafe { calls::cuFuncSetAttribute(function, attribute, bytes) }, "cuFuncSetAttribute")
+    check(unsafe { cuFuncSetAttribute(function, attribute, bytes) }, "cuFuncSetAttribute")
 }
 
 // Device memory that grows and is reused between cases.
@@ -474,4 +559,116 @@ fn allocate_by_nccl(bytes: usize, library: &'static Library) -> Result<CUdevicep
     // SAFETY: the address is ours.
     library.check(unsafe { allocate(&mut address, bytes) }, "ncclMemAlloc")?;
     Ok(address as CUdeviceptr)
+}
+
+/// Maximum number of graphs: they contain the addresses of buffers, so rotating through many copies takes many.
+const MOST_GRAPHS: u64 = 64;
+
+/// Rotation through copies of the buffers, which `make` derives from the length of one and from `bytes`; limited by the number of graphs of a
+/// case. One copy serves all calls of a group.
+pub(super) fn rotation(buffer_bytes: u64, bytes: u64, variant: Variant, make: fn(u64, u64) -> Rotation) -> Rotation {
+    let copy_bytes = Rotation::new(buffer_bytes, 0).stride_bytes.saturating_mul(u64::from(variant.aggregate));
+    let most_copies = variant.calls_in_a_graph().map_or(u64::MAX, |calls| MOST_GRAPHS * u64::from(calls));
+    make(copy_bytes, bytes.min(copy_bytes.saturating_mul(most_copies)))
+}
+
+/// The captured graphs of a call.
+pub(super) struct Graphs {
+    /// Calls, or groups of calls, per graph.
+    pub(super) calls: u32,
+    /// Number of graphs needed to go through all copies of the buffers.
+    pub(super) wanted: usize,
+    /// The graphs of the timed loop; each continues the rotation of the one before.
+    pub(super) captured: Vec<Graph>,
+    /// The copy of the first call of the first graph.
+    pub(super) first_copy: u64,
+    next: usize,
+    /// The graph with producers and comparisons.
+    pub(super) checked: Option<Graph>,
+}
+
+impl Graphs {
+    pub(super) fn of(calls: u32, copies: u64) -> Graphs {
+        let wanted = copies.div_ceil(u64::from(calls)).clamp(1, MOST_GRAPHS) as usize;
+        Graphs { calls, wanted, captured: Vec::with_capacity(wanted), first_copy: 0, next: 0, checked: None }
+    }
+
+    /// Restarts with the first graph, as all copies are filled again.
+    pub(super) fn restart(&mut self) {
+        self.next = 0;
+    }
+
+    pub(super) fn period(&self) -> u64 {
+        u64::from(self.calls) * self.captured.len() as u64
+    }
+
+    #[inline]
+    pub(super) fn launch(&mut self, stream: CUstream) -> Result<()> {
+        let Some(graph) = self.captured.get(self.next) else {
+            return Err(Error::environment("a graph is launched before marks were reserved"));
+        };
+        self.next = if self.next + 1 == self.captured.len() { 0 } else { self.next + 1 };
+        graph.launch(stream)
+    }
+}
+
+// CUDA graphs: work that a stream captured once, launched again and again.
+//
+// Captured thread-local, as nccl-tests and PyTorch do: NCCL connects ranks from its own threads, whose calls must not
+// invalidate the capture (CUDA driver API, 6.18, `cuThreadExchangeStreamCaptureMode`).
+
+/// The first driver with `cuGraphInstantiateWithFlags`, which is used here.
+pub(super) const FIRST_DRIVER: (i32, i32) = (11, 4);
+
+/// A graph that can be launched; destroyed on drop. It must be dropped before the communicators whose calls it
+/// contains.
+pub(super) struct Graph {
+    executable: sys::CUgraphExec,
+}
+
+impl Graph {
+    /// Captures what is enqueued on a stream meanwhile, without executing it.
+    pub fn capture(stream: CUstream, enqueue: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives.
+        check(unsafe { cuStreamBeginCapture_v2(stream, mode) }, "cuStreamBeginCapture")?;
+        let enqueued = enqueue();
+        let mut graph = null_mut();
+        // SAFETY: the stream is capturing since the call above; the handle is a local variable. Needed after an error
+        // too, or the stream would keep capturing.
+        let ended = check(unsafe { cuStreamEndCapture(stream, &mut graph) }, "cuStreamEndCapture");
+        enqueued.and(ended)?;
+        if graph.is_null() {
+            return Err(Error::environment("cuStreamEndCapture gave no graph"));
+        }
+        let mut executable = null_mut();
+        // SAFETY: the graph was just made, the handle is ours, no flags; the graph is not used afterwards, which the executable graph does
+        // not need (CUDA driver API, 6.20).
+        let instantiated = unsafe {
+            let code = cuGraphInstantiateWithFlags(&mut executable, graph, 0);
+            let _ = cuGraphDestroy(graph);
+            check(code, "cuGraphInstantiate")
+        };
+        instantiated.map(|()| Graph { executable })
+    }
+
+    /// Enqueues the whole graph on a stream.
+    #[inline(always)]
+    pub fn launch(&self, stream: CUstream) -> Result<()> {
+        // SAFETY: the graph lives and so does the stream.
+        check(unsafe { cuGraphLaunch(self.executable, stream) }, "cuGraphLaunch")
+    }
+
+    /// Uploads it to the device, so that the first launch takes no longer than the others.
+    pub fn upload(&self, stream: CUstream) -> Result<()> {
+        // SAFETY: as above.
+        check(unsafe { cuGraphUpload(self.executable, stream) }, "cuGraphUpload")
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours and not used again; a running graph is freed when it completes (CUDA driver API, 6.20).
+        let _ = unsafe { cuGraphExecDestroy(self.executable) };
+    }
 }

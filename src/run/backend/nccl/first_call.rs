@@ -8,6 +8,7 @@ use super::driver::Arena;
 use super::open::NcclBackend;
 use super::prepared::Prepared;
 use crate::backend::Binding;
+use crate::world::share_all;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::{Axis, Groups, Membership};
@@ -67,18 +68,8 @@ impl NcclBackend {
         sends_on.retain(|route| !self.replays.channels.contains_key(route));
         let mine: Vec<(Route, Vec<u8>)> =
             sends_on.into_iter().map(|route| Ok((route, self.maker.unique_id()?.0.to_vec()))).collect::<Result<_>>()?;
-        let broken =
-            |cause: serde_json::Error| Error::environment(format!("cannot pass on the routes of messages: {cause}"));
-        let mine = serde_json::to_vec(&mine).map_err(broken)?;
-        let mut all: Vec<(Route, Vec<u8>)> = Vec::new();
-        for bytes in self.world.gather_bytes(&mine)? {
-            all.extend(serde_json::from_slice::<Vec<_>>(&bytes).map_err(broken)?);
-        }
-        // The same order on all ranks, since opening a channel blocks until the other end opens it.
+        let mut all: Vec<(Route, Vec<u8>)> = share_all(&self.world, &mine)?.concat();
         all.sort_unstable();
-        let mut shared = serde_json::to_vec(&all).map_err(broken)?;
-        self.world.broadcast_bytes(&mut shared)?;
-        let all: Vec<(Route, Vec<u8>)> = serde_json::from_slice(&shared).map_err(broken)?;
         let me = self.world.rank();
         for (route, id) in all.into_iter().filter(|(route, _)| route.from == me || route.to == me) {
             self.open_channel(route, &id)?;
@@ -177,8 +168,8 @@ impl NcclBackend {
         let mine = (0..ids).any(|id| root_of(id, ids, ranks) == me);
         let mine = if mine { self.maker.unique_id()?.0.to_vec() } else { Vec::new() };
         // In rank order, which is the order of the ids.
-        let mut all = self.world.gather_bytes(&mine)?.concat();
-        self.world.broadcast_bytes(&mut all)?;
+        let mut all = self.world.gather(&mine)?.concat();
+        self.world.broadcast(&mut all)?;
         let mut all = all.chunks(UNIQUE_ID_BYTES).map(read_id).collect::<Result<Vec<_>>>()?;
         let base = match (ids, all.pop()) {
             (1, Some(id)) => self.maker.init(id, ranks, me)?,
@@ -234,8 +225,8 @@ impl NcclBackend {
             Some(Membership { rank_in_group: 0, .. }) => self.maker.unique_id()?.0.to_vec(),
             _ => Vec::new(),
         };
-        let mut ids = self.world.gather_bytes(&mine)?.concat();
-        self.world.broadcast_bytes(&mut ids)?;
+        let mut ids = self.world.gather(&mine)?.concat();
+        self.world.broadcast(&mut ids)?;
         let Some(Membership { group, rank_in_group }) = place else { return Ok(None) };
         // The ids arrive in the order of the ranks that created them.
         let first = groups.groups[group].first();

@@ -147,27 +147,11 @@ impl Kernels {
         Ok(kernels)
     }
 
-    /// Fills elements.
+    /// Fills elements in all copies of a walk.
     ///
     /// # Safety
     /// The stretch is device memory, in all copies of the walk, and so is the column, until the stream has passed this.
     pub unsafe fn fill(
-        &self,
-        stretch: Stretch,
-        seed: u64,
-        content: Content,
-        bits: Bits,
-        stream: CUstream,
-    ) -> Result<()> {
-        // SAFETY: promised by the caller.
-        unsafe { self.fill_all(stretch, Walk::ONE, seed, content, bits, stream) }
-    }
-
-    /// Fills elements in all copies of a walk.
-    ///
-    /// # Safety
-    /// As [`Kernels::fill`].
-    pub unsafe fn fill_all(
         &self,
         stretch: Stretch,
         walk: Walk,
@@ -578,7 +562,7 @@ impl Computing {
         unsafe {
             driver::copy_to_device(column, &numbers, stream)?;
             driver::copy_to_device(begins, &[0; 16], stream)?;
-            kernels.fill(stretch, SEED, content, Bits::AsTheyAre, stream)?;
+            kernels.fill(stretch, Walk::ONE, SEED, content, Bits::AsTheyAre, stream)?;
         }
         let near = (cache_bytes / NEAR_DIVISOR).clamp(QUAD_BYTES, bytes) / QUAD_BYTES;
         let pressure = Pressure { begins, which: 0, data, quads: bytes / QUAD_BYTES, near };

@@ -35,35 +35,17 @@ macro_rules! functions {
 }
 
 use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
-use crate::device_probe::{advice, is_rccl, nccl_files};
+pub use crate::device_probe::Version;
+use crate::device_probe::{advice, cause, is_rccl, nccl_files};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::variant::LibraryChoice;
 use rustix::fs::FileType;
+use std::env;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::{env, fmt};
-
-/// A version of NCCL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u32, pub u32, pub u32);
-
-impl Version {
-    /// Decodes the number that `ncclGetVersion` returns: 2.9 and later as 2_09_06, before that as 2_8_04.
-    fn of_code(code: c_int) -> Version {
-        let code = u32::try_from(code).unwrap_or(0);
-        let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
-        Version(code / major_at, code % major_at / 100, code % 100)
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
 
 type P = *mut c_void;
 
@@ -234,9 +216,9 @@ unsafe fn text_at(address: *const c_char) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Why a file was not loaded. The error's own text is only "dlopen failed"; the message of the system is its source.
+/// Why a file was not loaded, with its name.
 pub(super) fn reason(error: &libloading::Error, name: &str) -> String {
-    let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| cause.to_string());
+    let cause = cause(error);
     if cause.contains(name) { cause } else { format!("{name}: {cause}") }
 }
 
@@ -421,15 +403,16 @@ impl Environment {
     /// If the environment already sets another algorithm or protocol, calls that return before they are enqueued, or a
     /// log while one is requested here.
     pub fn prepare(&self) -> Result<Option<Log>> {
-        for Setting { flag, variable: name, value, .. } in self.settings.iter().copied() {
-            match env::var(name) {
-                Ok(set) if !set.eq_ignore_ascii_case(value) => {
-                    return Err(Error::usage(format!(
-                        "{flag} requests {value}, the environment {name}={set}; remove one"
-                    )));
-                }
-                _ => set(name, OsStr::new(value)),
+        let require = |name, value: &str, conflict: &dyn Fn(&str) -> String| match env::var(name) {
+            Ok(other) if !other.trim().eq_ignore_ascii_case(value) => Err(Error::usage(conflict(&other))),
+            _ => {
+                set(name, OsStr::new(value));
+                Ok(())
             }
+        };
+        for Setting { flag, variable: name, value, .. } in self.settings.iter().copied() {
+            let conflict = |other: &str| format!("{flag} requests {value}, the environment {name}={other}; remove one");
+            require(name, value, &conflict)?;
         }
         if env::var("NCCL_COMM_BLOCKING").is_ok_and(|value| value.trim() == "0") {
             return Err(Error::usage(
@@ -439,29 +422,23 @@ impl Environment {
         // Streams that share one of few hardware queues wait for each other without an explicit dependency. A replay has a stream for each
         // axis and each message channel, so two ranks could deadlock. Ranks that share a device also share its queues, and the first rank
         // would use all of them (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
-        if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
-            set(QUEUES.0, OsStr::new(&QUEUES.1.to_string()));
+        if !self.share_gpu {
+            set_if_unset(QUEUES.0, &QUEUES.1.to_string());
         }
         if self.calls_overlap {
-            match env::var(ORDER.0) {
-                Ok(set) if set.trim() != ORDER.1 => {
-                    return Err(Error::usage(format!(
-                        "the environment has {}={set}: calls of several communicators at once (--replay, --interfere) may then block each other forever; unset it",
-                        ORDER.0
-                    )));
-                }
-                _ => set(ORDER.0, OsStr::new(ORDER.1)),
-            }
+            let conflict = |other: &str| {
+                format!(
+                    "the environment has {}={other}: calls of several communicators at once (--replay, --interfere) may then block each other forever; unset it",
+                    ORDER.0
+                )
+            };
+            require(ORDER.0, ORDER.1, &conflict)?;
         }
         if !self.record_algorithm {
             keep_log_from_standard_output();
         }
         if self.share_gpu {
-            for (name, value) in SHARING {
-                if env::var_os(name).is_none() {
-                    set(name, OsStr::new(value));
-                }
-            }
+            SHARING.iter().for_each(|(name, value)| set_if_unset(name, value));
         }
         self.record_algorithm.then(|| Log::prepare(set)).transpose()
     }
@@ -474,6 +451,12 @@ fn keep_log_from_standard_output() {
     let kind = rustix::fs::fstat(std::io::stderr()).map(|facts| FileType::from_raw_mode(facts.st_mode));
     if has_log && matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice)) {
         set("NCCL_DEBUG_FILE", OsStr::new("/dev/stderr"));
+    }
+}
+
+fn set_if_unset(name: &str, value: &str) {
+    if env::var_os(name).is_none() {
+        set(name, OsStr::new(value));
     }
 }
 

@@ -7,13 +7,10 @@ mod adapters;
 mod call;
 mod communicator;
 mod copies;
-mod cublas;
 mod data;
 mod device;
 mod driver;
-mod driver_calls;
 mod first_call;
-mod graphs;
 mod kernels;
 mod library;
 mod open;
@@ -21,7 +18,6 @@ mod prepared;
 mod product;
 mod replay;
 mod replay_limits;
-mod window_check;
 
 pub use abi::CtaLimits;
 pub use device::{Placing, visible_devices};
@@ -30,7 +26,6 @@ pub use open::{Deadlines, DeviceFacts, NcclBackend, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
 use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, ReplayBinding, Replayer, product_bytes};
-use crate::backend::replay_place::{place, program_of};
 use call::NcclCall;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
@@ -41,15 +36,17 @@ use commgauge_base::variant::Buffers;
 use commgauge_model::layout::Groups;
 use commgauge_model::workload::replay::Regions;
 use commgauge_model::workload::{CopyShape, ProductShape};
-use communicator::{Members, Registration};
+use communicator::{Communicator, Members, NO_WINDOWS, Registration, TRIED_BYTES};
 use copies::{DeviceCopy, Peer, copies_per_sample};
-use cublas::Cublas;
+use driver::Arena;
 use kernels::{Computing, EVENT_RESOLUTION_NANOSECONDS};
-use product::DeviceProduct;
+use product::{Cublas, DeviceProduct};
 use replay::{NcclReplayer, placement};
 use replay_limits::ensure_replayable;
+use std::ffi::c_void;
 use std::ops::Range;
 use std::path::Path;
+use std::ptr::null_mut;
 use std::rc::Rc;
 
 /// Memory that stays free for what NCCL allocates itself: a fraction of the device's, and at least this.
@@ -74,7 +71,7 @@ impl NcclBackend {
     /// Buffer regions of the calls of a replay.
     fn regions(&self, binding: &ReplayBinding) -> Result<Regions> {
         let rank = self.world.rank();
-        Regions::placed(program_of(binding, rank)?, place(binding, rank), placement)
+        Regions::placed(binding.program(rank)?, binding.places(rank), placement)
     }
 
     /// Reserves the buffers of a case; none on ranks outside its groups.
@@ -273,7 +270,7 @@ impl Backend for NcclBackend {
     }
 
     fn prepare_products(&mut self, shapes: &[ProductShape]) -> Result<()> {
-        shapes.iter().try_for_each(|shape| cublas::arithmetic(shape.element_type).map(drop))?;
+        shapes.iter().try_for_each(|shape| product::arithmetic(shape.element_type).map(drop))?;
         self.cublas().map(drop)
     }
 
@@ -315,6 +312,104 @@ impl Backend for NcclBackend {
     fn clock_resolution_nanoseconds(&self) -> u64 {
         EVENT_RESOLUTION_NANOSECONDS
     }
+}
+
+/// The first version that reuses window space.
+const REUSES_SPACE_FROM: Version = Version(2, 28, 0);
+/// From this version on the handle is null if no window was created; 2.28 returns the handle of a registered buffer,
+/// 2.27 a handle of its own.
+const NULL_HANDLE_FROM: Version = Version(2, 29, 0);
+
+impl NcclBackend {
+    /// Why a case on symmetric buffers cannot run; none if it can, or if it uses other buffers. Called by all ranks,
+    /// with the same case.
+    pub(super) fn window_skip_reason(&self, binding: &Binding) -> Option<String> {
+        let call = &self.maker.library.call;
+        let asks = binding.variant.buffers == Buffers::Symmetric && binding.op.collective != Collective::Barrier;
+        if !asks || call.window_register.is_none() || call.memory_allocate.is_none() {
+            return None;
+        }
+        let number = binding.groups_number;
+        let known = self.buffers.windows.are_made.borrow().get(&number).copied();
+        let are_made = known.unwrap_or_else(|| {
+            // An error here occurs again where the case is bound, and is reported there.
+            let found = self.try_window(binding).unwrap_or(true);
+            self.buffers.windows.are_made.borrow_mut().insert(number, found);
+            found
+        });
+        if !are_made {
+            return Some(NO_WINDOWS.to_owned());
+        }
+        self.window_space_skip_reason(binding)
+    }
+
+    /// Before 2.28 the window space of a communicator is as large as the memory of a device and is never reused
+    /// (`src/group.cc`, `ncclCommGroupRegisterSymmetric`); behind its end the space of another rank begins.
+    fn window_space_skip_reason(&self, binding: &Binding) -> Option<String> {
+        let view = binding.view(self.world.rank()).ok()?;
+        let (_, whole) = driver::memory().ok()?;
+        let key = (binding.groups_number, binding.variant.max_ctas);
+        let end = self.buffers.windows.end_of_two(key, self.rotation(binding, &view).bytes());
+        (self.maker.library.version < REUSES_SPACE_FROM && end > whole).then(|| {
+            format!(
+                "NCCL before 2.28 does not take back the space of windows, and this case would end at {} of {}",
+                Bytes(end),
+                Bytes(whole)
+            )
+        })
+    }
+
+    /// Creates a window and deregisters it; true on ranks that are in no group.
+    fn try_window(&self, binding: &Binding) -> Result<bool> {
+        self.connect_pairs(binding)?;
+        let place = binding.groups.place_of(self.world.rank());
+        let mut memory = Arena::default();
+        let taken = match place {
+            Some(_) => memory.take_from(Some(self.maker.library)).and_then(|()| memory.reserve(TRIED_BYTES)),
+            None => Ok(()),
+        };
+        let all_have_memory = self.all_succeeded(taken.is_ok())?;
+        let Some(place) = place.filter(|_| all_have_memory) else { return memory.release().map(|()| true) };
+        let communicator = self.communicator(Members::Groups(binding.groups_number), binding.groups.axis, None)?;
+        // SAFETY: the memory is freed after the window.
+        let window = unsafe { self.maker.register_window(&communicator, memory.address(), TRIED_BYTES as usize)? };
+        let mut is_made = window.is_some();
+        if let Some(window) = window {
+            self.buffers.windows.use_two((binding.groups_number, None), TRIED_BYTES);
+            is_made = match self.maker.library.version {
+                version if version >= NULL_HANDLE_FROM => true,
+                version if version >= REUSES_SPACE_FROM => !self.is_registration(&communicator, &memory, window)?,
+                _ => self.is_on_one_host(&binding.groups.groups[place.group]) && !is_switched_off(),
+            };
+            self.maker.deregister_window(&communicator, window)?;
+        }
+        memory.release()?;
+        Ok(is_made)
+    }
+
+    /// Whether a window is only the handle of registered memory: for the same memory NCCL then returns the same handle
+    /// again.
+    fn is_registration(&self, communicator: &Communicator, memory: &Arena, window: *mut c_void) -> Result<bool> {
+        let library = self.maker.library;
+        let register = library.newer(library.call.register, "ncclCommRegister")?;
+        let deregister = library.newer(library.call.deregister, "ncclCommDeregister")?;
+        let (raw, address, mut handle) = (communicator.raw(), memory.address() as *mut c_void, null_mut());
+        // SAFETY: the communicator and the memory live, the handle is ours and not used again.
+        unsafe {
+            library.check(register(raw, address, TRIED_BYTES as usize, &mut handle), "ncclCommRegister")?;
+            library.check(deregister(raw, handle), "ncclCommDeregister")?;
+        }
+        Ok(handle == window)
+    }
+
+    fn is_on_one_host(&self, group: &[u32]) -> bool {
+        let host = |rank: &u32| self.ranks.hosts.get(*rank as usize);
+        group.iter().all(|rank| host(rank) == group.first().and_then(host))
+    }
+}
+
+fn is_switched_off() -> bool {
+    std::env::var("NCCL_WIN_ENABLE").is_ok_and(|value| value.trim() == "0")
 }
 
 #[cfg(test)]

@@ -7,16 +7,16 @@ use super::adapters::NvmlReader;
 use super::communicator::{
     Channel, Communicator, Maker, Members, MembersKey, RecentPairs, Registration, Route, Windows,
 };
-use super::cublas::Cublas;
 use super::data::Scratch;
 use super::device::{Device, Placing};
 use super::driver::{Arena, CUevent, CUstream};
 use super::kernels::{Computing, DeviceClock, Hold, Kernels};
 use super::library::{ForcedCtas, LIMITS_FROM, Library, Log, Setting, Version};
-use super::{adapters, communicator, driver, graphs, library, prepared};
+use super::product::{Cublas, OwnWork};
+use super::{adapters, communicator, driver, library, prepared};
 use crate::backend::{BackendFacts, Binding, mpi};
-use crate::mpi_call;
-use crate::mpi_call::Waiting;
+use crate::mpi_call::{self, Waiting};
+use crate::world::share_all;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host;
@@ -72,6 +72,8 @@ pub struct Deadlines {
 
 /// Resources found by this rank; other ranks may lack them.
 pub struct Opened {
+    options: Options,
+    placing: Placing,
     device: Device,
     library: &'static Library,
     kernels: Kernels,
@@ -99,10 +101,10 @@ impl Opened {
     ///
     /// # Errors
     /// Usage errors that name what is missing.
-    pub fn find(options: &Options, placing: &Placing) -> Result<Opened> {
-        let needs = |error: Error| {
-            Error::from_exit_code(error.exit_code(), format!("--backend nccl: host {}: {error}", placing.host))
-        };
+    pub fn find(options: Options, placing: Placing) -> Result<Opened> {
+        let host = placing.host.clone();
+        let needs =
+            |error: Error| Error::from_exit_code(error.exit_code(), format!("--backend nccl: host {host}: {error}"));
         let devices = driver::start().map_err(needs)?;
         let library = Library::load(options.library.as_deref()).map_err(needs)?;
         match options.buffers {
@@ -139,7 +141,17 @@ impl Opened {
         let with_device = |error: Error| needs(Error::from_exit_code(error.exit_code(), format!("{device}: {error}")));
         let kernels = Kernels::load(&device).map_err(with_device)?;
         let driver_version = driver::version().map_err(needs)?;
-        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file(), forced_ctas, processors })
+        Ok(Opened {
+            device,
+            library,
+            kernels,
+            driver_version,
+            driver_file: driver::file(),
+            forced_ctas,
+            processors,
+            options,
+            placing,
+        })
     }
 
     /// The device in words, for reports.
@@ -165,18 +177,11 @@ impl Opened {
     ///
     /// # Errors
     /// Errors of MPI and the driver.
-    pub fn into_backend(self, options: &Options, placing: &Placing, log: Option<Log>) -> Result<NcclBackend> {
-        let Opened { device, library, .. } = &self;
-        let world = mpi_call::Communicator::world()?;
-        let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
-        let mine = format!("{name}\n{}\n{}", device.uuid, device.pci);
-        let mut all = world.gather_bytes(mine.as_bytes())?.join(&b'\0');
-        world.broadcast_bytes(&mut all)?;
-        let all = String::from_utf8_lossy(&all).into_owned();
-        let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
-        let of_each =
-            |field: usize| ranks.iter().map(|rank| rank.get(field).copied().unwrap_or_default().to_owned()).collect();
-        let (hosts, uuids) = (of_each(0), of_each(1));
+    pub fn into_backend(self, log: Option<Log>) -> Result<NcclBackend> {
+        let (library, device, world) = (self.library, &self.device, mpi_call::Communicator::world()?);
+        let (options, name) = (&self.options, &self.placing.host);
+        let ranks = share_all(&world, &[name, &device.uuid, &device.pci].map(String::from))?;
+        let (hosts, uuids) = ranks.iter().map(|[host, uuid, _]| (host.clone(), uuid.clone())).unzip();
         if let Some(refusal) = parts_of_one_gpu(&ranks).filter(|_| self.library.version < TELLS_PARTS_FROM) {
             let found = self.library.description();
             return Err(Error::mismatch(format!(
@@ -187,7 +192,7 @@ impl Opened {
         let ranks_on_device = sharing(&ranks, world.rank() as usize);
         // Of any device: rank 0 writes the record and may have an exclusive one.
         let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
-        let mut facts = self.facts(placing, ranks_on_fullest);
+        let mut facts = self.facts(ranks_on_fullest);
         if log.is_some() {
             facts.warnings.push(
                 "NCCL logged its choices during the timed calls (--record-algorithm): times are longer than without"
@@ -202,10 +207,9 @@ impl Opened {
             world.rank()
         ));
         let place = format!("rank {}, host {name}, {device}", world.rank());
-        let library = *library;
         // The same on all ranks, also those with an exclusive device; otherwise their numbers of channels would differ.
         let sharing = library::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
-        let most = options.ctas.most.or(placing.share_gpu.then_some(sharing));
+        let most = options.ctas.most.or(self.placing.share_gpu.then_some(sharing));
         let ctas = CtaLimits { least: options.ctas.least, most };
         let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
         let mut cold =
@@ -225,7 +229,6 @@ impl Opened {
             world,
             reader,
             log,
-            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
             connected: Connected { ranks_per_id: options.ranks_per_id, ..Connected::default() },
             capabilities,
             ranks: Ranks { hosts, uuids, on_device: ranks_on_device },
@@ -235,13 +238,14 @@ impl Opened {
             timeline: Timeline { events: Vec::new(), clock },
             hold: Rc::new(RefCell::new(Hold::new()?)),
             replays: Replays { deadline: options.deadlines.replay, ..Replays::default() },
-            waiting: Waiting::of_ranks(ranks_on_host, mpi::processors()),
+            waiting: Waiting::of_ranks(self.placing.ranks_on_host, mpi::processors()),
             facts,
-            cublas: (options.cublas.clone(), None),
+            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
+            cublas: (self.options.cublas, None),
         })
     }
 
-    fn facts(&self, placing: &Placing, ranks_on_fullest: u32) -> BackendFacts {
+    fn facts(&self, ranks_on_fullest: u32) -> BackendFacts {
         let library = self.library;
         let mut notes = vec![
             format!("driver for CUDA {}.{} ({})", self.driver_version.0, self.driver_version.1, self.driver_file),
@@ -274,7 +278,7 @@ impl Opened {
                 self.driver_file, library.file
             ));
         }
-        if placing.share_gpu && ranks_on_fullest > 1 {
+        if self.placing.share_gpu && ranks_on_fullest > 1 {
             let set: Vec<String> = library::SHARING
                 .iter()
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
@@ -297,24 +301,23 @@ impl Opened {
     }
 }
 
+/// Host, UUID and PCI address of a rank's device.
+type RankDevice = [String; 3];
+
 /// Two ranks on partitions of one GPU: names that differ at the same address of the same host.
-fn parts_of_one_gpu(ranks: &[Vec<&str>]) -> Option<String> {
+fn parts_of_one_gpu(ranks: &[RankDevice]) -> Option<String> {
     ranks.iter().enumerate().find_map(|(second, theirs)| {
-        let [host, uuid, pci] = theirs[..] else { return None };
-        let is_other_part =
-            |other: &Vec<&str>| other[..] != theirs[..] && other.first() == Some(&host) && other.get(2) == Some(&pci);
+        let [host, uuid, pci] = theirs;
+        let is_other_part = |other: &RankDevice| other != theirs && other[0] == *host && other[2] == *pci;
         let first = ranks[..second].iter().position(is_other_part)?;
         Some(format!("ranks {first} and {second} of host {host} are on MIG partitions of one GPU ({pci}, {uuid})"))
     })
 }
 
-/// Number of ranks on the device of rank `me`, from each rank's host and device.
-fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
-    let mine = ranks.get(me);
-    ranks.iter().filter(|rank| Some(*rank) == mine).count() as u32
+/// Number of ranks on the device of rank `me`.
+fn sharing(ranks: &[RankDevice], me: usize) -> u32 {
+    ranks.iter().filter(|rank| **rank == ranks[me]).count() as u32
 }
-
-// A rank's handles of NCCL and its device, and the requirements of all its calls. Nothing of single calls.
 
 /// Executes ops with NCCL on GPU memory.
 pub struct NcclBackend {
@@ -404,32 +407,19 @@ pub(super) struct Replays {
     pub deadline: Option<Duration>,
 }
 
-/// What a rank needs for its products and copies.
-pub(super) struct OwnWork<'a> {
-    pub kernels: &'a Kernels,
-    pub hold: &'a Rc<RefCell<Hold>>,
-    pub stream: CUstream,
-    pub rank: u32,
-    /// For errors.
-    pub place: &'a str,
-    /// Time limit of one, if the user sets it.
-    pub deadline: Option<Duration>,
-}
-
 /// Interval between two checks for background errors while waiting.
 const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 
 impl NcclBackend {
     /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
     pub(super) fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
-        let cold = match (binding.warm_buffers, binding.rotation_within) {
-            (true, _) => 0,
-            (false, None) => self.buffers.cold_bytes,
-            (false, Some(within)) => {
-                return graphs::rotation_within(binding.largest_buffer_bytes(view), within.0, binding.variant);
-            }
+        // As nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`).
+        let (bytes, make): (u64, fn(u64, u64) -> Rotation) = match (binding.warm_buffers, binding.rotation_within) {
+            (true, _) => (0, Rotation::new),
+            (false, None) => (self.buffers.cold_bytes, Rotation::new),
+            (false, Some(within)) => (within.0, Rotation::within),
         };
-        graphs::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
+        driver::rotation(binding.largest_buffer_bytes(view), bytes, binding.variant, make)
     }
 
     /// The communicator with these members and this limit on thread blocks, if any.
@@ -587,8 +577,8 @@ impl Capabilities {
                 "ping_pong cannot be aggregated: within a group the reply would not wait for the request".to_owned(),
             );
         }
-        if variant.calls_in_a_graph().is_some() && self.driver < graphs::FIRST_DRIVER {
-            let ((major, minor), (least, lesser)) = (self.driver, graphs::FIRST_DRIVER);
+        if variant.calls_in_a_graph().is_some() && self.driver < driver::FIRST_DRIVER {
+            let ((major, minor), (least, lesser)) = (self.driver, driver::FIRST_DRIVER);
             return Some(format!("graphs need a driver for CUDA {least}.{lesser}, found one for {major}.{minor}"));
         }
         None
@@ -602,14 +592,15 @@ mod tests {
 
     #[test]
     fn ranks_share_a_device_where_host_and_device_are_the_same() {
-        let four = [["a", "u0", "p0"], ["a", "u1", "p1"], ["a", "u1", "p1"], ["b", "u1", "p1"]].map(Vec::from);
+        let four = [["a", "u0", "p0"], ["a", "u1", "p1"], ["a", "u1", "p1"], ["b", "u1", "p1"]]
+            .map(|rank| rank.map(String::from));
         assert_eq!([0, 1, 3].map(|me| sharing(&four, me)), [1, 2, 1]);
         assert_eq!(parts_of_one_gpu(&four), None, "one device, not parts of one");
     }
 
     #[test]
     fn parts_of_one_gpu_have_names_of_their_own_and_its_address() {
-        let parts = [["a", "m0", "p0"], ["b", "m1", "p0"], ["a", "m2", "p0"]].map(Vec::from);
+        let parts = [["a", "m0", "p0"], ["b", "m1", "p0"], ["a", "m2", "p0"]].map(|rank| rank.map(String::from));
         let expected = "ranks 0 and 2 of host a are on MIG partitions of one GPU (p0, m2)";
         assert_eq!(parts_of_one_gpu(&parts).as_deref(), Some(expected));
         assert_eq!(parts_of_one_gpu(&parts[..2]), None, "of two hosts");

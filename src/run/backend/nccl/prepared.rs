@@ -21,6 +21,10 @@ pub struct Prepared {
     datatype: c_int,
     operation: c_int,
     root: c_int,
+    at_root: bool,
+    /// Elements of this rank's block, and where it begins among all blocks.
+    block: usize,
+    own_offset: usize,
     element_bytes: usize,
     in_place: bool,
     is_estimated: bool,
@@ -28,24 +32,25 @@ pub struct Prepared {
 
 impl Prepared {
     /// Prepares a call as one rank of a group sees it.
-    ///
-    /// # Errors
-    /// None today; reserved for calls that a library may lack.
-    pub fn new(library: &'static Library, view: &View, element: ElementType, operation: c_int) -> Result<Prepared> {
+    pub fn new(library: &'static Library, view: &View, element: ElementType, operation: c_int) -> Prepared {
         // A barrier is an all_reduce of one byte, whatever type it was requested with.
-        let element = if view.collective == Collective::Barrier { ElementType::Uint8 } else { element };
+        let is_barrier = view.collective == Collective::Barrier;
+        let element = if is_barrier { ElementType::Uint8 } else { element };
         let call = Parts { view, element_bytes: element.size() as usize }.kind(library);
         let element_use = if view.collective.reduces() { ElementUse::Reduced } else { ElementUse::Moved };
-        Ok(Prepared {
+        Prepared {
             library,
             is_estimated: view.geometry.ranks() > 1 && call.is_built_from_collectives(),
             call,
             datatype: abi::datatype(element, element_use),
             operation,
             root: view.root as c_int,
+            at_root: view.me == view.root,
+            block: if is_barrier { 1 } else { view.geometry.blocks[view.me as usize] as usize },
+            own_offset: view.geometry.block_start(view.me) as usize,
             element_bytes: element.size() as usize,
             in_place: view.placement == Placement::InPlace,
-        })
+        }
     }
 
     /// As above on a communicator of all ranks, where the ranks of the group have their world ranks.
@@ -69,6 +74,9 @@ impl Prepared {
             datatype: abi::datatype(element, ElementUse::Moved),
             operation: 0,
             root: 0,
+            at_root: false,
+            block: 0,
+            own_offset: 0,
             element_bytes: element.size() as usize,
             in_place: false,
             is_estimated: false,
@@ -93,46 +101,47 @@ impl Prepared {
         let (library, call) = (self.library, &self.library.call);
         let (kind, op, root, comm) = (self.datatype, self.operation, self.root, communicator);
         let at = |base: u64, elements: usize| (base as usize + elements * self.element_bytes) as *mut c_void;
-        let from = if self.in_place { receive } else { send };
+        let Prepared { block, own_offset, at_root, in_place, .. } = *self;
+        let from = if in_place { receive } else { send };
         // SAFETY: the caller guarantees buffers, communicator and stream; counts come from the same geometry as the
         // buffers.
         unsafe {
             match &self.call {
-                Kind::AllReduce { count } => {
-                    let code = (call.all_reduce)(at(from, 0), at(receive, 0), *count, kind, op, comm, stream);
+                Kind::AllReduce => {
+                    let code = (call.all_reduce)(at(from, 0), at(receive, 0), block, kind, op, comm, stream);
                     library.check(code, "ncclAllReduce")
                 }
-                Kind::AllGather { block, own_offset } => {
+                Kind::AllGather => {
                     // In place, the input is at the rank's own block (nccl.h).
-                    let from = if self.in_place { at(receive, *own_offset) } else { at(send, 0) };
-                    library.check((call.all_gather)(from, at(receive, 0), *block, kind, comm, stream), "ncclAllGather")
+                    let from = if in_place { at(receive, own_offset) } else { at(send, 0) };
+                    library.check((call.all_gather)(from, at(receive, 0), block, kind, comm, stream), "ncclAllGather")
                 }
-                Kind::ReduceScatter { block, own_offset } => {
+                Kind::ReduceScatter => {
                     // NCCL's in-place form leaves the result at the rank's own block, ours at the beginning: see
                     // `result_offset`.
-                    let to = if self.in_place { at(receive, *own_offset) } else { at(receive, 0) };
-                    let code = (call.reduce_scatter)(at(from, 0), to, *block, kind, op, comm, stream);
+                    let to = if in_place { at(receive, own_offset) } else { at(receive, 0) };
+                    let code = (call.reduce_scatter)(at(from, 0), to, block, kind, op, comm, stream);
                     library.check(code, "ncclReduceScatter")
                 }
-                Kind::Broadcast { count } => {
-                    let code = (call.broadcast)(at(receive, 0), at(receive, 0), *count, kind, root, comm, stream);
+                Kind::Broadcast => {
+                    let code = (call.broadcast)(at(receive, 0), at(receive, 0), block, kind, root, comm, stream);
                     library.check(code, "ncclBroadcast")
                 }
-                Kind::Reduce { count, at_root } => {
-                    let from = if *at_root { from } else { send };
-                    let code = (call.reduce)(at(from, 0), at(receive, 0), *count, kind, op, root, comm, stream);
+                Kind::Reduce => {
+                    let from = if at_root { from } else { send };
+                    let code = (call.reduce)(at(from, 0), at(receive, 0), block, kind, op, root, comm, stream);
                     library.check(code, "ncclReduce")
                 }
-                Kind::AllToAll { block, call } => {
-                    library.check(call(at(send, 0), at(receive, 0), *block, kind, comm, stream), "ncclAlltoAll")
+                Kind::AllToAll(call) => {
+                    library.check(call(at(send, 0), at(receive, 0), block, kind, comm, stream), "ncclAlltoAll")
                 }
-                Kind::Gather { block, own_offset, at_root, call } => {
-                    let from = if self.in_place && *at_root { at(receive, *own_offset) } else { at(send, 0) };
-                    library.check(call(from, at(receive, 0), *block, kind, root, comm, stream), "ncclGather")
+                Kind::Gather(call) => {
+                    let from = if in_place && at_root { at(receive, own_offset) } else { at(send, 0) };
+                    library.check(call(from, at(receive, 0), block, kind, root, comm, stream), "ncclGather")
                 }
-                Kind::Scatter { block, own_offset, at_root, call } => {
-                    let to = if self.in_place && *at_root { at(send, *own_offset) } else { at(receive, 0) };
-                    library.check(call(at(send, 0), to, *block, kind, root, comm, stream), "ncclScatter")
+                Kind::Scatter(call) => {
+                    let to = if in_place && at_root { at(send, own_offset) } else { at(receive, 0) };
+                    library.check(call(at(send, 0), to, block, kind, root, comm, stream), "ncclScatter")
                 }
                 Kind::Group(pieces) => {
                     self.grouped(|| pieces.iter().try_for_each(|piece| self.part(piece, send, receive, comm, stream)))
@@ -251,28 +260,16 @@ impl Parts<'_> {
     fn kind(&self, library: &Library) -> Kind {
         use Collective::*;
         let view = self.view;
-        let block = view.geometry.blocks[view.me as usize] as usize;
-        let own_offset = view.geometry.block_start(view.me) as usize;
-        let at_root = view.me == view.root;
+        let composed = |pieces: fn(&Self) -> Vec<Piece>| Kind::Group(pieces(self));
         match view.collective {
-            Barrier => Kind::AllReduce { count: 1 },
-            AllReduce => Kind::AllReduce { count: block },
-            AllGather => Kind::AllGather { block, own_offset },
-            ReduceScatter => Kind::ReduceScatter { block, own_offset },
-            Broadcast => Kind::Broadcast { count: block },
-            Reduce => Kind::Reduce { count: block, at_root },
-            AllToAll => match library.call.all_to_all {
-                Some(call) => Kind::AllToAll { block, call },
-                None => Kind::Group(self.exchange()),
-            },
-            Gather => match library.call.gather {
-                Some(call) => Kind::Gather { block, own_offset, at_root, call },
-                None => Kind::Group(self.gather()),
-            },
-            Scatter => match library.call.scatter {
-                Some(call) => Kind::Scatter { block, own_offset, at_root, call },
-                None => Kind::Group(self.scatter()),
-            },
+            Barrier | AllReduce => Kind::AllReduce,
+            AllGather => Kind::AllGather,
+            ReduceScatter => Kind::ReduceScatter,
+            Broadcast => Kind::Broadcast,
+            Reduce => Kind::Reduce,
+            AllToAll => library.call.all_to_all.map_or_else(|| composed(Self::exchange), Kind::AllToAll),
+            Gather => library.call.gather.map_or_else(|| composed(Self::gather), Kind::Gather),
+            Scatter => library.call.scatter.map_or_else(|| composed(Self::scatter), Kind::Scatter),
             AllGatherV => Kind::Group(self.all_gather()),
             ReduceScatterV => Kind::Group(self.reduce_scatter()),
             AllToAllV => Kind::Group(self.exchange()),
@@ -280,8 +277,9 @@ impl Parts<'_> {
             Bidirectional => self.neighbours(view.partner(), view.partner()),
             PingPong => match view.partner() {
                 Some(partner) => {
-                    let there = self.piece(Part::Send, 0, block as u64, partner);
-                    let back = self.piece(Part::Receive, 0, block as u64, partner);
+                    let block = view.geometry.blocks[view.me as usize];
+                    let there = self.piece(Part::Send, 0, block, partner);
+                    let back = self.piece(Part::Receive, 0, block, partner);
                     Kind::Turns(if view.me < partner { vec![there, back] } else { vec![back, there] })
                 }
                 None => Kind::Nothing,
@@ -412,57 +410,23 @@ impl Kind {
     /// Whether NCCL executes it without sends and receives, which it uses for all_to_all, gather and scatter too.
     fn is_built_from_collectives(&self) -> bool {
         match self {
-            Kind::AllReduce { .. }
-            | Kind::AllGather { .. }
-            | Kind::ReduceScatter { .. }
-            | Kind::Broadcast { .. }
-            | Kind::Reduce { .. } => true,
+            Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::Broadcast | Kind::Reduce => true,
             Kind::Group(pieces) => pieces.iter().all(|piece| matches!(piece.what, Part::Reduce { .. })),
-            Kind::AllToAll { .. } | Kind::Gather { .. } | Kind::Scatter { .. } | Kind::Turns(_) | Kind::Nothing => {
-                false
-            }
+            Kind::AllToAll(_) | Kind::Gather(_) | Kind::Scatter(_) | Kind::Turns(_) | Kind::Nothing => false,
         }
     }
 }
 
-// The kinds of NCCL calls, and the parts of composed ones.
-
 /// A call as requested from NCCL.
 enum Kind {
-    AllReduce {
-        count: usize,
-    },
-    AllGather {
-        block: usize,
-        own_offset: usize,
-    },
-    ReduceScatter {
-        block: usize,
-        own_offset: usize,
-    },
-    Broadcast {
-        count: usize,
-    },
-    Reduce {
-        count: usize,
-        at_root: bool,
-    },
-    AllToAll {
-        block: usize,
-        call: AllToAll,
-    },
-    Gather {
-        block: usize,
-        own_offset: usize,
-        at_root: bool,
-        call: Rooted,
-    },
-    Scatter {
-        block: usize,
-        own_offset: usize,
-        at_root: bool,
-        call: Rooted,
-    },
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+    AllToAll(AllToAll),
+    Gather(Rooted),
+    Scatter(Rooted),
     Group(Vec<Piece>),
     /// One after another.
     Turns(Vec<Piece>),

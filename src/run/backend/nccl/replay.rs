@@ -5,20 +5,15 @@
 //! events afterwards; the whole is timed by the host's clock.
 
 use super::abi;
-use super::communicator::ChannelEnd;
-use super::communicator::Communicator;
-use super::communicator::Members;
+use super::communicator::{ChannelEnd, Communicator, Members};
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::first_call::FirstCall;
-use super::kernels::Computing;
-use super::kernels::Walk;
+use super::kernels::{Computing, Walk};
 use super::open::NcclBackend;
 use super::prepared::{Prepared, result_offset};
-use super::replay_limits::{EventSpan, Intervals};
-use super::replay_limits::{channel_of, channels, events_of};
+use super::replay_limits::{EventSpan, Intervals, SpanKind, channel_of, channels, events_of};
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
-use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
@@ -91,8 +86,8 @@ impl<'b> NcclReplayer<'b> {
         regions: &Regions,
     ) -> Result<NcclReplayer<'b>> {
         let rank = backend.world.rank();
-        let program = program_of(binding, rank)?;
-        let place = place(binding, rank);
+        let program = binding.program(rank)?;
+        let place = binding.places(rank);
         let events = events_of(program);
         let unconnected = |slot: &Slot| {
             Error::environment(format!("axis {} was not connected before the replay", program.op_of(slot).axis))
@@ -113,11 +108,9 @@ impl<'b> NcclReplayer<'b> {
         let hidden_ops = program.hidden_collectives();
         for (index, slot) in program.slots.iter().enumerate() {
             let (group, me) = place(program.groups[slot.op as usize]).ok_or_else(|| unconnected(slot))?;
-            let mut call = prepare(backend, binding, program, slot, group, me)?;
-            call.is_hidden = hidden_ops[slot.op as usize];
-            call.send_offset = regions.send[index].offset;
-            call.receive_offset = regions.receive[index].offset;
-            slots.push(call);
+            let (send_offset, receive_offset) = (regions.send[index].offset, regions.receive[index].offset);
+            let call = prepare(backend, binding, program, slot, group, me)?;
+            slots.push(SlotCall { send_offset, receive_offset, is_hidden: hidden_ops[slot.op as usize], ..call });
         }
         backend.buffers.scratch.upload(backend.stream)?;
         let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
@@ -194,7 +187,7 @@ impl<'b> NcclReplayer<'b> {
                     let NcclBackend { kernels, replays, .. } = &mut *self.backend;
                     replays.computing.as_mut().map_or(Ok(()), |computing| computing.occupy(nanoseconds, kernels))?;
                     driver::record(end, main)?;
-                    self.spans.push(EventSpan::computing(begin, end));
+                    self.spans.push(EventSpan { kind: SpanKind::Computing, begin, end });
                 }
                 Action::Start { slot } => {
                     let (ready, begin, end) = (event(self.backend), event(self.backend), event(self.backend));
@@ -206,10 +199,9 @@ impl<'b> NcclReplayer<'b> {
                     let call = &self.slots[slot as usize];
                     driver::record(end, call.stream)?;
                     self.done[slot as usize] = Some(end);
-                    self.spans.push(match call.is_hidden {
-                        true => EventSpan::hidden(call.axis, call.op, begin, end),
-                        false => EventSpan::in_flight(call.axis, begin, end),
-                    });
+                    let (axis, op) = (call.axis, call.op);
+                    let kind = if call.is_hidden { SpanKind::Hidden { axis, op } } else { SpanKind::UnderWay { axis } };
+                    self.spans.push(EventSpan { kind, begin, end });
                     if !call.receives_message {
                         self.counted[call.op].add(call.bytes);
                     }
@@ -220,7 +212,8 @@ impl<'b> NcclReplayer<'b> {
                     driver::record(begin, main)?;
                     driver::wait_for(main, done)?;
                     driver::record(end, main)?;
-                    self.spans.push(EventSpan::waiting(self.slots[slot as usize].axis, begin, end));
+                    let kind = SpanKind::Waiting { axis: self.slots[slot as usize].axis };
+                    self.spans.push(EventSpan { kind, begin, end });
                 }
             }
         }
@@ -313,7 +306,7 @@ fn prepare(
         let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let operation = reduce_op.and_then(abi::operation).unwrap_or(0);
-        let prepared = Prepared::new(library, &view, op.element, operation)?;
+        let prepared = Prepared::new(library, &view, op.element, operation);
         let offset = result_offset(&view);
         let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.buffers.scratch);
         let members = Members::Groups(binding.first_groups_number + axis);

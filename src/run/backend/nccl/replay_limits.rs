@@ -7,7 +7,6 @@ use super::driver::CUevent;
 use super::library::{ORDERS_FROM, QUEUES, Version};
 use super::open::NcclBackend;
 use super::prepared::Work;
-use crate::backend::replay_place::{place, program_of};
 use crate::backend::{Binding, HiddenCall, RankTimes, ReplayBinding};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
@@ -39,7 +38,7 @@ struct Streams {
 /// Refuses a replay from its plan, before anything is connected for it.
 pub(super) fn ensure_replayable(backend: &NcclBackend, binding: &ReplayBinding) -> Result<()> {
     let (rank, library) = (backend.world.rank(), backend.maker.library);
-    let (program, place) = (program_of(binding, rank)?, place(binding, rank));
+    let (program, place) = (binding.program(rank)?, binding.places(rank));
     if events_of(program) > MOST_EVENTS {
         return Err(Error::usage(format!(
             "a step of {} actions is too long to replay on a GPU; use fewer micro-batches or layers",
@@ -125,13 +124,13 @@ fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
 /// The interval between two events, and its kind.
 #[derive(Clone, Copy)]
 pub(super) struct EventSpan {
-    kind: SpanKind,
-    begin: CUevent,
-    end: CUevent,
+    pub kind: SpanKind,
+    pub begin: CUevent,
+    pub end: CUevent,
 }
 
 #[derive(Clone, Copy)]
-enum SpanKind {
+pub(super) enum SpanKind {
     Computing,
     Waiting {
         axis: usize,
@@ -144,24 +143,6 @@ enum SpanKind {
         axis: usize,
         op: usize,
     },
-}
-
-impl EventSpan {
-    pub fn computing(begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::Computing, begin, end }
-    }
-
-    pub fn waiting(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::Waiting { axis }, begin, end }
-    }
-
-    pub fn in_flight(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::UnderWay { axis }, begin, end }
-    }
-
-    pub fn hidden(axis: usize, op: usize, begin: CUevent, end: CUevent) -> EventSpan {
-        EventSpan { kind: SpanKind::Hidden { axis, op }, begin, end }
-    }
 }
 
 /// Room for the times of active calls, by axis, and of hidden calls.

@@ -1,8 +1,7 @@
 //! A bound case on virtual clocks.
 
-use super::fleet::CorruptRank;
-use super::noise::{FaultStates, LastMessage, Noise, Work};
-use super::placing::{LateSlot, Placed};
+use super::fleet::{CorruptRank, LateSlot, Placed};
+use super::noise::{FaultStates, LastMessage, Noise, Order, Work};
 use crate::backend::{Call, Marks, Mismatch};
 use commgauge_base::error::{Error, Result};
 use std::cell::Cell;
@@ -178,16 +177,14 @@ impl<'a> Clocks<'a> {
 
     /// Executes one call.
     pub(super) fn advance(&mut self, work: &Work, noise: &mut Noise) {
-        match work {
-            Work::Together { nanoseconds_of_group } => self.advance_together(nanoseconds_of_group, noise),
-            Work::Neighbours { nanoseconds_of_slot, last } => {
-                self.advance_by_group(nanoseconds_of_slot, noise, |clocks, times, factor| {
-                    send_to_neighbours(clocks, times, *last, factor);
-                });
+        let times = work.nanoseconds.as_slice();
+        match work.order {
+            Order::Together => self.advance_together(times, noise),
+            Order::Neighbours(last) => {
+                let send = |clocks: &mut [u64], times: &[f64], factor| send_to_neighbours(clocks, times, last, factor);
+                self.advance_by_group(times, noise, send);
             }
-            Work::Pairs { nanoseconds_of_slot } => {
-                self.advance_by_group(nanoseconds_of_slot, noise, exchange_in_pairs);
-            }
+            Order::Pairs => self.advance_by_group(times, noise, exchange_in_pairs),
         }
     }
 

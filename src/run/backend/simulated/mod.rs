@@ -8,7 +8,6 @@
 mod call;
 mod fleet;
 mod noise;
-mod placing;
 mod replay;
 
 use super::{Backend, BackendFacts, Binding, Call, ReplayBinding, Replayer};
@@ -21,9 +20,8 @@ use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Expectation, ExpectedCall, ExpectedGroup, Limit};
 use commgauge_model::layout::{Groups, Locality};
 use commgauge_model::workload::ProductShape;
-use fleet::Fleet;
+use fleet::{Fleet, Placed};
 use noise::{FaultStates, Noise, Work};
-use placing::Placed;
 use replay::SimulatedReplayer;
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,7 +1,6 @@
 //! Seeded scatter of simulated times: a factor for each call of a group, a delay for each arrival.
 
-use super::fleet::{Fleet, Recurrence};
-use super::placing::{LateSlot, Placed};
+use super::fleet::{Fleet, LateSlot, Placed, Recurrence};
 use crate::backend::Binding;
 use commgauge_base::collective::{Collective, Motion};
 use commgauge_base::error::Result;
@@ -9,7 +8,6 @@ use commgauge_base::geometry::Geometry;
 use commgauge_base::random::{normal, split_mix, uniform};
 use commgauge_cost::machine_time::{Hop, Volume, collective_seconds, message_seconds};
 use commgauge_model::config::machine;
-use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::Groups;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -98,14 +96,22 @@ pub(super) enum LastMessage {
     Absent,
 }
 
+/// How the ranks of a group wait for each other in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// All end together, a time after the last arrival.
+    Together,
+    /// Each sends a message to the next; the last one to the first, if it wraps.
+    Neighbours(LastMessage),
+    /// Each of the lower half exchanges all its messages with its partner in the upper half.
+    Pairs,
+}
+
+/// The time of a call: for each group if its ranks end together, else for the messages of each slot.
 #[derive(Debug)]
-pub(super) enum Work {
-    /// For each group: from the last arrival to the common end.
-    Together { nanoseconds_of_group: Vec<f64> },
-    /// For each slot: its message to the next slot of the group (of the last slot: to the first, if it wraps).
-    Neighbours { nanoseconds_of_slot: Vec<f64>, last: LastMessage },
-    /// For each slot in the lower half of its group: all its messages with its partner in the upper half.
-    Pairs { nanoseconds_of_slot: Vec<f64> },
+pub(super) struct Work {
+    pub order: Order,
+    pub nanoseconds: Vec<f64>,
 }
 
 impl Work {
@@ -118,7 +124,7 @@ impl Work {
                         volume(collective, geometry, &placed.domain_of_slot[slots], shape.ranks_per_node_least);
                     nanoseconds(collective_seconds(algorithm, shape, paths, &volume))
                 });
-                Work::Together { nanoseconds_of_group: seconds.collect() }
+                Work { order: Order::Together, nanoseconds: seconds.collect() }
             }
             motion @ (Motion::Ring | Motion::Chain) => {
                 let last = if motion == Motion::Ring { LastMessage::Wraps } else { LastMessage::Absent };
@@ -128,7 +134,7 @@ impl Work {
                 };
                 let messages = Messages::new(placed, fleet, next);
                 let seconds = |message: Message| message_seconds(messages.forth(message), message_bytes);
-                Work::Neighbours { nanoseconds_of_slot: messages.nanoseconds(seconds), last }
+                Work { order: Order::Neighbours(last), nanoseconds: messages.nanoseconds(seconds) }
             }
             Motion::Pairs { messages_in_turn } => {
                 let partner = |slots: &Range<usize>, slot: usize| {
@@ -146,26 +152,15 @@ impl Work {
                         forth.max(back)
                     }
                 };
-                Work::Pairs { nanoseconds_of_slot: messages.nanoseconds(seconds) }
+                Work { order: Order::Pairs, nanoseconds: messages.nanoseconds(seconds) }
             }
         }
     }
-}
 
-impl Work {
     /// With all times multiplied by a factor.
-    pub(super) fn times(self, factor: f64) -> Work {
-        let times =
-            |all: Vec<f64>| all.into_iter().map(|time| (time * factor).clamp(1.0, LONGEST_NANOSECONDS)).collect();
-        match self {
-            Work::Together { nanoseconds_of_group } => {
-                Work::Together { nanoseconds_of_group: times(nanoseconds_of_group) }
-            }
-            Work::Neighbours { nanoseconds_of_slot, last } => {
-                Work::Neighbours { nanoseconds_of_slot: times(nanoseconds_of_slot), last }
-            }
-            Work::Pairs { nanoseconds_of_slot } => Work::Pairs { nanoseconds_of_slot: times(nanoseconds_of_slot) },
-        }
+    pub(super) fn times(mut self, factor: f64) -> Work {
+        self.nanoseconds.iter_mut().for_each(|time| *time = (*time * factor).clamp(1.0, LONGEST_NANOSECONDS));
+        self
     }
 }
 
@@ -251,17 +246,11 @@ impl<'a> Messages<'a> {
     }
 
     fn hop(&self, message: Message, leaving: &[u32], entering: &[u32]) -> Hop {
-        let (fleet, slots) = (self.fleet, [message.sender, message.receiver]);
-        let [sender, receiver] = slots.map(|slot| self.placed.rank_of_slot[slot]);
-        let [from, to] = slots.map(|slot| self.placed.node_of_slot[slot]);
-        if fleet.domain_of(sender) == fleet.domain_of(receiver) {
-            return fleet.within(sender, receiver);
-        }
-        let out = fleet.adapter_share(from, leaving[from as usize]) * fleet.adapter_factor(sender, Direction::Send);
-        let into = fleet.adapter_share(to, entering[to as usize]) * fleet.adapter_factor(receiver, Direction::Receive);
-        Hop {
-            latency_seconds: fleet.machine.between_nodes.latency.0,
-            rate: out.min(into) * fleet.link_factor(&[from.min(to), from.max(to)]) * message.scale_factor,
+        let [sender, receiver] = [message.sender, message.receiver].map(|slot| self.placed.rank_of_slot[slot]);
+        let hop = self.fleet.hop(sender, receiver, |from| leaving[from as usize], |to| entering[to as usize]);
+        match self.fleet.domain_of(sender) == self.fleet.domain_of(receiver) {
+            true => hop,
+            false => Hop { rate: hop.rate * message.scale_factor, ..hop },
         }
     }
 

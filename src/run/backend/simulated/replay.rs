@@ -8,14 +8,13 @@
 //! order in which they are processed here.
 
 use super::fleet::Fleet;
-use super::noise::{Noise, Work, nanoseconds};
-use super::placing::Placed;
+use super::fleet::Placed;
+use super::noise::{Noise, Order, Work, nanoseconds};
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_cost::machine_time::{Hop, message_seconds};
-use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::replay::{Action, Movement, ReplayPlan, ReplayProgram};
 use std::cell::Cell;
@@ -291,21 +290,8 @@ impl<'b> SimulatedReplayer<'b> {
 
     /// The path of a message; messages that leave or enter a node at the same time share its adapters.
     fn hop(&self, from: u32, to: u32) -> Hop {
-        let (sender, receiver) = (from, to);
-        let (from, to) = (self.fleet.node_of(sender), self.fleet.node_of(receiver));
-        if self.fleet.domain_of(sender) == self.fleet.domain_of(receiver) {
-            return self.fleet.within(sender, receiver);
-        }
-        let out_factor = self.fleet.adapter_factor(sender, Direction::Send);
-        let into_factor = self.fleet.adapter_factor(receiver, Direction::Receive);
-        let active_ranks =
-            |node: u32| self.pipelines.map_or(1, |axis| self.axes[axis].active_ranks[node as usize]).max(1);
-        let out = self.fleet.adapter_share(from, active_ranks(from)) * out_factor;
-        let into = self.fleet.adapter_share(to, active_ranks(to)) * into_factor;
-        Hop {
-            latency_seconds: self.fleet.machine.between_nodes.latency.0,
-            rate: out.min(into) * self.fleet.link_factor(&[from.min(to), from.max(to)]),
-        }
+        let active = |node: u32| self.pipelines.map_or(1, |axis| self.axes[axis].active_ranks[node as usize]).max(1);
+        self.fleet.hop(from, to, active, active)
     }
 
     fn done(&mut self, rank: u32, slot: u32, end: u64) {
@@ -364,14 +350,12 @@ fn crossing(program: &ReplayProgram) -> Vec<Vec<u64>> {
 
 /// Nanoseconds of a collective in each group: for a ring or a chain, of its slowest message.
 fn group_nanoseconds(program: &ReplayProgram, op: usize, placed: &Placed, fleet: &Fleet) -> Vec<f64> {
-    match Work::new(program.ops[op].collective, &program.geometries[op], placed, fleet) {
-        Work::Together { nanoseconds_of_group } => nanoseconds_of_group,
-        Work::Neighbours { nanoseconds_of_slot, .. } | Work::Pairs { nanoseconds_of_slot } => {
-            let slowest =
-                |slots: std::ops::Range<usize>| nanoseconds_of_slot[slots].iter().copied().fold(1.0, f64::max);
-            placed.slots().map(slowest).collect()
-        }
+    let work = Work::new(program.ops[op].collective, &program.geometries[op], placed, fleet);
+    if work.order == Order::Together {
+        return work.nanoseconds;
     }
+    let slowest = |slots: std::ops::Range<usize>| work.nanoseconds[slots].iter().copied().fold(1.0, f64::max);
+    placed.slots().map(slowest).collect()
 }
 
 fn later(clock: u64, nanoseconds: f64, factor: f64) -> u64 {

@@ -4,12 +4,9 @@
 //! killed together close tens of milliseconds apart, by which time a launcher has killed the others too. So at the first closed connection
 //! the collector queries the system for the fate of each rank.
 
-use super::super::marks::print_message;
-use super::super::wire::Frame;
-use super::process::Fate;
-use super::process::{Entry, RankStatus};
-use super::serve::Serving;
-use super::serve::Stage;
+use super::super::wire::{Frame, print_message};
+use super::process::{Entry, Fate, RankStatus};
+use super::serve::{Serving, Stage};
 use crate::launcher;
 use std::time::Instant;
 

@@ -4,13 +4,10 @@
 //! ends with them. The one on the host of rank 0 receives the states of all hosts, decides, and writes the report. The
 //! entry point is [`main`]; the loop is in `serve`.
 
-mod before;
-mod connection;
 mod deaths;
 mod process;
 mod report;
 mod serve;
-mod stack;
 mod stacks;
 
 pub use process::{RankStatus, RankTable, Trigger, process_start};
@@ -18,17 +15,16 @@ pub use report::{BlockedRanks, RankView, hang_line, whole_text};
 pub use serve::Config;
 
 use super::deadline::{SETUP_DEADLINE, deadline_of_host};
-use super::marks::print_message;
 use super::reporter::Reporter;
 use super::reporting_thread::EndLaunch;
 use super::wire::{
-    CHALLENGE_BYTES, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, session_of_peer,
+    CHALLENGE_BYTES, Connection, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message,
+    session_of_peer,
 };
 use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
-use crate::world::{World, agree};
+use crate::world::{World, agree, from_first, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::{Fault, Progress};
-use connection::Connection;
 use serde::{Deserialize, Serialize};
 use serve::Serving;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -103,12 +99,12 @@ fn begin() -> std::result::Result<Serving, Box<dyn std::error::Error>> {
         answer.hosts_port = listener.local_addr()?.port();
         answer.addresses = of_this_host();
     }
-    reply(&answer)?;
+    send_line(&mut std::io::stdout(), &answer)?;
     line.clear();
     input.read_line(&mut line)?;
     let first: FirstAnswer = serde_json::from_str(&line)?;
     let upstream = if config.node == 0 { Ok(None) } else { reach(&first, &config, &token).map(Some) };
-    reply(&SecondAnswer { problem: upstream.as_ref().err().cloned() })?;
+    send_line(&mut std::io::stdout(), &SecondAnswer { problem: upstream.as_ref().err().cloned() })?;
     let listeners = [Some(for_ranks), for_hosts].into_iter().flatten().collect();
     Ok(Serving::new(config, token, listeners, upstream?)?)
 }
@@ -154,12 +150,12 @@ fn run_anywhere() {
     let _ = sched_setaffinity(None, &all);
 }
 
-fn reply(answer: &impl Serialize) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let mut text = serde_json::to_vec(answer)?;
+/// Sends a value on one line, as a collector and the rank that starts it talk to each other.
+fn send_line(to: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(value)?;
     text.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    out.write_all(&text)?;
-    Ok(out.flush()?)
+    to.write_all(&text)?;
+    to.flush()
 }
 
 /// Connects to the first collector; a collector with the same secret answers.
@@ -320,12 +316,8 @@ pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     let node = nodes.node_of_rank[me as usize];
     let mut mine = agree(world, Collector::first_of_host(&nodes, me, || config(&setup, &nodes, me, &token)))?;
 
-    let answer = mine.as_ref().map(|collector| &collector.answer);
-    let answers = world.gather(&serde_json::to_vec(&answer).map_err(unserialisable)?)?;
-    let mut shared = serde_json::to_vec(&CollectorAddresses::of(&answers, &nodes)?).map_err(unserialisable)?;
-    world.broadcast(&mut shared)?;
-    let addresses: CollectorAddresses = serde_json::from_slice(&shared).map_err(unserialisable)?;
-
+    let answers = gather_all(world, &mine.as_ref().map(|collector| &collector.answer))?;
+    let addresses: CollectorAddresses = from_first(world, &CollectorAddresses::of(answers, &nodes))?;
     let connected =
         mine.as_mut().map_or(Ok(()), |collector| collector.connect_to_first(&addresses.first, &setup.hosts[0]));
     agree(world, connected)?;
@@ -364,25 +356,15 @@ struct CollectorAddresses {
 }
 
 impl CollectorAddresses {
-    fn of(answers: &[Vec<u8>], nodes: &Nodes) -> Result<CollectorAddresses> {
-        let mut addresses = CollectorAddresses { ports: Vec::new(), first: FirstAnswer::default() };
-        // Only rank 0 has the answers.
-        let first_ranks = if answers.is_empty() { &[][..] } else { &nodes.first_ranks };
-        for rank in first_ranks {
-            let answer: Option<FirstAnswer> =
-                serde_json::from_slice(&answers[*rank as usize]).map_err(unserialisable)?;
-            let answer = answer.unwrap_or_default();
-            addresses.ports.push(answer.port);
-            if *rank == 0 {
-                addresses.first = answer;
-            }
+    /// From the answer of each rank; on process 0.
+    fn of(answers: Vec<Option<FirstAnswer>>, nodes: &Nodes) -> CollectorAddresses {
+        let answer = |rank: &u32| answers.get(*rank as usize).cloned().flatten().unwrap_or_default();
+        let of_hosts: Vec<FirstAnswer> = nodes.first_ranks.iter().map(answer).collect();
+        CollectorAddresses {
+            ports: of_hosts.iter().map(|answer| answer.port).collect(),
+            first: of_hosts.into_iter().next().unwrap_or_default(),
         }
-        Ok(addresses)
     }
-}
-
-fn unserialisable(cause: serde_json::Error) -> Error {
-    Error::environment(format!("cannot send the address of the watchdog: {cause}"))
 }
 
 /// A random secret, the same on every rank.
@@ -450,9 +432,7 @@ impl Collector {
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed(&"it has no input"));
         };
-        let mut text = serde_json::to_string(config).map_err(unserialisable)?;
-        text.push('\n');
-        input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
+        send_line(&mut input, config).map_err(|cause| failed(&cause))?;
         let mut output = BufReader::new(output);
         let line = read_line(&mut output).map_err(|cause| failed(&cause))?;
         let answer = serde_json::from_str(&line).map_err(|_| failed(&format!("it says `{}`", line.trim())))?;
@@ -468,9 +448,7 @@ impl Collector {
                 first.shown_addresses()
             ))
         };
-        let mut text = serde_json::to_string(first).map_err(unserialisable)?;
-        text.push('\n');
-        self.input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
+        send_line(&mut self.input, first).map_err(|cause| failed(&cause))?;
         let line = read_line(&mut self.output).map_err(|cause| failed(&cause))?;
         match serde_json::from_str(&line) {
             Ok(SecondAnswer { problem: None }) => Ok(()),
@@ -560,10 +538,8 @@ mod tests {
             (nodes.node_of_rank.as_slice(), nodes.first_ranks.as_slice()),
             (&[0, 1, 0, 2, 1][..], &[0, 1, 3][..])
         );
-        let answer = |port| serde_json::to_vec(&Some(FirstAnswer { port, ..FirstAnswer::default() })).unwrap();
-        let none = || b"null".to_vec();
-        let addresses = CollectorAddresses::of(&[answer(7), answer(8), none(), answer(9), none()], &nodes).unwrap();
+        let answer = |port| Some(FirstAnswer { port, ..FirstAnswer::default() });
+        let addresses = CollectorAddresses::of(vec![answer(7), answer(8), None, answer(9), None], &nodes);
         assert_eq!((addresses.ports, addresses.first.port), (vec![7, 8, 9], 7));
-        assert!(CollectorAddresses::of(&[], &nodes).unwrap().ports.is_empty(), "from rank 0");
     }
 }

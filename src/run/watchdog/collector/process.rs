@@ -1,8 +1,7 @@
 //! State of a process of this host according to the operating system, and killing it.
 
 use super::super::asked_to_end::{signals, was_asked_to_end};
-use super::super::marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
-use super::super::wire::RankState;
+use super::super::wire::{COLLECTOR_VARIABLE, LAUNCH_MARK, RankState};
 use commgauge_base::host::{ProcessStat, Segments, SessionFolder};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt;
@@ -275,6 +274,10 @@ impl RankTable {
 
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut()
     }
 
     pub fn get_mut(&mut self, rank: u32) -> Option<&mut Entry> {

@@ -1,23 +1,22 @@
 //! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
 //! deadlines, queries, reports, ends the run.
 
+use super::super::reporting_thread::LoneReports;
 use super::super::wire::{
-    Challenge, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
+    Challenge, Connection, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
 };
-use super::before::Before;
-use super::connection::Connection;
 use super::process;
 use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Trigger};
-use super::stack::Stacks;
+use super::stacks::Stacks;
 use commgauge_model::record::launch_lines::HangLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Interval of checking deadlines.
 pub(super) const TICK: Duration = Duration::from_millis(200);
@@ -126,6 +125,11 @@ impl Serving {
         self.config.node == 0
     }
 
+    pub(super) fn host_of(&self, rank: u32) -> &str {
+        let node = self.config.node_of_rank.get(rank as usize).copied().unwrap_or(0);
+        self.config.hosts.get(node as usize).map_or("?", String::as_str)
+    }
+
     /// Waits until there is input, or a tick has passed.
     pub(super) fn wait(&self) {
         let stdin = std::io::stdin();
@@ -183,12 +187,16 @@ impl Serving {
                 at += 1;
                 continue;
             }
-            let peer = self.peers.swap_remove(at);
-            match peer.peer_kind {
-                None => {}
-                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
-                Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
-            }
+            self.lose_peer(at, now);
+        }
+    }
+
+    fn lose_peer(&mut self, at: usize, now: Instant) {
+        match self.peers.swap_remove(at).peer_kind {
+            Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
+            Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
+            // An unknown peer, or one that never said who it is.
+            None => {}
         }
     }
 
@@ -313,7 +321,7 @@ impl Serving {
                 self.config.record = path.into();
             }
             Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => {}
-            Frame::Stack(rank, text) => self.stacks.keep(rank, text),
+            Frame::Stack(rank, text) => drop(self.stacks.found.insert(rank, text)),
             Frame::Unwatched(host) => self.lose_collector_of(host),
             Frame::Query | Frame::Abort(_) | Frame::Concluded | Frame::GiveUpRecord(_) | Frame::Beat => {}
             Frame::ShowStack(_) => {}
@@ -419,11 +427,7 @@ impl Serving {
             // It may have sent data before it closed.
             let _ = self.peers[at].connection.receive();
             self.handle_input(at, now);
-            match self.peers.swap_remove(at).peer_kind {
-                Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
-                Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
-                None => {}
-            }
+            self.lose_peer(at, now);
         }
         if self.upstream.as_mut().is_some_and(|upstream| upstream.flush().is_err()) {
             self.upstream = None;
@@ -571,6 +575,30 @@ pub(super) struct Outcome {
 pub(super) struct RasQuery {
     pub(super) waiting: Receiver<String>,
     pub(super) answer: Option<String>,
+}
+
+/// The state before this launch.
+pub(super) struct Before {
+    /// Length and time of the record.
+    record: Option<(u64, SystemTime)>,
+    /// Reports of hosts that decided alone.
+    pub(super) lone_reports: LoneReports,
+}
+
+impl Before {
+    pub(super) fn of(record: &Path) -> Before {
+        Before { record: stamp(record), lone_reports: LoneReports::before(record) }
+    }
+
+    /// Whether this launch wrote to its record.
+    pub(super) fn was_written_since(&self, record: &Path) -> bool {
+        stamp(record) != self.record
+    }
+}
+
+fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.len(), file.modified().ok()?))
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! The stacks of the blocking ranks, read on their hosts before the ranks are ended: they show whether a missing rank spins in its own
 //! code, waits in a library, or waits in a driver.
 
-use super::super::marks::print_message;
 use super::super::reporting_thread;
-use super::super::wire::{Frame, PeerKind};
+use super::super::wire::{Frame, PeerKind, print_message};
 use super::process::{Entry, RankStatus, Trigger};
 use super::report::{RankView, hang_line, short_text, whole_text};
 use super::serve::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Serving, Stage, UNREACHABLE_AFTER};
-use super::stack;
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
 use commgauge_base::output_file::write_own;
 use commgauge_base::visible::{ShownPath, visible};
@@ -16,9 +14,13 @@ use commgauge_model::record::launch_lines::{HangLine, HangReason, HangState, Hun
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, Writer, append_missing_end};
 use signal_hook::consts::SIGTERM;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::sync::mpsc::channel;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Time limit for the stacks of all ranks together.
@@ -29,6 +31,20 @@ const MARGIN: Duration = Duration::from_millis(500);
 
 /// Maximum number of stacks.
 const MAX_STACKS: usize = 4;
+
+/// The stacks of ranks known to a collector, and how a thread hands them over.
+pub(super) struct Stacks {
+    pub(super) found: BTreeMap<u32, String>,
+    sender: Sender<(u32, String)>,
+    waiting: Receiver<(u32, String)>,
+}
+
+impl Default for Stacks {
+    fn default() -> Stacks {
+        let (sender, waiting) = channel();
+        Stacks { found: BTreeMap::new(), sender, waiting }
+    }
+}
 
 impl Serving {
     /// Has the hosts of the suspects read their stacks; returns the ranks.
@@ -74,7 +90,7 @@ impl Serving {
         }
         let (sender, deadline) = (self.stacks.sender.clone(), Instant::now() + STACKS_TIMEOUT - MARGIN);
         std::thread::spawn(move || {
-            for (rank, stack) in ranks.into_iter().zip(stack::functions_of(&pids, deadline)) {
+            for (rank, stack) in ranks.into_iter().zip(functions_of(&pids, deadline)) {
                 // The receiver lives as long as the process.
                 let _ = sender.send((rank, stack.unwrap_or_else(|problem| format!("not known: {problem}"))));
             }
@@ -85,7 +101,7 @@ impl Serving {
     pub(super) fn pass_stacks_on(&mut self) {
         while let Ok((rank, text)) = self.stacks.waiting.try_recv() {
             self.send_up(&Frame::Stack(rank, text.clone()));
-            self.stacks.keep(rank, text);
+            self.stacks.found.insert(rank, text);
         }
     }
 
@@ -100,7 +116,7 @@ impl Serving {
         for rank in wanted {
             let Some(stack) = self.stacks.found.remove(&rank) else { continue };
             let _ = writeln!(text, "  stack of rank {rank}: {}", visible(&stack));
-            let host = self.host_of(rank);
+            let host = self.host_of(rank).to_owned();
             if let Some(line) = &mut outcome.line {
                 note(&mut line.places, rank, host, stack);
             }
@@ -113,11 +129,6 @@ impl Serving {
             self.print_behind(format!("stack, innermost function first\n{}", text.trim_end()));
         }
         self.begin_ending(outcome, now);
-    }
-
-    fn host_of(&self, rank: u32) -> String {
-        let node = self.config.node_of_rank.get(rank as usize).copied().unwrap_or(0);
-        self.config.hosts.get(node as usize).cloned().unwrap_or_else(|| "?".to_owned())
     }
 
     /// Prints after the current output.
@@ -195,7 +206,7 @@ impl Serving {
                 }
             }
             Stage::Stacks { since, wanted, .. } => {
-                if self.stacks.has_all(wanted) || now - *since > STACKS_TIMEOUT {
+                if wanted.iter().all(|rank| self.stacks.found.contains_key(rank)) || now - *since > STACKS_TIMEOUT {
                     self.report_stacks(now);
                 }
             }
@@ -327,20 +338,13 @@ impl Serving {
         }
         let late = || "NCCL's RAS service did not answer in time".to_owned();
         let ras = ras.map(|ras_query| ras_query.answer.unwrap_or_else(late));
-        let stopped: Vec<u32> =
-            self.table.entries().iter().filter(|entry| is_stopped_here(entry)).map(|entry| entry.rank).collect();
-        for rank in stopped {
-            if let Some(entry) = self.table.get_mut(rank) {
-                entry.state.stopped = true;
-            }
-        }
+        self.table.entries_mut().filter(|entry| is_stopped_here(entry)).for_each(|entry| entry.state.stopped = true);
         let seen: Vec<RankView> = self
             .table
             .entries()
             .iter()
             .map(|entry| {
-                let node = self.config.node_of_rank.get(entry.rank as usize).copied().unwrap_or(0);
-                let host = self.config.hosts.get(node as usize).map_or("?", String::as_str);
+                let host = self.host_of(entry.rank);
                 let is_responsive = !entry.state.stopped && entry.silent(now) < NO_ANSWER_AFTER;
                 RankView {
                     entry,
@@ -421,16 +425,17 @@ impl Serving {
 
     fn end_record(&self, outcome: &Outcome, writer: Writer) -> Result<bool> {
         let reason = outcome.line.as_ref().map_or_else(String::new, |line| line.sentence());
-        let hang = outcome.line.clone();
-        self.append_end(Ended { status: EndStatus::Failed, exit_code: outcome.code, reason, hang }, writer)
+        self.append_end(self.end(EndStatus::Failed, outcome.code, reason), outcome.line.clone(), writer)
     }
 
-    fn append_end(&self, ended: Ended, writer: Writer) -> Result<bool> {
+    fn end(&self, status: EndStatus, exit_code: i32, reason: String) -> End {
+        End::new(status, exit_code, Some(reason), self.times.begun.elapsed())
+    }
+
+    fn append_end(&self, end: End, hang: Option<Box<HangLine>>, writer: Writer) -> Result<bool> {
         if !self.is_first() || !self.has_begun_its_record() {
             return Ok(false);
         }
-        let Ended { status, exit_code, reason, hang } = ended;
-        let end = End::new(status, exit_code, Some(reason), self.times.begun.elapsed());
         append_missing_end(&self.config.record, &Vec::from_iter(hang.map(Line::Hang)), &end, writer)
     }
 
@@ -460,7 +465,7 @@ impl Serving {
             (Stage::Ending { outcome, .. } | Stage::TakingRecord { outcome, .. }, _) => {
                 self.end_record(outcome, exited)
             }
-            (_, Some(ended)) => self.append_end(ended, exited),
+            (_, Some((end, hang))) => self.append_end(end, hang, exited),
             (_, None) => return,
         };
         if let Err(cause) = written {
@@ -477,32 +482,207 @@ impl Serving {
         self.before.lone_reports.new_since(&self.config.record).filter(|line| line.reason == HangReason::Deadline)
     }
 
-    /// Text of the end line for ranks that ended by themselves without one.
-    fn ended_by_ranks(&self) -> Option<Ended> {
-        let status = EndStatus::Failed;
+    /// The end line for ranks that ended by themselves without one, and the hang line before it.
+    fn ended_by_ranks(&self) -> Option<(End, Option<Box<HangLine>>)> {
         if let Some((rank, exit_code, why)) = &self.error {
-            return Some(Ended { status, exit_code: *exit_code, reason: format!("rank {rank}: {why}"), hang: None });
+            return Some((self.end(EndStatus::Failed, *exit_code, format!("rank {rank}: {why}")), None));
         }
         self.table.first_death()?;
         if let Some(line) = self.lone_hang() {
-            let reason = line.sentence();
-            return Some(Ended { status, exit_code: HANG_EXIT_CODE, reason, hang: Some(Box::new(line)) });
+            let end = self.end(EndStatus::Failed, HANG_EXIT_CODE, line.sentence());
+            return Some((end, Some(Box::new(line))));
         }
         let reason = "the ranks were signalled to stop and did not end; results so far are kept".to_owned();
         let signal = host::noted(&self.config.record).unwrap_or(SIGTERM);
-        let exit_code = Error::from(Kind::Interrupted(signal)).exit_code();
-        Some(Ended { status: EndStatus::Interrupted, exit_code, reason, hang: None })
+        Some((self.end(EndStatus::Interrupted, Error::from(Kind::Interrupted(signal)).exit_code(), reason), None))
     }
-}
-
-/// Text of an end line, and of a hang line before it.
-struct Ended {
-    status: EndStatus,
-    exit_code: i32,
-    reason: String,
-    hang: Option<Box<HangLine>>,
 }
 
 fn is_stopped_here(entry: &Entry) -> bool {
     entry.process.is_here() && entry.process.is_stopped() == Some(true)
+}
+
+// The functions of a rank's measuring thread, from eu-stack or gdb, whichever is installed. Bounded in time and bytes, and optional: a
+// system without them, or one that forbids tracing, gives no stacks.
+
+/// Maximum number of functions, innermost first.
+const MAX_FUNCTIONS: usize = 24;
+
+/// Maximum total length, so that they fit into one message.
+pub(super) const MAX_BYTES: usize = 1000;
+
+/// Maximum number of bytes read from the tool.
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
+
+/// Precedes the stack of each process in the output for several.
+const MARK: &str = "commgauge: process ";
+
+/// Marks functions outside the program's own.
+const RUNTIME: &str = "__rust_begin_short_backtrace";
+
+/// The functions of a process, or why they are missing.
+type StackFound = std::result::Result<String, String>;
+
+/// Output of a tool until it ended, or until it was killed at the deadline.
+struct Output {
+    tool: &'static str,
+    text: String,
+    is_whole: bool,
+}
+
+/// The functions of each process's first thread, innermost first: `poll < wait_for_message < MPI_Allreduce < main`, or why they are
+/// missing. Returns soon after the deadline at the latest.
+pub(super) fn functions_of(pids: &[u32], deadline: Instant) -> Vec<StackFound> {
+    let found = with_eu_stack(pids, deadline).or_else(|| with_gdb(pids, deadline));
+    found.unwrap_or_else(|| vec![Err("neither eu-stack nor gdb is installed".to_owned()); pids.len()])
+}
+
+/// The lighter tool; `None` if it is not installed.
+fn with_eu_stack(pids: &[u32], deadline: Instant) -> Option<Vec<StackFound>> {
+    let of = |pid: &u32| Some(read(&run("eu-stack", &["-1", "-p", &pid.to_string()].map(String::from), deadline)?));
+    pids.iter().map(of).collect()
+}
+
+/// One run for all processes, since reading the symbols takes long.
+fn with_gdb(pids: &[u32], deadline: Instant) -> Option<Vec<StackFound>> {
+    // Nothing is fetched over the network, and no file of another user is executed.
+    let mut words = ["--nx", "--batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off"]
+        .map(String::from)
+        .to_vec();
+    let backtrace = format!("thread apply 1 -q backtrace {MAX_FUNCTIONS}");
+    for pid in pids {
+        let commands =
+            [format!("attach {pid}"), format!("echo \\n{MARK}{pid}\\n"), backtrace.clone(), "detach".to_owned()];
+        words.extend(commands.into_iter().flat_map(|command| ["-ex".to_owned(), command]));
+    }
+    let Output { tool, text, is_whole } = run("gdb", &words, deadline)?;
+    let of = |pid: &u32| {
+        let begin = format!("\n{MARK}{pid}\n");
+        let part = text.split_once(&begin).map_or("", |(_, rest)| rest.split(MARK).next().unwrap_or(rest));
+        read(&Output { tool, text: part.to_owned(), is_whole })
+    };
+    Some(pids.iter().map(of).collect())
+}
+
+fn read(output: &Output) -> StackFound {
+    match (functions(&output.text), output.is_whole) {
+        (functions, _) if !functions.is_empty() => Ok(functions),
+        (_, true) => Err(format!("{} could not read the process", output.tool)),
+        (_, false) => Err(format!("{} did not respond in time", output.tool)),
+    }
+}
+
+/// Runs a tool until it ends or the deadline has passed; `None` if it cannot be started.
+fn run(tool: &'static str, words: &[String], deadline: Instant) -> Option<Output> {
+    let mut command = Command::new(tool);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    let mut child = command.spawn().ok()?;
+    let mut stream = child.stdout.take()?;
+    let (sender, printed) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        // The receiver is gone after the deadline.
+        while let Ok(count @ 1..) = stream.read(&mut bytes)
+            && sender.send(bytes[..count].to_vec()).is_ok()
+        {}
+    });
+    let (mut bytes, mut is_whole) = (Vec::new(), false);
+    while bytes.len() < MAX_OUTPUT_BYTES && !is_whole {
+        match printed.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(more) => bytes.extend(more),
+            Err(RecvTimeoutError::Disconnected) => is_whole = true,
+            Err(RecvTimeoutError::Timeout) => break,
+        }
+    }
+    // It may have ended already. When it ends, the system detaches it from the traced process.
+    let _ = child.kill();
+    let _ = child.wait();
+    Some(Output { tool, text: String::from_utf8_lossy(&bytes).into_owned(), is_whole })
+}
+
+/// The functions in the output of either tool: lines such as `#1  0x00007f in poll () from /lib/libc.so.6` and
+/// `#1  0x00007f3a PMPI_Allreduce`.
+fn functions(output: &str) -> String {
+    // A tool that attaches shows the innermost function before the list; the list begins with its last `#0`.
+    let list = output.rfind("#0 ").map_or("", |at| &output[at..]);
+    let mut shown = String::new();
+    for name in list.lines().filter_map(function).take(MAX_FUNCTIONS) {
+        if shown.len() + name.len() + 8 > MAX_BYTES {
+            shown.push_str(" < ...");
+            break;
+        }
+        if !shown.is_empty() {
+            shown.push_str(" < ");
+        }
+        shown.push_str(&name);
+        if name == "main" || name.starts_with(RUNTIME) {
+            break;
+        }
+    }
+    shown
+}
+
+fn function(line: &str) -> Option<String> {
+    let rest = line.strip_prefix('#')?.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    let rest = match rest.strip_prefix("0x") {
+        Some(address) => address.split_once(' ').map_or("??", |(_, rest)| rest.trim_start()),
+        None => rest,
+    };
+    let rest = rest.strip_prefix("in ").unwrap_or(rest);
+    let name = rest.split(" (").next().unwrap_or(rest).trim();
+    let library = rest.rsplit_once(" from ").and_then(|(_, path)| path.trim().rsplit('/').next());
+    Some(match (name, library) {
+        ("" | "??", Some(library)) => format!("?? of {library}"),
+        ("", None) => "??".to_owned(),
+        (name, _) => without_hash(name).to_owned(),
+    })
+}
+
+/// Names of Rust's older mangling end with `::h` and a hexadecimal hash.
+fn without_hash(name: &str) -> &str {
+    let is_hash = |hash: &str| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.rsplit_once("::h").filter(|(_, hash)| is_hash(hash)).map_or(name, |(rest, _)| rest)
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_functions_of_either_tool_are_read_innermost_first() {
+        let gdb = "[Thread debugging using libthread_db enabled]\n0x00007f in ?? () from /lib/x.so\n[Switching to thread 1]\n\
+            #0  0x00007f12 in clock_nanosleep () from /lib/x86_64-linux-gnu/libc.so.6\n\
+            #1  commgauge_base::progress::fault::sleep_forever::h66d77e199b6599a2 () at src/base/progress/fault.rs:90\n\
+            #2  0x000055 in <commgauge_run::measure::A as B>::call (self=0x1)\n\
+            #3  0x00007f in ?? () from /usr/lib/libmpi.so.40\n#4  0x0000 in main ()\n";
+        let eu_stack = "PID 7 - process\nTID 7:\n#0  0x00007f clock_nanosleep\n#1  0x01\n#2  0x000055 main\n#3  0x02\n";
+        for (output, expected) in [
+            (
+                gdb,
+                "clock_nanosleep < commgauge_base::progress::fault::sleep_forever < <commgauge_run::measure::A as B>::call < \
+                 ?? of libmpi.so.40 < main",
+            ),
+            (eu_stack, "clock_nanosleep < ?? < main"),
+            ("ptrace: Operation not permitted.\n", ""),
+        ] {
+            assert_eq!(functions(output), expected);
+        }
+        let long = format!("#0  0x1 in g ()\n{}", format!("#1  0x1 in {} ()\n", "f".repeat(400)).repeat(9));
+        assert!(functions(&long).len() <= MAX_BYTES && functions(&long).ends_with("f < ..."));
+    }
+
+    #[test]
+    fn a_tool_that_does_not_end_is_ended_at_the_deadline_and_what_it_printed_is_used() {
+        let begun = Instant::now();
+        let script = "echo '#0  0x1 in poll ()'; exec sleep 60";
+        let output = run("sh", &["-c".to_owned(), script.to_owned()], begun + Duration::from_secs(5)).expect("a shell");
+        assert!(!output.is_whole && begun.elapsed() < Duration::from_secs(50));
+        assert_eq!(read(&output), Ok("poll".to_owned()));
+        let nothing = |is_whole| read(&Output { tool: "gdb", text: String::new(), is_whole });
+        assert_eq!(nothing(false), Err("gdb did not respond in time".to_owned()));
+        assert_eq!(nothing(true), Err("gdb could not read the process".to_owned()));
+        assert!(run("no-such-tool", &[], begun).is_none());
+    }
 }

@@ -1,8 +1,6 @@
 //! Matrix products on host memory, one thread in each rank.
 
-use super::product_bytes;
-use crate::backend::LocalWork;
-use crate::backend::Mismatch;
+use crate::backend::{LocalWork, Mismatch, product_bytes};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host::now_nanoseconds;
@@ -21,7 +19,7 @@ const CHECKED: u64 = 64;
 ///
 /// # Errors
 /// If the element type is not supported, or the matrices cannot be allocated.
-pub(crate) fn on_host(shape: &ProductShape, rank: u32, available: Bytes) -> Result<Box<dyn LocalWork>> {
+pub(super) fn on_host(shape: &ProductShape, rank: u32, available: Bytes) -> Result<Box<dyn LocalWork>> {
     let needed = product_bytes(shape);
     if needed > available {
         return Err(Error::usage(format!(
@@ -41,7 +39,7 @@ fn not_multiplied(element: ElementType) -> Error {
 }
 
 /// Refuses element types that are not supported here.
-pub(crate) fn check_types(shapes: &[ProductShape]) -> Result<()> {
+pub(super) fn check_types(shapes: &[ProductShape]) -> Result<()> {
     let other = shapes
         .iter()
         .map(|shape| shape.element_type)
