@@ -13,7 +13,6 @@ pub mod host;
 pub mod output_file;
 pub mod pattern;
 pub mod progress;
-pub mod quote;
 pub mod random;
 pub mod sample;
 pub mod stats;
@@ -22,5 +21,5 @@ pub mod variant;
 pub mod visible;
 pub mod writing;
 
-#[cfg(feature = "test-support")]
-pub mod checkout;
+#[cfg(any(test, feature = "test-support"))]
+pub mod testing;

@@ -7,7 +7,7 @@ use commgauge::collective::Collective;
 use commgauge::config::Suite;
 use commgauge::cost::{Fit, FitOptions, Measurements, fit};
 use commgauge::planner::compute::Compute;
-use commgauge::planner::price::price;
+use commgauge::planner::price::{Pricing, price};
 use commgauge::planner::rates::Fitted;
 use commgauge::record::Record;
 use commgauge::report::replay_time;
@@ -202,7 +202,8 @@ fn predicted(folder: &tempfile::TempDir, fit: &Fit, step: &Known) -> f64 {
     // A machine that computes in no time, as the replay does.
     let compute = Compute::constant(f64::INFINITY, 1.0);
     let rates = Fitted::new(fit, "curves", None);
-    price(step, &compute, &rates, 1).unwrap_or_else(|lacking| panic!("{lacking}")).step_seconds
+    let on = Pricing { compute: &compute, rates: &rates, ranks_per_node: 1 };
+    price(step, on).unwrap_or_else(|lacking| panic!("{lacking}")).step_seconds
 }
 
 fn replayed(cluster: &VirtualCluster, folder: &tempfile::TempDir, step: &Known, flags: &str) -> Record {

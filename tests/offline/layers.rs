@@ -22,14 +22,13 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "element",
             "host",
             "output_file",
-            "quote",
             "writing",
             "digest",
             "progress",
             "sample",
             "visible",
             "random",
-            "checkout",
+            "testing",
         ],
     ),
     (2, &["stats", "collective", "geometry", "variant", "pattern", "mpi_call", "device_probe"]),
@@ -45,11 +44,10 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 17] = [
+const SIDEWAYS: [(&str, &str, &str); 16] = [
     ("doctor", "report", "findings are wrapped and escaped like reports"),
     ("error", "visible", "an error names files"),
     ("output_file", "digest", "the temporary name of a file with a long name is its digest"),
-    ("quote", "visible", "characters that act on a terminal are written out"),
     ("host", "output_file", "the note of a signal is a file of ours"),
     ("sample", "error", "an unknown name is an error that lists the known ones"),
     ("backend", "record", "a device is described as the record writes it"),

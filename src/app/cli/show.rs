@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn tables_keep_to_their_width_with_a_line_for_each_name() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         for kind in Kind::value_variants() {
             let document = listed(Some(*kind));
             for width in [80, 140] {
@@ -544,7 +544,7 @@ mod tests {
 
     #[test]
     fn the_tables_of_80_columns() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         for kind in [None, Some(Kind::Machines), Some(Kind::Formats), Some(Kind::Suites), Some(Kind::Backends)] {
             let name = kind
                 .and_then(|kind: Kind| kind.to_possible_value())

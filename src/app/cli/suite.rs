@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_name_reports_its_file_and_a_path_does_not() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         for (kind, requested, expected) in [
             (Shipped::Suite, "quick", Some("suite: quick (suites/quick.toml)")),
             (Shipped::Machine, "gb200-nvl72", Some("machine: gb200-nvl72 (suites/machines/gb200-nvl72.toml)")),

@@ -4,7 +4,7 @@
 
 use super::family::Launcher;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::quote::{quote, quote_program};
+use commgauge_base::visible::{quote, quote_program};
 use commgauge_model::record::header::{Variable, to_show};
 use commgauge_run::launcher::Family;
 use rustix::process::Signal;

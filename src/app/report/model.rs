@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_as_they_were() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         insta::assert_snapshot!("model_table_llama", shown("llama-3-8b", 80));
         insta::assert_snapshot!("model_table_deepseek", shown("deepseek-v3", 80));
         insta::assert_snapshot!("model_table_gpt2", shown("gpt2", 80));
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn every_shipped_model_fits_the_published_schema() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         let validator = jsonschema::validator_for(&schema_of::<ModelDocument>(FORMAT, VERSION, "")).unwrap();
         let folders = std::fs::read_dir("suites/models").unwrap().flatten().filter(|entry| entry.path().is_dir());
         let mut seen = 0;
@@ -571,7 +571,7 @@ mod tests {
 
     #[test]
     fn layers_of_hybrid_models_are_listed_by_what_mixes_their_tokens() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         let listed = |name: &str| {
             let document = document(&format!("tests/data/transformers/{name}"));
             let layers: u64 = document.layers.iter().map(|kind| u64::from(kind.count) * kind.parameters).sum();

@@ -3,9 +3,9 @@
 //! It must suffice to repeat the measurement.
 
 use super::row::Row;
-use commgauge_base::quote::quote;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, counted, three_digits};
+use commgauge_base::visible::quote;
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;

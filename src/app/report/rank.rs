@@ -12,7 +12,7 @@ use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Crossing, Family};
 use commgauge_plan::planner::communication::Grounds;
 use commgauge_plan::planner::compute::Compute;
-use commgauge_plan::planner::price::{StepPrice, price};
+use commgauge_plan::planner::price::{Pricing, StepPrice, price};
 use commgauge_plan::planner::rank::{Change, Flip, Move, Order, OrderPlace, RankOptions, Ranked, RankedAxis, rank};
 use commgauge_plan::planner::rates::Rates;
 use schemars::JsonSchema;
@@ -258,7 +258,7 @@ impl StepDocument {
         computing: &str,
     ) -> Option<StepDocument> {
         let Step::Training(training) = step else { return None };
-        let priced = price(training, compute, rates, ranks_per_node);
+        let priced = price(training, Pricing { compute, rates, ranks_per_node });
         let reason = priced.as_ref().err().map(ToString::to_string);
         Some(StepDocument { computing: computing.to_owned(), price: priced.ok(), reason })
     }

@@ -218,8 +218,8 @@ fn at_most(most: u64, trials: u64, share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::shapes::{Shape, draw};
     use crate::stats::sorted;
+    use crate::testing::{Shape, draw};
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 

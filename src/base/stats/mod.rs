@@ -3,9 +3,6 @@
 mod median;
 mod rank_sum;
 
-#[cfg(any(test, feature = "test-support"))]
-pub mod shapes;
-
 pub use median::{
     Interval, MIN_FOR_INTERVAL, depth_of_bound, fewest_for_bound, fewest_samples, half_binomial_tail, low_median,
     median, median_bounds, median_interval, percentile, proportion_interval, sorted, values_to_decide,
@@ -413,8 +410,8 @@ pub fn falls(values: &[f64], evidence: Evidence) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::shapes::{Shape, draw};
     use super::*;
+    use crate::testing::{Shape, draw};
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 

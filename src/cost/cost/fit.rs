@@ -4,7 +4,7 @@ use super::coefficient::{middle_95, pick};
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, Point, combined};
 use super::document::{
     Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, Fitted, HeldOut, IntervalsFrom, LeftOut, LoneCall, PointFit,
-    RegimeErrors, Score, VERSION, score_of_group,
+    RegimeErrors, VERSION, score_of_group,
 };
 use super::errors::{Errors, PredictionPair, Regime};
 use super::sharing::Scaling;
@@ -307,15 +307,8 @@ pub(super) fn intervals(
 
 // Curves that differ only in the size of the group: the scaling form that suits them best, and its errors.
 
-/// A time at a left-out group size.
-#[derive(Clone, Copy)]
-pub(super) struct LeftOutGroup {
-    pub seconds: PredictionPair,
-    pub score: Score,
-}
-
 /// The times at the left-out group sizes.
-type Pairs = Vec<LeftOutGroup>;
+type Pairs = Vec<LeftOut>;
 
 /// A measured call without a curve, and its family.
 pub(super) struct LoneMember<'a> {
@@ -365,7 +358,8 @@ fn left_out_group_sizes(curves: &[Fitted], scaling: Scaling) -> Pairs {
             let predicted = sharing::with_difficulty(scaling, measured, out.document.ranks, bytes, |which, bytes| {
                 [below, above][which].curve.seconds(bytes)
             });
-            LeftOutGroup {
+            LeftOut {
+                bytes,
                 seconds: PredictionPair { predicted: predicted.seconds, measured: seconds },
                 score: score_of_group(predicted, seconds),
             }

@@ -465,6 +465,23 @@ impl Prediction {
         Prediction { seconds: Some(Seconds(seconds.middle)), low, high, status, reason: None, untrusted: false }
     }
 
+    /// A time that no measurement confirms.
+    pub fn untrusted(seconds: Seconds) -> Prediction {
+        let without_interval = Span { middle: seconds.0, interval: None };
+        Prediction { untrusted: true, ..Prediction::of(without_interval, Status::Extrapolated) }
+    }
+
+    /// The same call slowed down by these factors: of the low end, of the middle and of the high end.
+    pub fn times(self, [low, middle, high]: [f64; 3]) -> Prediction {
+        let times = |seconds: Option<Seconds>, factor: f64| seconds.map(|seconds| Seconds(seconds.0 * factor));
+        Prediction {
+            seconds: times(self.seconds, middle),
+            low: times(self.low, low),
+            high: times(self.high, high),
+            ..self
+        }
+    }
+
     pub fn refused(reason: String) -> Prediction {
         let status = Status::Refused;
         Prediction { seconds: None, low: None, high: None, status, reason: Some(reason), untrusted: false }

@@ -1,8 +1,6 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
-use super::comparability::LoadedRecord;
-use super::comparability::ensure_comparable;
-use super::compare_rule::CompareRule;
+use super::comparability::{CompareRule, LoadedRecord, ensure_comparable};
 use super::curve_noise;
 use super::document::percent;
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};

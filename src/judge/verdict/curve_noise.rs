@@ -8,7 +8,7 @@
 //! This noise does not contain what moves all rows of a run alike (its time, its hosts); only replicates show that.
 
 use super::Decision;
-use super::compare_rule::CompareRule;
+use super::comparability::CompareRule;
 use super::document::{AgainstBase, CurveChange, CurvePart, Row, percent};
 use super::evidence::{ComparedRow, Evidence};
 use super::gate::{cap_decision, undecided_row};

@@ -4,7 +4,7 @@
 
 use super::comparability::{LoadedRecord, hosts, identities};
 use super::document::Subject;
-use super::{Allowed, Problem, comparability, whole_record};
+use super::{Allowed, Problem, comparability};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
@@ -207,7 +207,7 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
             }
         }
         let problem = |(exit_code, text)| Problem { exit_code, text: format!("{}: {text}", path.shown()) };
-        problems.extend(whole_record::of_record(record).into_iter().map(problem));
+        problems.extend(comparability::problems_of(record).into_iter().map(problem));
         slow_periods.extend(transient_slowdown.map(|found| problem((3, found.text))));
     }
     // A case that ran once can always run: a skipped replicate then counts as missing.

@@ -5,7 +5,6 @@
 
 mod comparability;
 mod compare;
-mod compare_rule;
 mod consistency;
 mod curve_noise;
 mod document;
@@ -20,7 +19,6 @@ mod network;
 mod next_run;
 mod permutation;
 pub mod selftest;
-mod whole_record;
 
 #[cfg(test)]
 mod cheat_tests;
@@ -29,9 +27,8 @@ mod compare_tests;
 #[cfg(any(test, feature = "test-support"))]
 pub mod testing;
 
-pub use comparability::{Allowed, Difference, LoadedRecord, differences, ensure_comparable};
+pub use comparability::{Allowed, CompareRule, Difference, LoadedRecord, differences, ensure_comparable};
 pub use compare::compare;
-pub use compare_rule::CompareRule;
 pub use consistency::{Consistency, ConsistencyRule, Timed, consistency};
 pub use document::{
     AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, FORMAT, FalseAlarms, Finding, Guideline,

@@ -1,7 +1,7 @@
 //! The command of a further run on the ranks of a record. One function builds all of them, so that none uses another backend, launcher or
 //! host file than the record.
 
-use commgauge_base::quote::quote;
+use commgauge_base::visible::quote;
 use commgauge_model::record::line::{ForeignTool, Header, RankFacts};
 use std::path::Path;
 

@@ -328,19 +328,6 @@ impl Item {
         Ok(self.whole(u64::from(*range.start())..=u64::from(*range.end()))? as u32)
     }
 
-    /// Two whole numbers within a range.
-    pub fn pair_of_counts(&self, range: RangeInclusive<u32>) -> Result<[u32; 2]> {
-        match &self.value {
-            Value::List(items) if items.len() == 2 => {
-                Ok([items[0].count_within(range.clone())?, items[1].count_within(range)?])
-            }
-            other => {
-                let accepted = "accepted: two whole numbers such as [0, 1]";
-                Err(self.wrong(format!("{}; {accepted}", found(other))))
-            }
-        }
-    }
-
     /// A number above `low` and up to `high`.
     pub fn fraction(&self, low: f64, high: f64) -> Result<f64> {
         self.number_where(|number| number > low && number <= high, &format!("a number above {low} and up to {high}"))
@@ -516,9 +503,6 @@ mod tests {
         let numbers = "accepted: a number from 0.5 to 1";
         check(|item| item.number_within(0.5..=1.0), &["0.4", "2", "nan", "inf", "'1'", "true"], numbers);
         check(|item| item.fraction(0.0, 1.0), &["0", "1.5", "nan", "'1'"], "accepted: a number above 0 and up to 1");
-        let pair = "accepted: two whole numbers such as [0, 1]";
-        check(|item| item.pair_of_counts(0..=9), &["1", "[]", "[1]", "[1, 2, 3]", "{ b = 1 }"], pair);
-        check(|item| item.pair_of_counts(0..=9), &["[1, 10]", "['x', 1]"], "accepted: a whole number from 0 to 9");
         check(Item::seconds, &["2", "''"], "accepted: a text such as \"2ms\"");
         check(Item::rate, &["25", "' '"], "accepted: a text such as \"25GB/s\"");
         let vast = format!("'{}TB/s'", "9".repeat(400));
@@ -527,7 +511,6 @@ mod tests {
 
     #[test]
     fn the_ends_of_a_range_are_accepted() {
-        assert_eq!(value("[0, 9]").pair_of_counts(0..=9).unwrap(), [0, 9]);
         assert_eq!(value("4294967295").count_within(0..=u32::MAX).unwrap(), u32::MAX);
         assert_eq!([value("0.5"), value("1")].map(|item| item.number_within(0.5..=1.0).unwrap()), [0.5, 1.0]);
         assert_eq!(value("1").fraction(0.0, 1.0).unwrap(), 1.0);

@@ -6,7 +6,6 @@ mod model;
 mod shipped;
 pub mod step;
 mod suite;
-mod suite_hash;
 mod suite_sweep;
 mod suite_work;
 mod typed;

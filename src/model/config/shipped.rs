@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_working_directory_wins_and_the_embedded_file_can_be_named_itself() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         for (kind, name, here, embedded) in [
             (Shipped::Suite, "quick", "suites/quick.toml", "embedded:suites/quick.toml"),
             (Shipped::Suite, "gpt-7.5b-16gpu", "suites/gpt-7.5b-16gpu.toml", "embedded:suites/gpt-7.5b-16gpu.toml"),

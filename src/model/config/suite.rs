@@ -7,8 +7,8 @@ use super::Peer;
 use super::document::{Item, Place, Table};
 use super::shipped::{Shipped, read_text};
 use super::step::LayoutTable;
-use super::suite_hash::add_to_hash;
 use super::suite_sweep::{BOTH_CADENCES, MOST_SIZES, Sweep, read_cadences};
+use super::suite_work::add_to_hash;
 use super::suite_work::{ComputeTable, CopyTable, PairsTable, WorkReader};
 use commgauge_base::digest::hexadecimal;
 use commgauge_base::error::{Error, Result};
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn an_embedded_suite_is_the_same_as_its_file_and_one_that_is_not_there_is_refused() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         let load = |requested: &str| Suite::load(Path::new(requested)).unwrap();
         let (here, embedded) = (load("quick"), load("embedded:suites/quick.toml"));
         assert_eq!(

@@ -6,14 +6,13 @@ use super::document::{Item, Place, Table};
 use super::model::find::{name_of, preset_file};
 use super::shipped::read_text;
 use super::step::{LayoutTable, ModelWork, Serving, Training};
-use super::suite_hash::add_to_hash;
 use super::suite_sweep::read_sizes;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -230,21 +229,9 @@ fn between(text: &str) -> std::result::Result<Between, String> {
 // Reads a suite's `[[copy]]` tables: copies between the memory of hosts and GPUs, within a GPU, and between the GPUs of a host.
 
 /// From where to where, by the copy engines of a GPU.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+// Its name in files and in output.
+#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum CopyKind {
@@ -296,9 +283,9 @@ impl CopyKind {
 }
 
 /// Kind of the host's memory.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+// Its name in files and in output.
+#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum HostMemory {
@@ -455,6 +442,14 @@ impl ComputeTable {
         table.finish()?;
         Ok(read)
     }
+}
+
+// The hash of all files of a suite.
+
+/// The length comes first, so that no two lists of files can give the same bytes.
+pub(super) fn add_to_hash(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
 }
 
 #[cfg(test)]

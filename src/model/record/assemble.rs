@@ -21,37 +21,14 @@ const MAX_CASE_LINES: u64 = 50_000_000;
 /// A record under construction.
 #[derive(Default)]
 pub(super) struct Assembly {
-    header: Option<Header>,
-    plan: Option<Plan>,
-    clocks: Vec<ClockLine>,
-    cases: Vec<CaseLine>,
-    replays: Vec<ReplayLine>,
-    interference: Vec<InterferenceLine>,
-    products: Vec<ProductLine>,
-    copies: Vec<CopyLine>,
-    devices: Option<DevicesLine>,
-    device_readings: Vec<DeviceReadingsLine>,
-    calibration: Calibration,
+    /// What was read so far.
+    record: Record,
+    has_header: bool,
+    has_plan: bool,
     replicates: Replicates,
-    watchdog: WatchdogLines,
-    resumes: Vec<ResumeLine>,
-    lines: LineCount,
-    end: Option<End>,
-}
-
-/// What the watchdog found.
-#[derive(Default)]
-struct WatchdogLines {
-    hang: Option<HangLine>,
     /// What is to be said of watchdogs that were lost.
     unwatched: Vec<String>,
-}
-
-/// The choices of the calibration, and the result.
-#[derive(Default)]
-struct Calibration {
-    chosen: BTreeMap<u32, ChosenSize>,
-    line: Option<CalibrationLine>,
+    lines: LineCount,
 }
 
 /// The case lines so far, by case and replicate.
@@ -110,68 +87,69 @@ pub(super) enum RunState {
 impl Assembly {
     /// Adds the next line. The error is the reason why it cannot follow, a sentence without full stop.
     pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
-        if self.end.is_some() && !matches!(line, Line::Resume(_)) {
+        if self.record.end.is_some() && !matches!(line, Line::Resume(_)) {
             return Err("there is a line after the end of the record".to_owned());
         }
         let lines_before = self.lines.read;
         self.lines.read += 1;
-        match (line, &self.header, self.plan.as_mut()) {
-            (Line::Header(mut header), None, _) => {
+        let record = &mut self.record;
+        match (line, self.has_header, self.has_plan) {
+            (Line::Header(mut header), false, _) => {
                 header.settings.seed = header.seed;
-                self.header = Some(*header);
+                (record.header, self.has_header) = (*header, true);
             }
-            (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
-            (_, None, _) => return Err("a record begins with its header".to_owned()),
-            (Line::Plan(plan), Some(header), None) => {
+            (Line::Header(_), true, _) => return Err("a second header; two runs in one file?".to_owned()),
+            (_, false, _) => return Err("a record begins with its header".to_owned()),
+            (Line::Plan(plan), _, false) => {
                 check_plan(&plan)?;
-                check_replicates(header.settings.replicates, plan.cases.len())?;
-                self.plan = Some(plan);
+                check_replicates(record.header.settings.replicates, plan.cases.len())?;
+                (record.plan, self.has_plan) = (plan, true);
             }
-            (Line::Plan(_), _, Some(_)) => return Err("a second plan; two runs in one file?".to_owned()),
+            (Line::Plan(_), _, true) => return Err("a second plan; two runs in one file?".to_owned()),
             // A run that fails before its plan is made still has an end line.
             (Line::End(end), _, _) => {
                 let lost = end.lines_before.filter(|written| *written != lines_before);
                 self.lines.lost = self.lines.lost.or(lost.map(|written| (written, lines_before)));
-                self.end = Some(end);
+                record.end = Some(end);
             }
             (Line::Resume(resume), _, _) => self.resume(*resume),
-            (Line::Hang(hang), _, _) => self.watchdog.hang = Some(*hang),
-            (Line::Unwatched(lost), _, _) => self.watchdog.unwatched.push(lost.sentence()),
-            (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
-            (Line::Clock(clock), _, _) => self.clocks.push(clock),
-            (Line::Case(case), _, Some(plan)) => {
-                check_case(&case, plan)?;
+            (Line::Hang(hang), _, _) => record.hang = Some(*hang),
+            (Line::Unwatched(lost), _, _) => self.unwatched.push(lost.sentence()),
+            (_, _, false) => return Err("the plan must come before clocks and cases".to_owned()),
+            (Line::Clock(clock), _, _) => record.clocks.push(clock),
+            (Line::Case(case), _, true) => {
+                check_case(&case, &record.plan)?;
                 let mut case = *case;
                 self.replicates.add(&mut case)?;
-                self.cases.push(case);
+                record.cases.push(case);
             }
-            (Line::Replay(replay), _, Some(plan)) => {
-                check_replay(&replay, plan)?;
-                self.replays.push(*replay);
+            (Line::Replay(replay), _, true) => {
+                check_replay(&replay, &record.plan)?;
+                record.replays.push(*replay);
             }
-            (Line::PlanGrowth(growth), _, Some(plan)) => self.calibration.chosen.extend(grow(plan, *growth)?),
-            (Line::Calibration(calibration), _, Some(plan)) => {
-                check_calibration(&calibration, plan)?;
-                self.calibration.line = Some(calibration);
+            (Line::PlanGrowth(growth), _, true) => record.chosen.extend(grow(&mut record.plan, *growth)?),
+            (Line::Calibration(calibration), _, true) => {
+                check_calibration(&calibration, &record.plan)?;
+                record.calibration = Some(calibration);
             }
-            (Line::Product(product), _, Some(_)) => {
+            (Line::Product(product), _, true) => {
                 check_product(&product)?;
-                self.products.push(*product);
+                record.products.push(*product);
             }
-            (Line::Copy(copy), _, Some(_)) => {
+            (Line::Copy(copy), _, true) => {
                 check_copy(&copy)?;
-                self.copies.push(*copy);
+                record.copies.push(*copy);
             }
-            (Line::Devices(devices), _, Some(_)) => self.devices = Some(*devices),
-            (Line::DeviceReadings(readings), _, Some(plan)) => {
-                if readings.case as usize >= plan.cases.len() {
+            (Line::Devices(devices), _, true) => record.devices = Some(*devices),
+            (Line::DeviceReadings(readings), _, true) => {
+                if readings.case as usize >= record.plan.cases.len() {
                     return Err(format!("devices were read at case {}, which is not in the plan", readings.case));
                 }
-                self.device_readings.push(*readings);
+                record.device_readings.push(*readings);
             }
-            (Line::Interference(pair), _, Some(plan)) => {
-                check_interference(&pair, plan)?;
-                self.interference.push(*pair);
+            (Line::Interference(pair), _, true) => {
+                check_interference(&pair, &record.plan)?;
+                record.interference.push(*pair);
             }
         }
         Ok(())
@@ -179,23 +157,25 @@ impl Assembly {
 
     /// Resumes the run: drops the earlier end, and the cases that a signal cut short, since they are measured again.
     fn resume(&mut self, resume: ResumeLine) {
-        (self.end, self.watchdog.hang) = (None, None);
+        let record = &mut self.record;
+        (record.end, record.hang) = (None, None);
         let seen = &mut self.replicates.seen;
-        self.cases.retain(|case| !case.was_cut_short() || !seen.remove(&(case.case, case.replicate)));
-        self.resumes.push(resume);
+        record.cases.retain(|case| !case.was_cut_short() || !seen.remove(&(case.case, case.replicate)));
+        record.resumes.push(resume);
     }
 
     /// The record, with a warning for each missing part. `None` without a header.
     pub(super) fn finish(self, last_line: LastLine, run: RunState, seal: Seal) -> Option<Record> {
-        let mut header = self.header?;
+        let mut record = self.has_header.then_some(self.record)?;
+        let header = &mut record.header;
         let running = run == RunState::Running;
-        for resume in &self.resumes {
+        for resume in &record.resumes {
             let warnings = resume.warning().into_iter().chain(resume.warnings.iter().cloned());
             warnings
                 .for_each(|warning| header.warnings.extend((!header.warnings.contains(&warning)).then_some(warning)));
         }
         let mut warnings = Vec::new();
-        if self.end.is_none() {
+        if record.end.is_none() {
             warnings.push(match running {
                 true => "run in progress; results so far".to_owned(),
                 false => "the record was cut off: it has no end line".to_owned(),
@@ -209,38 +189,17 @@ impl Assembly {
         }
         warnings.extend(seal.tampering());
         header.notes.extend(seal.note());
-        warnings.extend(self.watchdog.unwatched);
-        if let Some(hang) = &self.watchdog.hang {
+        warnings.extend(self.unwatched);
+        if let Some(hang) = &record.hang {
             warnings.push(hang.sentence());
         }
-        let running = running && self.end.is_none();
-        let plan = self.plan.unwrap_or_else(|| {
+        let running = running && record.end.is_none();
+        if !self.has_plan {
             warnings.push("the record ends before its plan: what was to be measured is not known".to_owned());
-            Plan::default()
-        });
-        let mut cases = self.cases;
-        cases.retain(|case| !self.replicates.replaced.contains(&(case.case, case.replicate)));
-        let Assembly { clocks, replays, interference, products, copies, devices, device_readings, resumes, .. } = self;
-        let Calibration { chosen, line: calibration } = self.calibration;
-        let (hang, end) = (self.watchdog.hang, self.end);
-        Some(Record {
-            header,
-            plan,
-            chosen,
-            calibration,
-            clocks,
-            cases,
-            replays,
-            interference,
-            products,
-            copies,
-            hang,
-            resumes,
-            devices,
-            device_readings,
-            end,
-            file: FileState { torn: last_line == LastLine::Torn, running, seal, warnings },
-        })
+        }
+        record.cases.retain(|case| !self.replicates.replaced.contains(&(case.case, case.replicate)));
+        record.file = FileState { torn: last_line == LastLine::Torn, running, seal, warnings };
+        Some(record)
     }
 }
 
@@ -384,7 +343,7 @@ fn check_pairs(pairs: &PairTimes) -> Result<(), String> {
 // A record, as read.
 
 /// A record, as read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// Where the numbers come from.
     pub header: Header,
@@ -420,7 +379,7 @@ pub struct Record {
 }
 
 /// How the file of a record is as a whole.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileState {
     /// True where the last line was truncated and left out.
     pub torn: bool,

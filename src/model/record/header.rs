@@ -203,17 +203,12 @@ pub fn rank_facts(rank: u32) -> RankFacts {
         value.map_or_else(|| "unknown".to_owned(), |value| value.trim().to_owned())
     };
     RankFacts {
-        rank,
-        ranks: 1,
-        host: name.nodename().to_string_lossy().into_owned(),
-        node: 0,
         pid: std::process::id(),
         cores: listed("Cpus_allowed_list:"),
         numa_nodes: listed("Mems_allowed_list:"),
         processor: processor_name(),
         kernel: format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()),
-        device: None,
-        adapters: Vec::new(),
+        ..RankFacts::on_host(rank, name.nodename().to_string_lossy())
     }
 }
 

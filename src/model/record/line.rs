@@ -67,7 +67,7 @@ pub enum Line {
 }
 
 /// Provenance: everything needed to say what the numbers were measured on, and to measure them again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
     /// Always `commgauge-record`.
     pub format: String,
@@ -120,21 +120,9 @@ impl Header {
             format: FORMAT.to_owned(),
             version: VERSION,
             run_id: run_id.to_owned(),
-            started_at: String::new(),
             program: program.to_owned(),
             program_version: super::header::program_version().to_owned(),
-            program_sha256: String::new(),
-            command_line: Vec::new(),
-            launch_command: None,
-            suite: SuiteFacts::default(),
-            backend: BackendLine::default(),
-            world_size: 0,
-            seed: 0,
-            settings: RunSettings::default(),
-            ranks: Vec::new(),
-            environment: BTreeMap::new(),
-            warnings: Vec::new(),
-            notes: Vec::new(),
+            ..Header::default()
         }
     }
 

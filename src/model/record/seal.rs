@@ -14,9 +14,10 @@ const KEY: &[u8] = b",\"sha256\":\"";
 const DIGITS: usize = 64;
 
 /// What the digests of a record say of its lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seal {
     /// Every line is as it was written.
+    #[default]
     Whole,
     /// Every line is as it was written, according to the digest of the end lines alone: an older version wrote the record.
     EndOnly,

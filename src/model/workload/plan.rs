@@ -277,20 +277,12 @@ impl RankedCall {
 
     /// The call as an op of a step. Its position in the step is unknown, only its number.
     pub fn op(&self) -> Op {
-        let overlap = if self.exposed { Overlap::Exposed } else { Overlap::Backward };
         Op {
-            style: self.style,
-            axis: self.axis,
-            collective: self.collective,
-            element: self.element_type,
             reduce_op: self.reduce_op,
-            root: 0,
-            bytes_total: self.bytes_total,
             splits: self.splits.clone().unwrap_or(Splits::Equal),
             when: When::Step { moment: Moment::Optimizer, calls: self.count_per_step },
-            overlap,
-            copies_per_call: 0,
-            why: String::new(),
+            overlap: if self.exposed { Overlap::Exposed } else { Overlap::Backward },
+            ..Op::new(self.style, self.axis, self.collective, self.element_type, self.bytes_total.0)
         }
     }
 

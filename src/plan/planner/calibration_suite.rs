@@ -5,7 +5,7 @@ use super::search::{Found, Only};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_cost::cost::{MAX_EXTRAPOLATION, Prediction, Status};
+use commgauge_cost::cost::{MAX_EXTRAPOLATION, Prediction};
 use commgauge_model::config::{Model, toml_string};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -238,22 +238,11 @@ impl Rates for Nominal {
         let Machine { within, between } = self.machine;
         let links = if call.locality.nodes_spanned > 1 { between } else { within };
         let bytes = call.bytes_total.0 as f64;
-        Prediction {
-            seconds: Some(Seconds(links.latency_seconds + bytes / links.bytes_per_second)),
-            low: None,
-            high: None,
-            status: Status::Extrapolated,
-            reason: None,
-            untrusted: true,
-        }
+        Prediction::untrusted(Seconds(links.latency_seconds + bytes / links.bytes_per_second))
     }
 
     fn ground(&self, _call: &RatedCall) -> String {
         self.name()
-    }
-
-    fn calibrated(&self) -> bool {
-        false
     }
 
     fn synthetic(&self) -> bool {

@@ -117,34 +117,6 @@ impl OpCost {
     }
 }
 
-/// The cost of every axis that the ops name, in their order. `place` returns the number of ranks and the locality of an axis's groups; axes
-/// unknown to it are skipped.
-///
-/// # Errors
-/// If bytes or counts exceed 64 bits.
-pub fn axis_costs<'o>(
-    ops: impl IntoIterator<Item = &'o Op>,
-    micro_batches: u64,
-    place: impl Fn(Axis) -> Option<(u32, Locality)>,
-    rates: &dyn Rates,
-) -> Result<Vec<AxisCost>> {
-    let mut axes: Vec<AxisCost> = Vec::new();
-    for op in ops {
-        let index = match axes.iter().position(|cost| cost.axis == op.axis) {
-            Some(index) => index,
-            None => {
-                let Some((ranks, locality)) = place(op.axis) else { continue };
-                axes.push(AxisCost::nothing(op.axis, ranks, locality));
-                axes.len() - 1
-            }
-        };
-        let axis = &mut axes[index];
-        let cost = OpCost::of(op, axis.ranks, &axis.locality, micro_batches, rates)?;
-        axis.add(op, &cost);
-    }
-    Ok(axes)
-}
-
 impl AxisCost {
     pub(super) fn nothing(axis: Axis, ranks: u32, locality: Locality) -> AxisCost {
         AxisCost {
@@ -207,6 +179,30 @@ mod tests {
         let text = "name = 'm'\nranks_per_node = 4\n[within_node]\nlatency = '1us'\nrate = '10GB/s'\n\
                 [between_nodes]\nlatency = '5us'\nadapters_per_node = 4\nrate_per_adapter = '1GB/s'\n";
         Machine::parse(text, Path::new("m.toml")).unwrap()
+    }
+
+    /// The cost of every axis that the ops name, in their order.
+    fn axis_costs<'o>(
+        ops: impl IntoIterator<Item = &'o Op>,
+        micro_batches: u64,
+        place: impl Fn(Axis) -> Option<(u32, Locality)>,
+        rates: &dyn Rates,
+    ) -> Result<Vec<AxisCost>> {
+        let mut axes: Vec<AxisCost> = Vec::new();
+        for op in ops {
+            let index = match axes.iter().position(|cost| cost.axis == op.axis) {
+                Some(index) => index,
+                None => {
+                    let Some((ranks, locality)) = place(op.axis) else { continue };
+                    axes.push(AxisCost::nothing(op.axis, ranks, locality));
+                    axes.len() - 1
+                }
+            };
+            let axis = &mut axes[index];
+            let cost = OpCost::of(op, axis.ranks, &axis.locality, micro_batches, rates)?;
+            axis.add(op, &cost);
+        }
+        Ok(axes)
     }
 
     fn ops() -> Vec<Op> {

@@ -54,10 +54,14 @@ pub trait Rates: Sync {
     }
 
     /// True if every answer comes from measurements; false if some come from published rates.
-    fn calibrated(&self) -> bool;
+    fn calibrated(&self) -> bool {
+        false
+    }
 
     /// True if the measurements were synthetic, and with them everything derived from them.
-    fn synthetic(&self) -> bool;
+    fn synthetic(&self) -> bool {
+        false
+    }
 
     /// The source of the rates, for headings: a file or a machine.
     fn name(&self) -> String;
@@ -266,14 +270,7 @@ impl<'a> Published<'a> {
 impl Rates for Published<'_> {
     fn price(&self, call: &RatedCall) -> Prediction {
         match seconds_without_noise(self.machine, call.collective, call.ranks, call.bytes_total, &call.locality) {
-            Some(seconds) => Prediction {
-                seconds: Some(Seconds(seconds)),
-                low: None,
-                high: None,
-                status: Status::Extrapolated,
-                reason: None,
-                untrusted: true,
-            },
+            Some(seconds) => Prediction::untrusted(Seconds(seconds)),
             None => Prediction::refused(format!(
                 "{} of {} ranks, with unknown placement on the nodes",
                 call.collective, call.ranks
@@ -291,14 +288,6 @@ impl Rates for Published<'_> {
             ),
         };
         format!("published rates of {}: {links}; not calibrated", self.machine.name)
-    }
-
-    fn calibrated(&self) -> bool {
-        false
-    }
-
-    fn synthetic(&self) -> bool {
-        false
     }
 
     fn name(&self) -> String {
@@ -321,9 +310,7 @@ pub struct Scaled<'a> {
 impl Rates for Scaled<'_> {
     fn price(&self, call: &RatedCall) -> Prediction {
         let factor = if call.locality.nodes_spanned > 1 { self.between } else { self.within };
-        let times = |seconds: Option<Seconds>| seconds.map(|seconds| Seconds(factor * seconds.0));
-        let known = self.rates.price(call);
-        Prediction { seconds: times(known.seconds), low: times(known.low), high: times(known.high), ..known }
+        self.rates.price(call).times([factor; 3])
     }
 
     fn both_ways(&self, locality: &Locality) -> Option<Coefficient> {

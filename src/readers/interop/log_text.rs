@@ -199,16 +199,12 @@ const REQUIRED: [&str; 5] = ["collective", "dtype", "ranks", "bytes_total", "lat
 
 const LOCALITY: &str = "locality";
 
-/// Ten days; a larger value is a mistake in units.
-const LONGEST_CSV_MICROSECONDS: f64 = 1e12;
-
 /// Reads a file. Unreadable lines are returned with their number.
 ///
 /// # Errors
 /// A usage error if the file cannot be read, or lacks a column.
 pub fn read(path: &Path) -> Result<Imported> {
-    let text = host::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
-    parse(&text, path)
+    parse(&bytes_of(path)?, path)
 }
 
 /// Parses the content of a file, as [`read`] does; `path` is for the messages.
@@ -276,7 +272,7 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
         element_type: field("dtype")?.parse::<ElementType>().map_err(|problem| format!("dtype: {problem}"))?,
         ranks,
         bytes_total: Bytes(bytes),
-        latency: latency(field("latency_us")?)?,
+        latency: microseconds("latency_us", field("latency_us")?)?,
         locality,
         known: Known::default(),
         labels,
@@ -288,15 +284,6 @@ pub fn collective(text: &str) -> std::result::Result<Collective, String> {
     let bare = |name: &str| name.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
     let known = Collective::ALL.into_iter().find(|collective| bare(collective.name()) == bare(text));
     known.map_or_else(|| text.parse().map_err(|problem| format!("collective: {problem}")), Ok)
-}
-
-fn latency(text: &str) -> std::result::Result<Seconds, String> {
-    let microseconds = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value < LONGEST_CSV_MICROSECONDS);
-    microseconds
-        .map(|microseconds| Seconds(microseconds * 1e-6))
-        // The smallest numbers that a text can express become zero in the conversion.
-        .filter(|seconds| seconds.0 > 0.0)
-        .ok_or_else(|| format!("latency_us: found `{text}`; accepted: microseconds above 0"))
 }
 
 // Several logs of one command as replicates, and the reasons against that.

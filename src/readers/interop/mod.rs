@@ -17,7 +17,6 @@ pub use nccl_tests::{parse as parse_nccl_tests, read as read_nccl_tests};
 pub use osu::{IMB, OSU, PeerProgram, PrintedSize, parse_bytes as parse_osu, read as read_osu};
 
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::{FORMAT, Line, Record, VERSION};
 use std::path::Path;
@@ -49,8 +48,7 @@ pub fn read(path: &Path) -> Result<Renewed> {
     if whole.as_ref().is_ok_and(|record| record.file.running) {
         return Err(Error::usage(format!("{}: the run is in progress; import it when it is complete", path.shown())));
     }
-    let text = host::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
-    let mut lines = numbered(&text);
+    let mut lines = numbered(&log_text::bytes_of(path)?);
     let header = lines.first_mut().and_then(|read| match &mut read.content {
         Ok(Line::Header(header)) if header.format == FORMAT && (1..=VERSION).contains(&header.version) => Some(header),
         _ => None,

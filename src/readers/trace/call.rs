@@ -168,12 +168,8 @@ pub(super) struct Membership {
 pub(super) struct ProcessCall {
     pub process: Process,
     pub communicator: String,
-    pub kind: CallKind,
-    /// Absent if the trace lacks it.
-    pub element: Option<ElementType>,
-    pub bytes_total: Bytes,
-    pub duration: Option<Seconds>,
-    pub detail: CallDetail,
+    /// Without its rank and group, which follow from the files of all processes.
+    pub call: TracedCall,
 }
 
 /// Content of a file with such processes.
@@ -249,19 +245,10 @@ impl Processes {
             let group = TracedGroup { name: communicator.clone(), size, ranks: world_ranks(members, &ranks) };
             group_of.insert(communicator, file.group(group));
         }
-        for call in &self.calls {
-            let (Some(rank), Some(group)) = (ranks.get(&call.process), group_of.get(call.communicator.as_str())) else {
-                continue;
-            };
-            file.calls.push(FileCall {
-                rank: Some(*rank),
-                kind: call.kind,
-                element: call.element,
-                bytes_total: call.bytes_total,
-                group: *group,
-                duration: call.duration,
-                detail: call.detail.clone(),
-            });
+        for ProcessCall { process, communicator, call } in &self.calls {
+            if let (Some(rank), Some(group)) = (ranks.get(process), group_of.get(communicator.as_str())) {
+                file.calls.push(TracedCall { rank: *rank, group: *group, ..call.clone() });
+            }
         }
         Ok(file)
     }
@@ -366,14 +353,14 @@ pub(super) fn elements_to_each(rows: &str, elements: u64) -> Option<Vec<u64>> {
 /// A call of a job on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedCall {
-    /// World rank.
+    /// World rank; 0 until the file of a rank is complete.
     pub rank: u32,
     pub kind: CallKind,
     /// Type of the elements; absent for a barrier, and if the trace lacks it.
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests; for a message its size.
     pub bytes_total: Bytes,
-    /// Index in the trace's groups.
+    /// Index in the groups of the file, then of the trace.
     pub group: usize,
     /// From start to end of the call on this rank, including the wait for others.
     pub duration: Option<Seconds>,
@@ -384,22 +371,15 @@ pub struct TracedCall {
 /// A period of computing, in nanoseconds on the clock of its rank.
 pub type ComputingSpan = Range<u64>;
 
-/// A call with its group as named in the file.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct FileCall {
-    /// Absent if the file has one rank.
-    pub rank: Option<u32>,
-    pub kind: CallKind,
-    pub element: Option<ElementType>,
-    pub bytes_total: Bytes,
-    /// Index in the file's groups.
-    pub group: usize,
-    pub duration: Option<Seconds>,
-    pub detail: CallDetail,
+impl TracedCall {
+    /// A call of which only its size is known.
+    pub(super) fn new(kind: CallKind, element: Option<ElementType>, bytes_total: Bytes) -> TracedCall {
+        TracedCall { rank: 0, kind, element, bytes_total, group: 0, duration: None, detail: CallDetail::default() }
+    }
 }
 
-/// A group of ranks with calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A group of ranks with calls; without any facts it is the group of calls that do not name theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracedGroup {
     /// Its name in the job.
     pub name: String,
@@ -415,7 +395,7 @@ pub(super) struct FileTrace {
     pub rank: Option<u32>,
     pub world: Option<u32>,
     pub groups: Vec<TracedGroup>,
-    pub calls: Vec<FileCall>,
+    pub calls: Vec<TracedCall>,
     /// The rank's computing, unordered.
     pub computing: Vec<ComputingSpan>,
     /// Steps marked by the job.
@@ -443,6 +423,16 @@ impl FileTrace {
 
     pub(super) fn skip_unknown(&mut self, name: &str) {
         *self.unknown.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// The call of a name; unknown ones are counted.
+    pub(super) fn known_kind(&mut self, name: &str) -> Option<CallKind> {
+        match named(name) {
+            Named::Call(kind) => return Some(kind),
+            Named::NoCall => {}
+            Named::Unknown => self.skip_unknown(name),
+        }
+        None
     }
 }
 
@@ -506,15 +496,8 @@ mod tests {
                 ranks: *ranks,
             });
             let kind = CallKind::Collective(Collective::AllReduce);
-            trace.calls.push(ProcessCall {
-                process,
-                communicator,
-                kind,
-                element: None,
-                bytes_total: Bytes(8),
-                duration: None,
-                detail: CallDetail::default(),
-            });
+            let call = TracedCall::new(kind, None, Bytes(8));
+            trace.calls.push(ProcessCall { process, communicator, call });
         }
         trace
     }
@@ -532,7 +515,7 @@ mod tests {
         let files =
             [("a", file("n1:1", &[("0xw", 1, 2), ("0xpp", 0, 1)]), None), ("b", file("n1:2", &[("0xw", 0, 2)]), None)];
         let file = of(&files).unwrap();
-        assert_eq!(file.calls.iter().map(|call| call.rank).collect::<Vec<_>>(), [Some(1), Some(1), Some(0)]);
+        assert_eq!(file.calls.iter().map(|call| call.rank).collect::<Vec<_>>(), [1, 1, 0]);
         let ranks: Vec<_> = file.groups.iter().map(|group| group.ranks.clone().unwrap()).collect();
         assert_eq!((ranks, file.world), (vec![vec![1], vec![0, 1]], Some(2)));
     }
@@ -542,7 +525,7 @@ mod tests {
         let trace = |process| file(process, &[("0xa", 0, 2)]);
         let other = |process| file(process, &[("0xb", 0, 2)]);
         let named = of(&[("rank4", trace("n1:1"), Some(4)), ("rank6", other("n1:2"), Some(6))]).unwrap();
-        assert_eq!(named.calls.iter().filter_map(|call| call.rank).collect::<Vec<_>>(), [4, 6]);
+        assert_eq!(named.calls.iter().map(|call| call.rank).collect::<Vec<_>>(), [4, 6]);
         assert_eq!(named.groups[0].ranks, None);
         let error = of(&[("x", trace("n1:1"), Some(4)), ("y", other("n1:2"), None)]).unwrap_err().to_string();
         assert!(error.contains("y does not give the rank of process n1:2"), "{error}");

@@ -80,7 +80,7 @@ impl<'a> Job<'a> {
         if let Some(other) = self.file_of_rank.insert(rank, path) {
             return Err(two_of_one_rank(rank, other, path));
         }
-        file.calls.iter_mut().for_each(|call| call.rank = Some(rank));
+        file.calls.iter_mut().for_each(|call| call.rank = rank);
         self.trace.ranks.insert(rank);
         self.steps.insert(file.steps);
         if let Some(world) = file.world {
@@ -134,12 +134,7 @@ impl Trace {
 
     fn add(&mut self, file: FileTrace) {
         let groups: Vec<usize> = file.groups.into_iter().map(|group| self.group(group)).collect();
-        self.calls.extend(file.calls.into_iter().filter_map(|call| {
-            let (rank, group) = (call.rank?, groups[call.group]);
-            let (kind, element, bytes_total) = (call.kind, call.element, call.bytes_total);
-            let (duration, detail) = (call.duration, call.detail);
-            Some(TracedCall { rank, kind, element, bytes_total, group, duration, detail })
-        }));
+        self.calls.extend(file.calls.into_iter().map(|call| TracedCall { group: groups[call.group], ..call }));
     }
 
     /// Groups with the same ranks are one, whatever name each rank gives it; without ranks those with the same name are.

@@ -143,8 +143,8 @@ mod tests {
     use super::super::stop::{Decision, Progress, StopRule, precision_reached};
     use super::*;
     use commgauge_base::sample::Cadence;
-    use commgauge_base::stats::shapes::{Shape, draw};
     use commgauge_base::stats::{median_interval, sorted};
+    use commgauge_base::testing::{Shape, draw};
     use commgauge_model::config::RunSettings;
     use commgauge_model::record::line::StopReason;
     use proptest::prelude::*;

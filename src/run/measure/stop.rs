@@ -339,7 +339,7 @@ mod tests {
     use super::super::fakes::{FakeCall, on_threads, with_settings};
     use super::*;
     use crate::world::{SoloWorld, World};
-    use commgauge_base::stats::shapes::{Shape, draw};
+    use commgauge_base::testing::{Shape, draw};
     use commgauge_base::units::Seconds;
     use commgauge_model::config::RunSettings;
     use rand::SeedableRng;

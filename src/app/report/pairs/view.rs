@@ -505,7 +505,7 @@ fn sentence(view: &PairsView, index: usize) -> String {
 mod tests {
 
     use super::*;
-    use commgauge_base::stats::shapes::{Shape, draw};
+    use commgauge_base::testing::{Shape, draw};
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 

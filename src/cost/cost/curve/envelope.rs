@@ -4,7 +4,6 @@
 //! Fitted by minimising a robust loss of the error in log time; starts and steps are fixed, so that the same points
 //! always give the same lines.
 
-use super::point::Point;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -227,6 +226,28 @@ fn fit_line(points: impl Iterator<Item = Weighted>, fewest: usize) -> Option<Lin
         (false, false) => (alpha, beta),
     };
     Some(Line { alpha_seconds: alpha, beta_seconds_per_byte: beta })
+}
+
+// A size and the time of its call.
+
+/// A point of a curve of times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub bytes: f64,
+    /// Seconds of a call.
+    pub seconds: f64,
+}
+
+impl Point {
+    /// A call of this many bytes that takes this many seconds.
+    pub fn new(bytes: f64, seconds: f64) -> Point {
+        Point { bytes, seconds }
+    }
+
+    /// Seconds of a size on the straight line through this point and another.
+    pub fn line_through(self, other: Point, bytes: f64) -> f64 {
+        self.seconds + (other.seconds - self.seconds) * (bytes - self.bytes) / (other.bytes - self.bytes)
+    }
 }
 
 #[cfg(test)]

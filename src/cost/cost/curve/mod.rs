@@ -3,10 +3,8 @@
 //! Other group sizes are in [`super::sharing`].
 
 mod envelope;
-mod point;
 
-pub use envelope::{Envelope, Line};
-pub use point::Point;
+pub use envelope::{Envelope, Line, Point};
 
 use commgauge_base::stats::{median, sorted};
 

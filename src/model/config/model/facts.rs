@@ -3,8 +3,21 @@
 //! Sources: the configuration and modelling classes of Hugging Face transformers, one folder for each `model_type`; Kimi-K2's are
 //! DeepSeek-V3's. A new family is a row here and a member of `Family`.
 
-use super::family::Family;
-use super::{LinearRule, QueryKeyNorm};
+use super::LinearRule;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryKeyNorm {
+    /// No norms.
+    None,
+    /// As wide as a head, the same for all heads.
+    EachHead,
+    /// As wide as all heads together.
+    AllHeads,
+}
 
 /// The properties of a family.
 #[derive(Clone, Copy, Debug)]
@@ -345,4 +358,49 @@ impl Family {
     pub(super) fn has_latent_attention(self) -> bool {
         matches!(self, Family::DeepseekV2 | Family::DeepseekV3 | Family::DeepseekV32 | Family::KimiK2)
     }
+}
+
+/// Architectures whose config.json is understood, by `model_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
+pub enum Family {
+    Llama,
+    Llama4,
+    Mistral,
+    Mixtral,
+    Qwen2,
+    Qwen2Moe,
+    Qwen25Vl,
+    Qwen3,
+    Qwen3Moe,
+    Qwen3Vl,
+    Qwen3VlMoe,
+    Qwen3Next,
+    DeepseekV2,
+    DeepseekV3,
+    DeepseekV32,
+    KimiK2,
+    Glm4Moe,
+    MinimaxM2,
+    Gpt2,
+    GptNeox,
+    GptOss,
+    Phi3,
+    Phimoe,
+    Gemma3,
+    Olmo3,
+    SeedOss,
+    Granite,
+    Cohere2,
+    NemotronH,
+}
+
+impl Family {
+    /// Whether vLLM's file of the model lets each rank of tp give a part of its tokens to experts of other replicas
+    /// (`is_sequence_parallel` below model_executor/models); without it each gives all of them.
+    pub fn parts_tokens_in_vllm(self) -> bool {
+        !matches!(self, Family::Mixtral | Family::Glm4Moe | Family::MinimaxM2 | Family::Phimoe)
+    }
+
+    /// Every family, in the order in which they are listed to users.
+    pub const ALL: [Family; 29] = *<Family as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 }

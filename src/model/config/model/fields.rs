@@ -1,7 +1,7 @@
 //! The fields of one config.json: looked up by all their names, read by type, noted if absent. `read` has the meaning
 //! of each field.
 
-use super::family::Family;
+use super::facts::Family;
 use super::layers::LinearRule;
 use super::{Blocks, FeedForward, Inferred, LayerParts, LinearAttention, Mixer, Model, SlidingWindow};
 use commgauge_base::error::{Error, Result};

@@ -1,9 +1,9 @@
 //! Locates a model's config.json: by path, by folder, or by the name of a preset. Reading it is in `read`.
 
 use super::super::shipped::{CONFIG, Shipped, is_embedded, read_text};
-use super::family::Family;
+use super::facts::{Family, QueryKeyNorm};
 use super::fields::{Fields, ListedLayers, MOST_LAYERS, check};
-use super::{Attention, Biases, Embedding, Indexer, LatentAttention, Model, ModelSource, QueryKeyNorm};
+use super::{Attention, Biases, Embedding, Indexer, LatentAttention, Model, ModelSource};
 use crate::config::document::Place;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_model_is_found_by_file_by_folder_and_by_name() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("mine");
         fs::create_dir(&own).unwrap();
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_preset_is_found_in_the_folder_of_the_suite() {
-        commgauge_base::checkout::enter_checkout();
+        commgauge_base::testing::enter_checkout();
         for suite in ["/nowhere/s.toml", "embedded:suites/quick.toml"] {
             let file = preset_file(Path::new(suite), "gpt2").unwrap();
             assert_eq!(file, Path::new("suites/models/gpt2/config.json"), "{suite}");

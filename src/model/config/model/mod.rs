@@ -4,19 +4,18 @@
 //! parameters.
 
 mod facts;
-mod family;
 mod fields;
 pub(super) mod find;
 mod layers;
-mod mixture;
 mod parameters;
 
 #[cfg(test)]
 mod read_tests;
 
-pub use family::Family;
-pub use layers::{Blocks, FeedForward, LayerParts, LinearAttention, LinearAttentionParameters, LinearRule, Mixer};
-pub use mixture::Mixture;
+pub use facts::{Family, QueryKeyNorm};
+pub use layers::{
+    Blocks, FeedForward, LayerParts, LinearAttention, LinearAttentionParameters, LinearRule, Mixer, Mixture,
+};
 
 use commgauge_base::element::ElementType;
 use schemars::JsonSchema;
@@ -151,18 +150,6 @@ pub struct Indexer {
     pub head_dimension: u64,
     /// Tokens that it keeps.
     pub tokens: u64,
-}
-
-/// Norms of queries and keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum QueryKeyNorm {
-    /// No norms.
-    None,
-    /// As wide as a head, the same for all heads.
-    EachHead,
-    /// As wide as all heads together.
-    AllHeads,
 }
 
 /// A field that the file leaves out.

@@ -8,7 +8,7 @@
 //! for each expert, is updated by a separate rule and not counted.
 
 use super::facts::ExpertFacts;
-use super::family::Family;
+use super::facts::Family;
 use super::fields::Fields;
 use super::{
     FeedForward, Indexer, LatentAttention, LayerParts, LinearAttentionParameters, Mixer, Mixture, Model, QueryKeyNorm,
@@ -101,6 +101,7 @@ impl Model {
 
     /// Parameters on a rank of the first of `pipeline_parallel` stages: its layers, its share of the word embedding,
     /// and everything behind the last layer too if there is only one stage.
+    #[cfg(test)]
     pub fn first_stage_parameters(&self, tensor_parallel: u64, pipeline_parallel: u32) -> u64 {
         let layers = self.layers / pipeline_parallel;
         let of_layers: u64 = (0..layers).map(|layer| self.layer_parameters(layer, tensor_parallel)).sum();

@@ -388,12 +388,7 @@ choice! {
     }
 }
 
-impl ServingDispatcher {
-    /// Whether DeepEP exchanges tokens, which may be in 8 bits.
-    pub fn is_deep_ep(self) -> bool {
-        matches!(self, ServingDispatcher::DeepEp | ServingDispatcher::DeepEpLowLatency)
-    }
-}
+impl ServingDispatcher {}
 
 choice! {
     /// Among which ranks everything but attention is divided while a model serves.

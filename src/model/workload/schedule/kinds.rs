@@ -514,18 +514,8 @@ impl Schedule {
         self.sends(rank).filter(|message| !message.forward).count() as u64
     }
 
-    /// The largest [`Schedule::forward_sends`] of a rank.
-    pub fn forward_sends_per_rank_max(&self) -> u64 {
-        (0..self.stages).map(|rank| self.forward_sends(rank)).max().unwrap_or(0)
-    }
-
-    /// The largest [`Schedule::backward_sends`] of a rank.
-    pub fn backward_sends_per_rank_max(&self) -> u64 {
-        (0..self.stages).map(|rank| self.backward_sends(rank)).max().unwrap_or(0)
-    }
-
     /// The maximum number of chunk forwards whose activations a rank stores at once. They count until the whole backward or the weight
-    /// gradient has ended; [`Schedule::peak_activations_with`] considers that the weight gradient needs fewer of them.
+    /// gradient has ended, although the weight gradient needs fewer of them.
     pub fn peak_activation_chunks(&self, rank: u32) -> u32 {
         let mut stored = 0u32;
         let mut peak = 0;
@@ -540,6 +530,15 @@ impl Schedule {
         peak
     }
 
+    /// The share of a chunk in a time of `per_stage` for a whole stage.
+    pub(super) fn share(&self, per_stage: Seconds) -> Seconds {
+        Seconds(per_stage.0 / f64::from(self.chunks_per_stage()))
+    }
+}
+
+/// What the figures of the papers state.
+#[cfg(test)]
+impl Schedule {
     /// [`Schedule::peak_activation_chunks`] in micro-batches of one whole stage: a chunk counts for its share of it.
     pub fn peak_activations(&self, rank: u32) -> f64 {
         f64::from(self.peak_activation_chunks(rank)) / f64::from(self.chunks_per_stage())
@@ -565,10 +564,5 @@ impl Schedule {
     /// The largest [`Schedule::peak_activations`] of a rank.
     pub fn peak_activations_max(&self) -> f64 {
         (0..self.stages).map(|rank| self.peak_activations(rank)).fold(0.0, f64::max)
-    }
-
-    /// The share of a chunk in a time of `per_stage` for a whole stage.
-    pub(super) fn share(&self, per_stage: Seconds) -> Seconds {
-        Seconds(per_stage.0 / f64::from(self.chunks_per_stage()))
     }
 }

@@ -10,9 +10,7 @@ mod simulate;
 mod tests;
 
 pub use kinds::{Event, Message, Pass, PassDirection, Schedule, ScheduleKind};
-pub use simulate::{
-    Fitting, PassCosts, StageCosts, TimedEvent, Timeline, simulate, timeline_text, timeline_text_columns,
-};
+pub use simulate::{Fitting, PassCosts, StageCosts, TimedEvent, Timeline, simulate};
 
 use kinds::in_turn;
 use simulate::Search;
@@ -74,11 +72,6 @@ impl Schedule {
     /// Chunks that together are one stage's share of the model: v, but 1 for dualpipe, whose chunks are two copies.
     pub fn chunks_per_stage(&self) -> u32 {
         self.chunks / self.kind.parameter_copies()
-    }
-
-    /// The chunks of a rank that a micro-batch passes: all, but in dualpipe only those of its direction.
-    pub fn passes_chunk(&self, micro_batch: u32, chunk: u32) -> bool {
-        self.kind != ScheduleKind::DualPipe || (chunk == 1) == (micro_batch >= self.micro_batches / 2)
     }
 
     /// Rank and local chunk that wait for the result of this event; none at the ends of the model and after a weight gradient.

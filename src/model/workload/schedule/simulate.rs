@@ -97,11 +97,6 @@ impl Timeline {
         Seconds(self.events.iter().filter_map(|rank| rank.last()).map(|last| last.finish.0).fold(0.0, f64::max))
     }
 
-    /// The seconds in which a rank computes.
-    pub fn busy(&self, rank: u32) -> Seconds {
-        Seconds(self.of(rank).iter().map(|timed| timed.finish.0 - timed.start.0).sum())
-    }
-
     /// From a rank's own first start to its own last end.
     pub fn span(&self, rank: u32) -> Seconds {
         match self.of(rank) {
@@ -111,29 +106,9 @@ impl Timeline {
         }
     }
 
-    /// 1 - busy / makespan, mean over the ranks: the loss if all ranks start and end the step together.
-    pub fn bubble_fraction(&self) -> f64 {
-        let ranks = self.events.len();
-        let busy: f64 = (0..ranks).map(|rank| self.busy(rank as u32).0).sum();
-        fraction_lost(busy, self.makespan().0 * ranks as f64)
-    }
-
-    /// 1 - busy / span, on the rank with the longest span: the loss if each rank continues with the next step without
-    /// waiting for the others. The zero-bubble papers print this one, as (cost - m(F + B + W)) / cost (arXiv
-    /// 2401.10241 section 5.3).
-    pub fn bubble_fraction_of_longest_span(&self) -> f64 {
-        let longest =
-            (0..self.events.len() as u32).max_by(|a, b| self.span(*a).0.total_cmp(&self.span(*b).0)).unwrap_or(0);
-        fraction_lost(self.busy(longest).0, self.span(longest).0)
-    }
-
     fn of(&self, rank: u32) -> &[TimedEvent] {
         self.events.get(rank as usize).map_or(&[], Vec::as_slice)
     }
-}
-
-fn fraction_lost(busy: f64, whole: f64) -> f64 {
-    if whole > 0.0 { 1.0 - busy / whole } else { 0.0 }
 }
 
 /// Runs the schedule. Takes time proportional to the number of events.
@@ -235,57 +210,6 @@ impl State {
         let finish = if event.pass == Pass::Forward { self.forward_finish[slot] } else { self.backward_finish[slot] };
         let travel = if from_rank == rank { 0.0 } else { costs.message(schedule, from_rank, rank, event).0 };
         Some(from_self.max(known(finish)? + travel))
-    }
-}
-
-// A timeline drawn as text: one line per rank, time to the right.
-
-/// Wider drawings are useless, and very short events among long ones would need them.
-const MOST_COLUMNS: usize = 10_000;
-
-/// One line per rank. An event begins at its start in proportion to the whole and carries its letter and micro-batch:
-/// F forward, B backward (whole, or of the input where W follows), W weight gradient; lower case for a chunk other than
-/// 0. A label that does not fit is cut. Dots are idle time.
-pub fn timeline_text(timeline: &Timeline, columns: usize) -> String {
-    let makespan = timeline.makespan().0;
-    let width = timeline.events.len().saturating_sub(1).to_string().len();
-    let mut text = String::new();
-    for (rank, events) in timeline.events.iter().enumerate() {
-        let mut cells = vec![b'.'; columns];
-        for timed in events {
-            draw(&mut cells, timed, makespan);
-        }
-        let cells: String = cells.into_iter().map(char::from).collect();
-        text.push_str(&format!("rank {rank:>width$} |{cells}|\n"));
-    }
-    text
-}
-
-/// The number of columns in which the shortest event of a timeline has `columns_of_shortest`, so that all labels fit; at most 10,000.
-pub fn timeline_text_columns(timeline: &Timeline, columns_of_shortest: usize) -> usize {
-    let shortest = timeline
-        .events
-        .iter()
-        .flatten()
-        .map(|timed| timed.finish.0 - timed.start.0)
-        .filter(|length| *length > 0.0)
-        .fold(f64::INFINITY, f64::min);
-    // Infinite without events; the cast gives 0 columns then.
-    (timeline.makespan().0 / shortest * columns_of_shortest as f64).round().min(MOST_COLUMNS as f64) as usize
-}
-
-fn draw(cells: &mut [u8], timed: &TimedEvent, makespan: f64) {
-    let column = |time: f64| ((time / makespan * cells.len() as f64).round() as usize).min(cells.len());
-    let (from, to) = (column(timed.start.0), column(timed.finish.0));
-    let letter = match timed.event.pass {
-        Pass::Forward => 'F',
-        Pass::Backward | Pass::InputGradient => 'B',
-        Pass::WeightGradient => 'W',
-    };
-    let letter = if timed.event.chunk == 0 { letter } else { letter.to_ascii_lowercase() };
-    let label = format!("{letter}{}", timed.event.micro_batch);
-    for (cell, character) in cells[from..to.max(from)].iter_mut().zip(label.bytes().chain(std::iter::repeat(b' '))) {
-        *cell = character;
     }
 }
 
@@ -655,4 +579,89 @@ fn blocks(schedule: &Schedule, block: fn(u32, u32) -> Block) -> Vec<Vec<Event>> 
             timed.into_iter().map(|(_, event)| event).collect()
         })
         .collect()
+}
+
+#[cfg(test)]
+impl Timeline {
+    /// The seconds in which a rank computes.
+    pub fn busy(&self, rank: u32) -> Seconds {
+        Seconds(self.of(rank).iter().map(|timed| timed.finish.0 - timed.start.0).sum())
+    }
+
+    /// 1 - busy / makespan, mean over the ranks: the loss if all ranks start and end the step together.
+    pub fn bubble_fraction(&self) -> f64 {
+        let ranks = self.events.len();
+        let busy: f64 = (0..ranks).map(|rank| self.busy(rank as u32).0).sum();
+        fraction_lost(busy, self.makespan().0 * ranks as f64)
+    }
+
+    /// 1 - busy / span, on the rank with the longest span: the loss if each rank continues with the next step without
+    /// waiting for the others. The zero-bubble papers print this one, as (cost - m(F + B + W)) / cost (arXiv
+    /// 2401.10241 section 5.3).
+    pub fn bubble_fraction_of_longest_span(&self) -> f64 {
+        let longest =
+            (0..self.events.len() as u32).max_by(|a, b| self.span(*a).0.total_cmp(&self.span(*b).0)).unwrap_or(0);
+        fraction_lost(self.busy(longest).0, self.span(longest).0)
+    }
+}
+
+#[cfg(test)]
+fn fraction_lost(busy: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 1.0 - busy / whole } else { 0.0 }
+}
+
+/// A timeline drawn as text, as the papers draw it: one line per rank, time to the right.
+#[cfg(test)]
+pub(super) mod drawn {
+    use super::*;
+
+    /// Wider drawings are useless, and very short events among long ones would need them.
+    const MOST_COLUMNS: usize = 10_000;
+
+    /// One line per rank. An event begins at its start in proportion to the whole and carries its letter and micro-batch:
+    /// F forward, B backward (whole, or of the input where W follows), W weight gradient; lower case for a chunk other than
+    /// 0. A label that does not fit is cut. Dots are idle time.
+    pub fn timeline_text(timeline: &Timeline, columns: usize) -> String {
+        let makespan = timeline.makespan().0;
+        let width = timeline.events.len().saturating_sub(1).to_string().len();
+        let mut text = String::new();
+        for (rank, events) in timeline.events.iter().enumerate() {
+            let mut cells = vec![b'.'; columns];
+            for timed in events {
+                draw(&mut cells, timed, makespan);
+            }
+            let cells: String = cells.into_iter().map(char::from).collect();
+            text.push_str(&format!("rank {rank:>width$} |{cells}|\n"));
+        }
+        text
+    }
+
+    /// The number of columns in which the shortest event of a timeline has `columns_of_shortest`, so that all labels fit; at most 10,000.
+    pub fn timeline_text_columns(timeline: &Timeline, columns_of_shortest: usize) -> usize {
+        let shortest = timeline
+            .events
+            .iter()
+            .flatten()
+            .map(|timed| timed.finish.0 - timed.start.0)
+            .filter(|length| *length > 0.0)
+            .fold(f64::INFINITY, f64::min);
+        // Infinite without events; the cast gives 0 columns then.
+        (timeline.makespan().0 / shortest * columns_of_shortest as f64).round().min(MOST_COLUMNS as f64) as usize
+    }
+
+    fn draw(cells: &mut [u8], timed: &TimedEvent, makespan: f64) {
+        let column = |time: f64| ((time / makespan * cells.len() as f64).round() as usize).min(cells.len());
+        let (from, to) = (column(timed.start.0), column(timed.finish.0));
+        let letter = match timed.event.pass {
+            Pass::Forward => 'F',
+            Pass::Backward | Pass::InputGradient => 'B',
+            Pass::WeightGradient => 'W',
+        };
+        let letter = if timed.event.chunk == 0 { letter } else { letter.to_ascii_lowercase() };
+        let label = format!("{letter}{}", timed.event.micro_batch);
+        for (cell, character) in cells[from..to.max(from)].iter_mut().zip(label.bytes().chain(std::iter::repeat(b' ')))
+        {
+            *cell = character;
+        }
+    }
 }

@@ -182,7 +182,7 @@ mod drawn {
     // The drawings: golden, and the same as in the documentation.
 
     use super::*;
-    use crate::workload::schedule::{timeline_text, timeline_text_columns};
+    use crate::workload::schedule::simulate::drawn::{timeline_text, timeline_text_columns};
 
     fn drawn(kind: ScheduleKind) -> String {
         // One at a time suffices, and would be a long line.

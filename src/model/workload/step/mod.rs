@@ -1,19 +1,14 @@
 //! One step of a model in a layout: training or serving, checked, with the ops of each of its stages.
 
-mod check_data;
-mod check_serving;
-mod divisibility;
-mod messages;
+mod check;
 mod one_step;
 mod serving;
 mod stages;
 mod training;
 
-pub use divisibility::must_divide;
-pub use messages::Messages;
 pub use one_step::{AxisTotals, Step, StepOps, wire_bytes_of_layers};
 pub use serving::{PassTokens, Phase, ServingStep, undivided_axis};
-pub use stages::Stages;
+pub use stages::{Messages, Stages, must_divide};
 pub use training::{RankParameters, TrainingStep};
 pub(super) use training::{routed, share_of_tokens};
 

@@ -2,8 +2,7 @@
 //!
 //! `context_tokens` is part of the step for computing memory and attention; no message of a pass depends on it.
 
-use super::divisibility::must_divide;
-use super::stages::Stages;
+use super::stages::{Stages, must_divide};
 use super::{TrainingStep, training};
 use crate::config::step::{
     ContextStyle, DataStyle, ExpertTokens, FeedForwardRanks, Framework, GatherRecipe, Linears, Needs, ProductOverlap,

@@ -1,8 +1,6 @@
 //! One optimizer step of a model in a layout: the common data of all styles.
 
-use super::divisibility::must_divide;
-use super::messages::Messages;
-use super::stages::Stages;
+use super::stages::{Messages, Stages, must_divide};
 use crate::config::step::{GradientAccumulation, Training};
 use crate::config::{Mixture, Model};
 use crate::layout::{Axis, Degrees, Layout};

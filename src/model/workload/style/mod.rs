@@ -6,7 +6,6 @@ mod data;
 mod deep_ep;
 mod expert;
 mod product;
-mod recompute;
 mod replicated;
 mod sequence;
 mod serving;

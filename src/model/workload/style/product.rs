@@ -2,11 +2,10 @@
 //!
 //! Quantities that a step's checks already bound, such as activations at a layer's boundary, do not need this.
 
-use crate::config::step::{BatchBroadcast, TensorStyle, VocabularyStyle};
+use crate::config::step::{BatchBroadcast, Recompute, TensorStyle, VocabularyStyle};
 use crate::layout::Axis;
 use crate::workload::op::{End, Moment, Overlap, Pass, When};
 use crate::workload::step::TrainingStep;
-use crate::workload::style::recompute::repeats_forward;
 use crate::workload::{Op, Style};
 use Collective::{AllGather, AllReduce, ReduceScatter};
 use commgauge_base::collective::{Collective, ReduceOp};
@@ -385,6 +384,13 @@ fn one_in(step: &TrainingStep) -> u64 {
 
 fn counted(step: &TrainingStep) -> &'static str {
     if step.stages.mirrored() { "; every second micro-batch goes through the other end" } else { "" }
+}
+
+// The effect of activation recomputation on the calls of a style.
+
+/// Full recomputation repeats a layer's calls of the forward pass. Selective recomputation repeats the core attention, which sends nothing.
+pub(super) fn repeats_forward(step: &TrainingStep) -> bool {
+    step.training.tensor.recompute == Recompute::Full
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! projections to the compressed width. Without sequence parallelism every rank has the whole gradient of all of these except the norms of
 //! queries and keys, which only see the rank's own heads.
 
-use super::recompute::repeats_forward;
+use super::product::repeats_forward;
 use crate::config::step::{Linears, TensorStyle, UnitRule};
 use crate::config::{FeedForward, LinearAttention, Mixer, Model, QueryKeyNorm};
 use crate::layout::Axis;

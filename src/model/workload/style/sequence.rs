@@ -5,7 +5,7 @@
 //! stored part of the input is gathered a second time. Routed experts are in `expert`.
 
 use super::product::product;
-use super::recompute::repeats_forward;
+use super::product::repeats_forward;
 use super::replicated;
 use crate::config::Model;
 use crate::config::step::{GatherRecipe, ProductOverlap, TensorStyle};

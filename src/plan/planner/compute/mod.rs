@@ -2,13 +2,11 @@
 //!
 //! `work` has the amount of computing, `efficiency` the speed of matrix products. Communication is not counted here.
 
-mod efficiency;
-mod product;
 mod speed;
 
-pub use efficiency::{Efficiency, MeasuredProduct, MeasuredProducts, Saturation};
-pub use product::Product;
-pub use speed::{ChunkCompute, Compute, StageCompute, Work};
+pub use speed::{
+    ChunkCompute, Compute, Efficiency, MeasuredProduct, MeasuredProducts, Product, Saturation, StageCompute, Work,
+};
 
 use crate::planner::Kernels;
 use crate::planner::memory::optimizer_bytes;

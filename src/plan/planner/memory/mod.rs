@@ -74,13 +74,12 @@ impl MemoryChoices {
             MicroBatches { samples: step.training.micro_batch, count: step.micro_batches, chunks_in_flight };
         let stored = self.sample_bytes(step, stage).stored(micro_batches);
         MemoryUse {
-            activations: stored.layers,
-            recomputation: stored.recomputation,
-            backward: stored.backward,
-            ends: stored.ends,
-            logits: stored.logits,
+            parameters: state.parameters,
+            gradients: state.gradients,
+            optimizer: state.optimizer,
+            unsharded: state.unsharded,
             buffers: Bytes(stored.buffers.0.saturating_add(state.buffers.0)),
-            ..state
+            ..stored
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::parts::{MemoryUse, Shape, bytes, casts_for_products, held_logit_bytes, is_ddp_of_pytorch, logit_bytes};
 use crate::planner::Kernels;
-use commgauge_base::units::Bytes;
 use commgauge_model::config::LayerParts;
 use commgauge_model::config::step::{
     DEEPSPEED_BUCKET_PARAMETERS, DataStyle, Framework, OuterSharding, ScheduleKind, UnitRule,
@@ -246,16 +245,6 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
 // Memory of a rank of a stage in addition to its state: bytes per sample of a micro-batch, times the samples and the micro-batches in
 // flight. `parts` has the bytes of a layer.
 
-/// Activations stored on a rank of a stage, in bytes.
-pub(super) struct StoredActivations {
-    pub layers: Bytes,
-    pub recomputation: Bytes,
-    pub backward: Bytes,
-    pub ends: Bytes,
-    pub logits: Bytes,
-    pub buffers: Bytes,
-}
-
 /// Bytes that a sample of a micro-batch needs on a rank of a stage; stored parts scale with the number in flight.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::planner) struct SampleBytes {
@@ -346,7 +335,7 @@ impl SampleBytes {
     }
 
     /// Bytes stored for this many micro-batches.
-    pub(super) fn stored(&self, micro_batches: MicroBatches) -> StoredActivations {
+    pub(super) fn stored(&self, micro_batches: MicroBatches) -> MemoryUse {
         let MicroBatches { samples, count, chunks_in_flight } = micro_batches;
         let [samples, in_flight] = [samples, chunks_in_flight].map(u128::from);
         let of_samples = |each: u128| bytes(samples.saturating_mul(each));
@@ -356,21 +345,19 @@ impl SampleBytes {
             MessageBuffers::OfMicroBatches => 2 * u128::from(count) * self.chunks,
         };
         let logits = if self.all_logits { in_flight } else { 1 };
-        StoredActivations {
-            layers: bytes(samples.saturating_mul(self.kept) * in_flight / self.chunks),
+        MemoryUse {
+            activations: bytes(samples.saturating_mul(self.kept) * in_flight / self.chunks),
             recomputation: of_samples(self.recomputation),
             backward: of_samples(self.backward),
             ends: of_samples(self.input * in_flight.div_ceil(self.chunks) + self.output),
             logits: of_samples(self.logits * logits + self.held_logits * u128::from(count)),
             buffers: of_samples(messages * self.boundary + self.gathered),
+            ..MemoryUse::default()
         }
     }
 
     /// The total.
     pub(in crate::planner) fn total(&self, micro_batches: MicroBatches) -> u64 {
-        let StoredActivations { layers, recomputation, backward, ends, logits, buffers } = self.stored(micro_batches);
-        [layers, recomputation, backward, ends, logits, buffers]
-            .iter()
-            .fold(0, |sum, bytes| sum.saturating_add(bytes.0))
+        self.stored(micro_batches).total().0
     }
 }

@@ -5,16 +5,12 @@
 //! `search` chooses the layout.
 
 mod calls;
-mod layers;
 mod passes;
-mod unpriced;
 
 pub use calls::PreparedStep;
-pub(super) use calls::{DataCallTimes, FirstStage, FirstStageTimes};
-pub(super) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
-pub use passes::Exposed;
+pub(super) use calls::{DataCallTimes, FirstStage, FirstStageTimes, LISTED_SAMPLES, LayerLoads, work_of_layers};
 pub(super) use passes::{ChunkPasses, ChunkWork, Loads};
-pub use unpriced::Unpriced;
+pub use passes::{Exposed, Unpriced};
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
@@ -28,6 +24,7 @@ use commgauge_model::workload::step::TrainingStep;
 use passes::{Passes, StageWork};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// The time of a step and its parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,61 +60,53 @@ impl StepPrice {
     }
 }
 
-/// The price of a step on nodes of this many ranks each, neighbours in world rank.
+/// What prices steps: the speed of computing and of calls, on nodes of this many ranks each, neighbours in world rank.
+#[derive(Clone, Copy)]
+pub struct Pricing<'a> {
+    pub compute: &'a Compute,
+    pub rates: &'a dyn Rates,
+    pub ranks_per_node: u32,
+}
+
+/// The price of a step.
 ///
 /// # Errors
 /// If the rates have no answer for a call.
-pub fn price(
-    step: &TrainingStep,
-    compute: &Compute,
-    rates: &dyn Rates,
-    ranks_per_node: u32,
-) -> Result<StepPrice, Unpriced> {
-    PreparedStep::new(step)?.price(step, compute, rates, ranks_per_node)
+pub fn price(step: &TrainingStep, on: Pricing) -> Result<StepPrice, Unpriced> {
+    PreparedStep::new(step)?.price(step, on)
 }
 
 impl PreparedStep {
+    fn inputs<'a>(&'a self, step: &'a TrainingStep<'a>, on: Pricing) -> Result<StepInputs<'a>, Unpriced> {
+        let answers = self.query(step, on.rates, on.ranks_per_node)?;
+        Ok(StepInputs { prepared: self, step, answers, work: Cow::Owned(self.work(step, on.compute)) })
+    }
+
     /// Only the seconds of the step.
     ///
     /// # Errors
     /// As [`price`].
-    pub fn step_seconds(
-        &self,
-        step: &TrainingStep,
-        compute: &Compute,
-        rates: &dyn Rates,
-        ranks_per_node: u32,
-    ) -> Result<f64, Unpriced> {
-        let answers = self.query(step, rates, ranks_per_node)?;
-        let work = self.work(step, compute);
-        let inputs = StepInputs { prepared: self, step, answers: &answers, work: &work };
+    pub fn step_seconds(&self, step: &TrainingStep, on: Pricing) -> Result<f64, Unpriced> {
+        let inputs = self.inputs(step, on)?;
         Ok(parts(&inputs, &|answer| answer.seconds, MessageWaits::InBubble)?.step_seconds)
     }
 
-    /// The price of the step; see [`price`].
+    /// As [`price`].
     ///
     /// # Errors
     /// As [`price`].
-    pub fn price(
-        &self,
-        step: &TrainingStep,
-        compute: &Compute,
-        rates: &dyn Rates,
-        ranks_per_node: u32,
-    ) -> Result<StepPrice, Unpriced> {
-        let answers = self.query(step, rates, ranks_per_node)?;
-        let work = self.work(step, compute);
-        let inputs = StepInputs { prepared: self, step, answers: &answers, work: &work };
+    pub fn price(&self, step: &TrainingStep, on: Pricing) -> Result<StepPrice, Unpriced> {
+        let inputs = self.inputs(step, on)?;
         let mut price = parts(&inputs, &|answer| answer.seconds, MessageWaits::Apart)?;
-        price.untrusted = answers.untrusted(rates);
+        price.untrusted = inputs.answers.untrusted(on.rates);
         // Calls without an interval count as exact: the errors of published runs include those of published rates.
         let calls = Interval {
             low: parts(&inputs, &|answer| answer.low, MessageWaits::InBubble)?.step_seconds,
             high: parts(&inputs, &|answer| answer.high, MessageWaits::InBubble)?.step_seconds,
         };
-        let interval = compute.error.around(price.step_seconds, calls);
+        let interval = on.compute.error.around(price.step_seconds, calls);
         (price.step_seconds_low, price.step_seconds_high) = (interval.low, interval.high);
-        let host = self.host_share(step, compute, &work, price.compute_seconds);
+        let host = self.host_share(step, on.compute, &inputs.work, price.compute_seconds);
         price.host_seconds = host;
         price.compute_seconds -= host;
         Ok(price)
@@ -128,8 +117,8 @@ impl PreparedStep {
 struct StepInputs<'a> {
     prepared: &'a PreparedStep,
     step: &'a TrainingStep<'a>,
-    answers: &'a Answers,
-    work: &'a [StageWork],
+    answers: Answers,
+    work: Cow<'a, [StageWork]>,
 }
 
 /// Where a price counts the wait of stages for messages.
@@ -147,7 +136,7 @@ fn parts(
     waits: MessageWaits,
 ) -> Result<StepPrice, Unpriced> {
     let step = inputs.step;
-    let kinds: Vec<Passes> = inputs.prepared.passes(step, inputs.answers, inputs.work, seconds);
+    let kinds: Vec<Passes> = inputs.prepared.passes(step, &inputs.answers, &inputs.work, seconds);
     let stages: Vec<&Passes> = inputs.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
     let [message_forward, message_backward] = inputs.answers.messages(seconds);
     let mut pipeline = Pipeline {
@@ -259,7 +248,7 @@ impl PricedOnce {
         if let Some((_, seconds)) = self.known.iter().find(|(known, _)| *known == calls) {
             return Ok(*seconds);
         }
-        let inputs = StepInputs { prepared: &self.step, step, answers: &answers, work: &self.work };
+        let inputs = StepInputs { prepared: &self.step, step, answers, work: Cow::Borrowed(&self.work) };
         let seconds = parts(&inputs, &|answer| answer.seconds, MessageWaits::InBubble)?.step_seconds;
         self.known.push((calls, seconds));
         Ok(seconds)
@@ -277,17 +266,8 @@ fn seconds_of_calls(answers: &Answers) -> Vec<u64> {
 
 impl PreparedStep {
     /// The step's seconds in this many draws; `None` if a call has no prediction.
-    pub fn draws(
-        &self,
-        step: &TrainingStep,
-        compute: &Compute,
-        rates: &dyn Rates,
-        ranks_per_node: u32,
-        count: u32,
-    ) -> Option<Vec<f64>> {
-        let answers = self.query(step, rates, ranks_per_node).ok()?;
-        let work = self.work(step, compute);
-        let inputs = StepInputs { prepared: self, step, answers: &answers, work: &work };
+    pub fn draws(&self, step: &TrainingStep, on: Pricing, count: u32) -> Option<Vec<f64>> {
+        let inputs = self.inputs(step, on).ok()?;
         let drawn = |draw: u32| {
             let price = parts(&inputs, &|answer| seconds(answer, draw), MessageWaits::InBubble);
             price.ok().map(|price| price.step_seconds)
@@ -457,7 +437,8 @@ mod tests {
         let suite = Suite::parse(&path, &text).unwrap();
         let steps = Step::all_of(&suite.layouts[0], ranks).unwrap();
         let Step::Training(step) = &steps[0] else { unreachable!() };
-        price(step, &Compute::constant(100e12, 1.0), &Published::new(machine), 4)
+        let (compute, rates) = (Compute::constant(100e12, 1.0), Published::new(machine));
+        price(step, Pricing { compute: &compute, rates: &rates, ranks_per_node: 4 })
     }
 
     /// Rates without answers.
@@ -495,7 +476,9 @@ mod tests {
         let suite = Suite::parse(&path, text).unwrap();
         let steps = Step::all_of(&suite.layouts[0], 2).unwrap();
         let Step::Training(step) = &steps[0] else { unreachable!() };
-        let unpriced = price(step, &Compute::constant(1e14, 0.5), &NoRates, 8).unwrap_err();
+        let compute = Compute::constant(1e14, 0.5);
+        let on = Pricing { compute: &compute, rates: &NoRates, ranks_per_node: 8 };
+        let unpriced = price(step, on).unwrap_err();
         assert!(unpriced.to_string().ends_with("on tp of 2 ranks: nothing was measured"), "{unpriced}");
     }
 

@@ -13,6 +13,7 @@ use commgauge_model::workload::step::TrainingStep;
 use commgauge_model::workload::{Op, Style};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// An attention backward has five products where a forward has two (arXiv 2205.14135, appendix B).
 const ATTENTION_BACKWARD: f64 = 2.5;
@@ -393,5 +394,22 @@ impl Exposed {
             embedding: of(self.embedding, other.embedding),
             control: of(self.control, other.control),
         }
+    }
+}
+
+// Why a step has no price.
+
+/// Why a step has no price: the call without a predicted time, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpriced {
+    /// The call, in words.
+    pub call: String,
+    /// Why there is no answer.
+    pub reason: String,
+}
+
+impl fmt::Display for Unpriced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason)
     }
 }

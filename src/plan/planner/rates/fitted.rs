@@ -123,7 +123,8 @@ impl<'a> Fitted<'a> {
         let one = |index: usize, ranks: u32, bytes: Bytes| {
             let candidate = &chosen.candidates[index];
             let answer = self.predictor.predict_by(candidate.family, ranks, bytes);
-            shared(answer, self.sharing(candidate, ranks, bytes, call))
+            let sharing = self.sharing(candidate, ranks, bytes, call);
+            answer.times([sharing.low, sharing.middle, sharing.high])
         };
         match chosen.source {
             Source::One { index, ranks } => one(index, ranks, call.bytes_total),
@@ -280,16 +281,6 @@ fn carried(measured: [u32; 2], ranks: u32, bytes: f64, at: impl Fn(usize, f64) -
 
 fn whole(bytes: f64) -> Bytes {
     Bytes((bytes.round() as u64).max(1))
-}
-
-fn shared(answer: Prediction, sharing: Sharing) -> Prediction {
-    let times = |seconds: Option<Seconds>, factor: f64| seconds.map(|seconds| Seconds(seconds.0 * factor));
-    Prediction {
-        seconds: times(answer.seconds, sharing.middle),
-        low: times(answer.low, sharing.low),
-        high: times(answer.high, sharing.high),
-        ..answer
-    }
 }
 
 impl Rates for Fitted<'_> {
@@ -514,10 +505,6 @@ impl Rates for Both<'_> {
 
     fn hidden(&self) -> Option<&Hidden> {
         self.fitted.hidden()
-    }
-
-    fn calibrated(&self) -> bool {
-        false
     }
 
     fn synthetic(&self) -> bool {

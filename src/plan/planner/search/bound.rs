@@ -3,7 +3,7 @@
 //!
 //! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
-use super::question::{Choices, PipelineCut, Question};
+use super::question::{Choices, PipelineCut, Question, least_dp};
 use super::space::{IN_LAYERS, Places, Shape, Space, Trainings};
 use crate::planner::price::{
     ChunkPasses, ChunkWork, DataCallTimes, FirstStage, FirstStageTimes, LISTED_SAMPLES, LayerLoads, Loads,
@@ -67,7 +67,7 @@ impl Bounds {
         };
         let work = self.layers.work(LayerKey::of(shape, choices))?;
         let layers: Vec<PassSeconds> = work.iter().map(seconds).collect();
-        let composition = self.compositions.get(&cut(shape, choices))?;
+        let composition = self.compositions.get(&choices.cut(shape.degrees.pp))?;
         let busy = composition.computing(&layers);
         Some(composition.least(&busy, micro_batches(question, shape, choices), &FirstStageTimes::default()))
     }
@@ -75,14 +75,14 @@ impl Bounds {
     /// With each group of its layers in its best placement, if the waiting there was requested; `None` if the rates refuse a call.
     pub fn nearest(&self, question: &Question, shape: &Shape, choices: Choices) -> Option<f64> {
         let loads = self.layers.nearest(LayerKey::of(shape, choices))?;
-        let composition = self.compositions.get(&cut(shape, choices))?;
+        let composition = self.compositions.get(&choices.cut(shape.degrees.pp))?;
         let busy = composition.busy(loads);
         Some(composition.least(&busy, micro_batches(question, shape, choices), &FirstStageTimes::default()))
     }
 
     /// Busy time of the stages if the groups of their layers have this placement.
     pub fn busy(&mut self, question: &Question, shape: &Shape, places: &Places, choices: Choices) -> Option<Busy> {
-        let composition = self.compositions.get(&cut(shape, choices))?;
+        let composition = self.compositions.get(&choices.cut(shape.degrees.pp))?;
         Some(composition.busy(self.layers.placed(question, LayerKey::of(shape, choices), places)?))
     }
 
@@ -96,7 +96,7 @@ impl Bounds {
         busy: &Busy,
         first: &FirstStageTimes,
     ) -> f64 {
-        let composition = self.compositions.get(&cut(shape, choices));
+        let composition = self.compositions.get(&choices.cut(shape.degrees.pp));
         composition.map_or(0.0, |known| known.least(busy, micro_batches(question, shape, choices), first))
     }
 
@@ -132,10 +132,6 @@ impl Bounds {
 
 fn micro_batches(question: &Question, shape: &Shape, choices: Choices) -> f64 {
     (question.global_batch / u64::from(shape.degrees.dp) / choices.micro_batch) as f64
-}
-
-fn cut(shape: &Shape, choices: Choices) -> PipelineCut {
-    PipelineCut { pp: shape.degrees.pp, schedule: choices.schedule, virtual_stages: choices.virtual_stages }
 }
 
 // The computing and waiting of a model's layers, separately, by how a shape divides them. Requested once, for many layouts at a time.
@@ -297,20 +293,11 @@ struct LayersAsStages {
 impl LayersAsStages {
     fn of(question: &Question, division: Division) -> Option<LayersAsStages> {
         let [tp, cp, ep, etp] = division;
-        let carved = u64::from(ep) * u64::from(etp);
-        let stage = u64::from(tp) * u64::from(cp);
-        let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok())?;
         // No requested group contains the pipeline, so its degree may stay 1.
-        let degrees = Degrees { tp, cp, ep, etp, dp, pp: 1 };
+        let degrees = Degrees { tp, cp, ep, etp, dp: 1, pp: 1 };
+        let degrees = Degrees { dp: least_dp(&degrees)?, ..degrees };
         let layout = Layout::new(degrees, &DEFAULT_ORDER).ok()?;
-        let mut training = question.training(Choices {
-            zero_stage: 0,
-            schedule: ScheduleKind::OneForwardOneBackward,
-            virtual_stages: 1,
-            micro_batch: 1,
-            recompute: Recompute::None,
-            sequence_parallel: question.sequence_parallel(&degrees),
-        });
+        let mut training = question.training(question.first_choices(&degrees));
         // Layers within a stage exchange no messages whose parts would be gathered.
         training.pipeline.scatter_gather = false;
         let pipeline = PipelineChoices {

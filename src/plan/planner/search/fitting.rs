@@ -25,10 +25,8 @@ const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recomp
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub shape: usize,
-    pub schedule: ScheduleKind,
-    pub virtual_stages: u32,
-    pub micro_batch: u64,
-    pub recompute: Recompute,
+    /// Its other choices, with the lowest ZeRO stage.
+    pub choices: Choices,
     /// Bytes of the fullest rank for each ZeRO stage to price, and [`Unit::NOT_PRICED`] for the others: there are very many units.
     memory: [u64; 4],
 }
@@ -43,13 +41,8 @@ impl Unit {
 
     /// Whether two are equal except for recomputation.
     pub fn differs_in_recompute_only(&self, other: &Unit) -> bool {
-        let all = |unit: &Unit| (unit.shape, unit.schedule, unit.virtual_stages, unit.micro_batch);
+        let all = |unit: &Unit| (unit.shape, Choices { recompute: Recompute::None, ..unit.choices });
         all(self) == all(other)
-    }
-
-    /// The division of its layers over this many stages.
-    pub fn cut(&self, pp: u32) -> PipelineCut {
-        PipelineCut { pp, schedule: self.schedule, virtual_stages: self.virtual_stages }
     }
 }
 
@@ -179,9 +172,7 @@ impl<'a> Context<'a> {
         states: impl Iterator<Item = (u8, &'s [u64])>,
         stored: &[u64],
     ) -> bool {
-        let Choices { schedule, virtual_stages, micro_batch, recompute, .. } = choices;
-        let mut unit =
-            Unit { shape: self.index, schedule, virtual_stages, micro_batch, recompute, memory: [Unit::NOT_PRICED; 4] };
+        let mut unit = Unit { shape: self.index, choices, memory: [Unit::NOT_PRICED; 4] };
         let mut any_fits = false;
         for (zero, state) in states {
             let of_stages = state.iter().zip(stored).map(|(state, stored)| state.saturating_add(*stored));
@@ -403,7 +394,7 @@ impl Prices {
     /// The whole price of a layout already priced in seconds.
     pub fn price(&self, question: &Question, candidate: Candidate, step: &TrainingStep) -> Option<StepPrice> {
         let prepared = self.prepared.get(&candidate)?.as_ref().ok()?;
-        prepared.step.price(step, question.compute, question.rates, question.ranks_per_node).ok()
+        prepared.step.price(step, question.pricing()).ok()
     }
 }
 
@@ -509,6 +500,6 @@ pub fn probability_faster(question: &Question, first: &Planned, second: &Planned
 fn draws(question: &Question, planned: &Planned) -> Result<Option<Vec<f64>>> {
     question.with_step(planned, |step| {
         let prepared = PreparedStep::new(step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
-        Ok(prepared.draws(step, question.compute, question.rates, question.ranks_per_node, DRAWS))
+        Ok(prepared.draws(step, question.pricing(), DRAWS))
     })
 }

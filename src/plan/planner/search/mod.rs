@@ -5,7 +5,6 @@
 //! layers in the best places, then in their own places, finally with its price. A layout that leaves the queue with a price is faster than
 //! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
 
-mod alternatives;
 mod bound;
 mod fitting;
 mod question;
@@ -14,18 +13,20 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub use alternatives::{WhatIf, not_beaten, pareto, what_if};
 pub use fitting::probability_faster;
 pub use question::{Bases, Only, Planned, Priced, Question};
 
 use crate::planner::price::FirstStageTimes;
+use crate::planner::rates::Scaled;
 use bound::{Bounds, LayerKey, OrderedShape};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::Training;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use fitting::{Fitting, Memory, Prices, Queue, Stage, Unit, Waiting};
-use question::{Choices, PipelineCut, ZERO_STAGES};
+use question::{Choices, ZERO_STAGES};
 use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use space::{Space, Trainings};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -164,7 +165,7 @@ impl Search<'_> {
         bounds.layers.ask_work(self.question, units.iter().map(|next| self.layer_key(*next)));
         let known = &*bounds;
         units.par_iter_mut().for_each(|next| {
-            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let choices = self.units[next.unit as usize].choices;
             let seconds = known.computing(self.question, self.shape(*next), choices);
             *next = next.at(seconds.unwrap_or(0.0), Stage::Computes);
         });
@@ -192,7 +193,7 @@ impl Search<'_> {
         bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
         let known = &*bounds;
         let divided = |next: &Waiting| {
-            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let choices = self.units[next.unit as usize].choices;
             let seconds = known.nearest(self.question, self.shape(*next), choices);
             next.at(seconds.unwrap_or(0.0), Stage::Divided)
         };
@@ -202,7 +203,7 @@ impl Search<'_> {
 
     /// Queues a layout without known places, once per placement of the groups of its layers.
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
-        let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
+        let (shape, choices) = (self.shape(next), self.units[next.unit as usize].choices);
         for (places, index) in shape.places.iter().zip(0..) {
             let busy = bounds.busy(self.question, shape, places, choices);
             let nothing_once = FirstStageTimes::default();
@@ -215,7 +216,7 @@ impl Search<'_> {
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
-        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0));
+        let busy = bounds.busy(self.question, shape, places, unit.choices);
         for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory(*zero).is_some()) {
             let choices = self.choices(unit, zero_stage);
             for order in places.orders.iter().copied() {
@@ -234,7 +235,7 @@ impl Search<'_> {
     }
 
     fn stages(&self, next: Waiting) -> &Stages {
-        &self.space.stages[&self.units[next.unit as usize].cut(self.shape(next).degrees.pp)]
+        &self.space.stages[&self.units[next.unit as usize].choices.cut(self.shape(next).degrees.pp)]
     }
 
     fn layout(&self, next: Waiting) -> Planned {
@@ -252,7 +253,7 @@ impl Search<'_> {
     }
 
     fn layer_key(&self, next: Waiting) -> LayerKey {
-        LayerKey::of(self.shape(next), self.choices(&self.units[next.unit as usize], 0))
+        LayerKey::of(self.shape(next), self.units[next.unit as usize].choices)
     }
 
     fn training(&self, next: Waiting) -> Option<Training> {
@@ -264,24 +265,16 @@ impl Search<'_> {
     }
 
     fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
-        Choices {
-            zero_stage,
-            schedule: unit.schedule,
-            virtual_stages: unit.virtual_stages,
-            micro_batch: unit.micro_batch,
-            recompute: unit.recompute,
-            sequence_parallel: self.question.sequence_parallel(&self.space.shapes[unit.shape].degrees),
-        }
+        Choices { zero_stage, ..unit.choices }
     }
 
     fn planned(&self, shape: &space::Shape, order: usize, choices: Choices, bytes: u64) -> Planned {
         let order = &shape.orders[order];
         let replica = self.question.global_batch / u64::from(shape.degrees.dp);
-        let Choices { schedule, virtual_stages, .. } = choices;
-        let pipeline = self.question.pipeline(PipelineCut { pp: shape.degrees.pp, schedule, virtual_stages });
+        let pipeline = self.question.pipeline(choices.cut(shape.degrees.pp));
         Planned {
             degrees: shape.degrees,
-            schedule,
+            schedule: choices.schedule,
             stage_layers: pipeline.stage_layers,
             virtual_stages: choices.virtual_stages,
             zero_stage: choices.zero_stage,
@@ -294,4 +287,93 @@ impl Search<'_> {
             fits: bytes <= self.question.gpu_memory.0,
         }
     }
+}
+
+// Further results: the fastest layouts for decreasing memory, and the choices of other machines.
+
+/// Each layout of a Pareto list needs at most this share of the memory of the one before.
+const LESS_MEMORY: f64 = 0.95;
+
+/// The fastest layout, the fastest that needs less memory, and so on; at most the requested number.
+pub fn pareto(question: &Question) -> Found {
+    let mut smaller = Question { wanted: 1, ..question.clone() };
+    let mut found = search(&smaller);
+    while let Some(last) = found.best.last().filter(|last| last.layout.fits) {
+        smaller.gpu_memory = Bytes((LESS_MEMORY * last.layout.memory.0 as f64) as u64);
+        if found.best.len() >= question.wanted {
+            break;
+        }
+        match search(&smaller).best.pop().filter(|next| next.layout.fits) {
+            Some(next) => found.best.push(next),
+            None => break,
+        }
+    }
+    found
+}
+
+/// Drops every layout that another one beats, or equals, in time, memory and GPUs alike; ordered by time.
+pub fn not_beaten(mut all: Vec<Priced>) -> Vec<Priced> {
+    all.sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
+    let mut kept: Vec<Priced> = Vec::new();
+    for one in all {
+        let beaten = kept.iter().any(|other| {
+            other.layout.memory <= one.layout.memory && other.layout.degrees.world() <= one.layout.degrees.world()
+        });
+        if !beaten {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// A machine that differs in one property, and its choice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WhatIf {
+    /// The difference.
+    pub change: String,
+    /// The layout that is then the fastest, in the syntax of `--only`; absent if none fits.
+    pub layout: Option<String>,
+    /// Its step.
+    pub step_seconds: Option<f64>,
+    /// The step of the current choice on that machine; absent if it does not fit.
+    pub todays_step_seconds: Option<f64>,
+    /// Whether the current choice is as fast.
+    pub same_choice: bool,
+}
+
+struct Change {
+    name: &'static str,
+    within: f64,
+    between: f64,
+    memory: f64,
+}
+
+const CHANGES: [Change; 6] = [
+    Change { name: "links within a node half as fast", within: 2.0, between: 1.0, memory: 1.0 },
+    Change { name: "links within a node twice as fast", within: 0.5, between: 1.0, memory: 1.0 },
+    Change { name: "links between nodes half as fast", within: 1.0, between: 2.0, memory: 1.0 },
+    Change { name: "links between nodes twice as fast", within: 1.0, between: 0.5, memory: 1.0 },
+    Change { name: "three quarters of the memory", within: 1.0, between: 1.0, memory: 0.75 },
+    Change { name: "half as much memory again", within: 1.0, between: 1.0, memory: 1.5 },
+];
+
+/// The choices of other machines; `best` is the current choice.
+pub fn what_if(question: &Question, best: &Priced) -> Vec<WhatIf> {
+    let of = |change: &Change| {
+        let rates = Scaled { rates: question.rates, within: change.within, between: change.between };
+        let memory = Bytes((change.memory * question.gpu_memory.0 as f64) as u64);
+        let other = Question { rates: &rates, gpu_memory: memory, wanted: 1, ..question.clone() };
+        let then = search(&other).best.pop().filter(|then| then.layout.fits);
+        let today = Question { only: best.layout.only(), ..other.clone() };
+        let today = search(&today).best.pop().filter(|today| today.layout.fits).map(|today| today.price.step_seconds);
+        let step_seconds = then.as_ref().map(|then| then.price.step_seconds);
+        WhatIf {
+            change: change.name.to_owned(),
+            layout: then.map(|then| then.layout.name()),
+            step_seconds,
+            todays_step_seconds: today,
+            same_choice: step_seconds.zip(today).is_some_and(|(then, today)| today <= then),
+        }
+    };
+    CHANGES.iter().map(of).collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::planner::compute::{Compute, Product};
 use crate::planner::memory::MemoryChoices;
-use crate::planner::price::StepPrice;
+use crate::planner::price::{Pricing, StepPrice};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
@@ -39,16 +39,16 @@ impl Question<'_> {
     /// # Errors
     /// If the layout does not fit the question; errors of `with`.
     pub fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
-        let mut training = self.training(Choices {
+        let choices = Choices {
             zero_stage: planned.zero_stage,
             schedule: planned.schedule,
             virtual_stages: planned.virtual_stages,
             micro_batch: planned.micro_batch,
             recompute: planned.recompute,
             sequence_parallel: self.sequence_parallel(&planned.degrees),
-        });
-        let Planned { schedule, virtual_stages, .. } = *planned;
-        training.pipeline = self.pipeline(PipelineCut { pp: planned.degrees.pp, schedule, virtual_stages });
+        };
+        let mut training = self.training(choices);
+        training.pipeline = self.pipeline(choices.cut(planned.degrees.pp));
         let order = parse_order(&planned.order).map_err(Error::usage)?;
         let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
         let layout = Layout::new(planned.degrees, &order)?;
@@ -64,6 +64,10 @@ impl Question<'_> {
     }
 
     /// The memory of a rank depends on the kernels with which its layers are priced.
+    pub(in crate::planner) fn pricing(&self) -> Pricing<'_> {
+        Pricing { compute: self.compute, rates: self.rates, ranks_per_node: self.ranks_per_node }
+    }
+
     pub(in crate::planner) fn memory_choices(&self) -> MemoryChoices {
         MemoryChoices::with(self.compute.kernels)
     }
@@ -123,6 +127,18 @@ impl Question<'_> {
         }
     }
 
+    /// The plainest choices of degrees: one sample, nothing sharded, nothing recomputed, no pipeline.
+    pub(super) fn first_choices(&self, degrees: &Degrees) -> Choices {
+        Choices {
+            zero_stage: 0,
+            schedule: ScheduleKind::OneForwardOneBackward,
+            virtual_stages: 1,
+            micro_batch: 1,
+            recompute: Recompute::None,
+            sequence_parallel: self.sequence_parallel(degrees),
+        }
+    }
+
     pub(super) fn training(&self, choices: Choices) -> Training {
         let mut training = self.bases.stage(choices.zero_stage).unwrap_or(&self.bases.first).clone();
         training.micro_batch = choices.micro_batch;
@@ -145,6 +161,13 @@ pub(super) struct Choices {
     pub micro_batch: u64,
     pub recompute: Recompute,
     pub sequence_parallel: bool,
+}
+
+impl Choices {
+    /// The division of the layers over this many stages.
+    pub fn cut(self, pp: u32) -> PipelineCut {
+        PipelineCut { pp, schedule: self.schedule, virtual_stages: self.virtual_stages }
+    }
 }
 
 /// Number of parts into which the layers are cut.
@@ -329,6 +352,13 @@ pub struct Only {
     pub recompute: Vec<Recompute>,
     /// The axes, the fastest varying first.
     pub order: Vec<Vec<Axis>>,
+}
+
+/// The smallest dp whose ranks the experts divide.
+pub(super) fn least_dp(degrees: &Degrees) -> Option<u32> {
+    let carved = u64::from(degrees.ep) * u64::from(degrees.etp);
+    let stage = u64::from(degrees.tp) * u64::from(degrees.cp);
+    (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok())
 }
 
 /// Whether a choice is free, or among those accepted.

@@ -2,9 +2,9 @@
 //!
 //! `workload::step` and `layout` decide what is legal, so that every other command accepts a planned layout.
 
-use super::question::{Choices, PipelineCut, Question};
+use super::question::{Choices, PipelineCut, Question, least_dp};
 use commgauge_model::config::Training;
-use commgauge_model::config::step::{Recompute, ScheduleKind};
+use commgauge_model::config::step::Recompute;
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use commgauge_model::workload::step::{Stages, TrainingStep, undivided_axis};
 use rayon::prelude::*;
@@ -182,19 +182,8 @@ impl Space {
 impl Question<'_> {
     /// Whether heads, widths, experts and tokens can be divided this way, by a step without pipeline and replicas.
     fn is_legal_without_pipeline(&self, degrees: &Degrees) -> bool {
-        let carved = u64::from(degrees.ep) * u64::from(degrees.etp);
-        let stage = u64::from(degrees.tp) * u64::from(degrees.cp);
-        let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok());
-        let alone = Degrees { dp: dp.unwrap_or(1), pp: 1, ..*degrees };
-        let choices = Choices {
-            zero_stage: 0,
-            schedule: ScheduleKind::OneForwardOneBackward,
-            virtual_stages: 1,
-            micro_batch: 1,
-            recompute: Recompute::None,
-            sequence_parallel: self.sequence_parallel(degrees),
-        };
-        let mut training = self.training(choices);
+        let alone = Degrees { dp: least_dp(degrees).unwrap_or(1), pp: 1, ..*degrees };
+        let mut training = self.training(self.first_choices(degrees));
         (training.global_batch, training.micro_batches) = (None, Some(ONE_MICRO_BATCH));
         Layout::new(alone, &DEFAULT_ORDER)
             .and_then(|layout| {

@@ -1,9 +1,10 @@
 //! The search against brute force on small worlds, and properties of any plan.
 
+use super::question::PipelineCut;
 use super::*;
 use crate::planner::compute::Compute;
 use crate::planner::memory::most_loaded;
-use crate::planner::price::price;
+use crate::planner::price::{Pricing, price};
 use crate::planner::rates::{Hidden, Published, RatedCall, Rates};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
@@ -176,7 +177,14 @@ impl World {
                                     continue;
                                 }
                                 fits += 1;
-                                prices.push(price(&step, &self.compute, rates.as_ref(), 4).unwrap().step_seconds);
+                                prices.push(
+                                    price(
+                                        &step,
+                                        Pricing { compute: &self.compute, rates: rates.as_ref(), ranks_per_node: 4 },
+                                    )
+                                    .unwrap()
+                                    .step_seconds,
+                                );
                             }
                         }
                     }

@@ -22,29 +22,28 @@ use commgauge_cost::cost::PredictionPair;
 use commgauge_model::config::machine::Level;
 use document::{Known, Levels};
 use rayon::prelude::*;
-use runs::{LevelKey, SetName};
+use runs::{LevelKey, PublishedSet, SET_WITH_MEMORY};
 use score::{Priced, Replay, best_share, error_percent};
-
-/// The names of the published sets.
-pub fn set_names() -> Vec<&'static str> {
-    SetName::ALL.iter().map(|set| set.name()).collect()
-}
 
 /// Replays the named published sets, or all if none is named.
 ///
 /// # Errors
 /// If a name is unknown.
 pub fn validate(names: &[String]) -> Result<Validation> {
-    if let Some(unknown) = names.iter().find(|name| !set_names().contains(&name.as_str())) {
-        return Err(Error::usage(format!("--set: found `{unknown}`; accepted: {}", set_names().join(", "))));
+    let all = PublishedSet::all()?;
+    if let Some(unknown) = names.iter().find(|name| all.iter().all(|set| set.name != **name)) {
+        let known: Vec<&str> = all.iter().map(|set| set.name.as_str()).collect();
+        return Err(Error::usage(format!("--set: found `{unknown}`; accepted: {}", known.join(", "))));
     }
-    let wanted = SetName::ALL.into_iter().filter(|set| names.is_empty() || names.iter().any(|name| name == set.name()));
-    let wanted: Vec<SetName> = wanted.collect();
+    let wanted: Vec<&PublishedSet> = all.iter().filter(|set| names.is_empty() || names.contains(&set.name)).collect();
     let runs = wanted.iter().map(|set| set.runs()).collect::<Result<Vec<_>>>()?;
-    let origin = |set: &SetName| SetOrigin { name: set.name(), source: set.source(), assumption: None };
-    let sets: Vec<(SetOrigin, &[MeasuredRun])> =
-        wanted.iter().map(origin).zip(runs.iter().map(Vec::as_slice)).collect();
-    let memory = if wanted.contains(&SetName::MegatronSpTable5) { score::results()? } else { Vec::new() };
+    let sets: Vec<(SetOrigin, &[MeasuredRun])> = wanted
+        .iter()
+        .map(|set| SetOrigin { name: &set.name, source: &set.source, assumption: None })
+        .zip(runs.iter().map(Vec::as_slice))
+        .collect();
+    let with_memory = wanted.iter().any(|set| set.name == SET_WITH_MEMORY);
+    let memory = if with_memory { score::results()? } else { Vec::new() };
     of(&sets, None, memory)
 }
 
@@ -428,8 +427,8 @@ mod tests {
     const GRID: [[f64; 5]; 2] = [[50.0, 100.0, 150.0, 200.0, 300.0], [0.5, 0.64, 0.75, 0.9, 1.0]];
 
     /// Mean errors of a set with models left out, for each pair of the grid.
-    fn left_out_over_the_grid(set: SetName) -> Vec<f64> {
-        let runs = set.runs().unwrap();
+    fn left_out_over_the_grid(set: &str) -> Vec<f64> {
+        let runs = PublishedSet::named(set).unwrap().runs().unwrap();
         let replays: Vec<Replay> = runs.iter().map(|run| Replay::new(run, None).unwrap()).collect();
         let mut errors = Vec::new();
         for half_width in GRID[0] {
@@ -458,7 +457,7 @@ mod tests {
     #[ignore = "prices every run at 100 sets of constants; run it with --release"]
     #[expect(clippy::print_stderr, reason = "the harness catches it")]
     fn each_set_is_predicted_with_constants_that_the_other_sets_choose() {
-        let judged = [SetName::Vtrain, SetName::MegatronSpTable5, SetName::MegatronTable1];
+        let judged = ["vtrain", SET_WITH_MEMORY, "megatron-table-1"];
         let errors: Vec<Vec<f64>> = judged.into_iter().map(left_out_over_the_grid).collect();
         let mut wrong = Vec::new();
         for ((set, own), most) in judged.iter().zip(&errors).zip([8.0, 5.0, 6.0]) {
@@ -466,7 +465,7 @@ mod tests {
             let sum = |pair: &usize| others.iter().map(|errors| errors[*pair]).sum::<f64>();
             let best = (0..own.len()).min_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
             let (half_width, memory) = (GRID[0][best / GRID[1].len()], GRID[1][best % GRID[1].len()]);
-            let found = format!("{}: {:.1} % with {half_width}, {memory}", set.name(), own[best]);
+            let found = format!("{set}: {:.1} % with {half_width}, {memory}", own[best]);
             eprintln!("{found}");
             wrong.extend((own[best] > most).then_some(found));
         }

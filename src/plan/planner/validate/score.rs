@@ -1,10 +1,10 @@
 //! Quality of predictions: errors in percent, the order of runs, and the cost of following them.
 
-use super::runs::{LevelKey, MeasuredRun, SetName, published_memory};
+use super::runs::{LevelKey, MeasuredRun, PublishedSet, SET_WITH_MEMORY, published_memory};
 use crate::planner::Kernels;
 use crate::planner::compute::{Compute, Constants, Efficiency, PUBLISHED};
 use crate::planner::memory::{MemoryChoices, MemoryUse};
-use crate::planner::price::{PreparedStep, StepPrice, Unpriced};
+use crate::planner::price::{PreparedStep, Pricing, StepPrice, Unpriced};
 use crate::planner::rates::{Published, Rates};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, percentile, sorted};
@@ -247,20 +247,22 @@ impl<'a> Replay<'a> {
     /// The price with such constants.
     pub fn price(&self, constants: &Constants) -> Result<StepPrice> {
         let compute = self.in_its_kernels(&constants.compute(&self.computing));
-        let price = self.prepared.price(&self.step, &compute, self.rates(), self.ranks_per_node);
-        price.map_err(|problem| unpriced(self.run, &problem))
+        self.prepared.price(&self.step, self.on(&compute)).map_err(|problem| unpriced(self.run, &problem))
     }
 
     /// The seconds of its step with such computing, in the kernels and the precision of the run.
     pub fn seconds(&self, compute: &Compute) -> Result<f64> {
         let compute = self.in_its_kernels(compute);
-        let seconds = self.prepared.step_seconds(&self.step, &compute, self.rates(), self.ranks_per_node);
-        seconds.map_err(|problem| unpriced(self.run, &problem))
+        self.prepared.step_seconds(&self.step, self.on(&compute)).map_err(|problem| unpriced(self.run, &problem))
     }
 
     /// The seconds of its step at a share of the peak.
     pub fn seconds_at(&self, share_of_peak: f64) -> Result<f64> {
         self.seconds(&Constants { share_of_peak, ..PUBLISHED }.compute(&self.computing))
+    }
+
+    fn on<'c>(&'c self, compute: &'c Compute) -> Pricing<'c> {
+        Pricing { compute, rates: self.rates(), ranks_per_node: self.ranks_per_node }
     }
 
     fn in_its_kernels(&self, compute: &Compute) -> Compute {
@@ -306,7 +308,7 @@ pub struct MemoryResult {
 
 /// Both columns of the figure, model by model.
 pub(super) fn results() -> Result<Vec<MemoryResult>> {
-    let all = SetName::MegatronSpTable5.runs()?;
+    let all = PublishedSet::named(SET_WITH_MEMORY)?.runs()?;
     let plain: Vec<MeasuredRun> = all.iter().map(MeasuredRun::without_recomputation).collect();
     let mut results = Vec::new();
     for published in published_memory()? {

@@ -175,6 +175,17 @@ impl<'a> Curves<'a> {
         let factor = found.family.key.collective.bus_factor(found.curve.ranks)?;
         Some((bytes as f64 * factor / self.seconds(found, bytes)?, bytes))
     }
+
+    /// The bus bandwidth of one of these calls at a place, and the bytes at which it is that.
+    pub fn rate(
+        &self,
+        collectives: &[Collective],
+        ranks: u32,
+        place: Place,
+    ) -> std::result::Result<(f64, u64), String> {
+        let found = self.find(collectives, ranks, Wanted::At(place))?;
+        self.bus_bandwidth(&found).ok_or_else(|| "no usable curve".to_owned())
+    }
 }
 
 impl std::fmt::Display for Wanted {

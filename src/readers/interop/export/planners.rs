@@ -283,8 +283,7 @@ fn tier_of(
             Err(gap) => export.gaps.push(gap),
         }
     }
-    let messages = [Collective::SendRecvChain, Collective::SendRecv];
-    match curves.find(&messages, ranks, wanted) {
+    match curves.find(&MESSAGES, ranks, wanted) {
         Ok(found) => measured.extend(slope(curves, &found).map(|(rate, alpha)| ("p2p", rate, alpha))),
         Err(gap) => export.gaps.push(gap),
     }
@@ -425,9 +424,7 @@ fn bandwidth(
     values: &mut Map<String, Value>,
     export: &mut Export,
 ) {
-    let found = curves.find(collectives, ranks, Wanted::At(place));
-    let rate = found.and_then(|found| curves.bus_bandwidth(&found).ok_or_else(|| "no usable curve".to_owned()));
-    match rate {
+    match curves.rate(collectives, ranks, place) {
         Ok((rate, bytes)) => {
             values.insert(key.to_owned(), json!(rate / MEBI / 1e3));
             export.notes.push(format!("{key}: bus bandwidth at {bytes} B"));
@@ -466,7 +463,7 @@ fn by_size(
 // bytes, latency the time of a link in ns (`bw_GBps_to_Bpns`, astra-network-analytical). A ring all_reduce has 2 (n-1) steps, and a message
 // through a switch passes two links: latency = alpha / (2 (n-1)) / 2.
 
-const ASTRA_SIM_GIBI: f64 = (1u64 << 30) as f64;
+const GIBI: f64 = (1u64 << 30) as f64;
 
 pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
     let per_node = ranks_per_node(options)?;
@@ -491,7 +488,7 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
         curves.source(),
         list(&|_| "Switch".to_owned()),
         list(&|dimension| dimension.0.to_string()),
-        list(&|dimension| format!("{:.4}", dimension.1 / ASTRA_SIM_GIBI)),
+        list(&|dimension| format!("{:.4}", dimension.1 / GIBI)),
         list(&|dimension| format!("{:.2}", dimension.2)),
     );
     let ring = vec!["ring"; dimensions.len()];
@@ -527,8 +524,6 @@ fn link(curves: &Curves, found: &Found) -> Option<(f64, f64)> {
 // of a call, and reads `null` as unknown. It computes times with `GBps` = 1/1024^3 (`Common.hh`): a GB is 2^30 bytes.
 // It has no latency.
 
-const SIMAI_GIBI: f64 = (1u64 << 30) as f64;
-
 const SIMAI_CALLS: [(&str, Collective); 4] = [
     ("allreduce", Collective::AllReduce),
     ("allgather", Collective::AllGather),
@@ -551,36 +546,23 @@ pub(super) fn simai_files(curves: &Curves, options: &ExportOptions) -> Result<Ex
         let axis_place = options.axes.iter().find(|axis| axis.axis == section);
         for (name, collective) in SIMAI_CALLS {
             let value = axis_place.and_then(|axis| {
-                let found = curves.find(&[collective], axis.ranks, Wanted::At(axis.place));
-                let rate = found.and_then(|found| {
-                    let (rate, bytes) = curves.bus_bandwidth(&found).ok_or("no usable curve")?;
-                    export.notes.push(format!("{section} {name}: bus bandwidth at {bytes} B"));
-                    Ok(rate)
-                });
-                rate.map_err(|gap| export.gaps.push(format!("{section}: {gap}"))).ok()
+                let rate = curves.rate(&[collective], axis.ranks, axis.place);
+                let (rate, bytes) = rate.map_err(|gap| export.gaps.push(format!("{section}: {gap}"))).ok()?;
+                export.notes.push(format!("{section} {name}: bus bandwidth at {bytes} B"));
+                Some(rate)
             });
             known += u32::from(value.is_some());
-            let value = value.map_or_else(|| "null".to_owned(), |rate| format!("{:.4}", rate / SIMAI_GIBI));
+            let value = value.map_or_else(|| "null".to_owned(), |rate| format!("{:.4}", rate / GIBI));
             let _ = writeln!(text, "{name},: {value}");
         }
     }
     let _ = writeln!(text, "PP:");
-    let pipeline = options.axes.iter().find(|axis| axis.axis == "pp").map(|axis| {
-        let messages = [Collective::SendRecvChain, Collective::SendRecv];
-        let found = curves.find(&messages, axis.ranks, Wanted::At(axis.place))?;
-        curves.bus_bandwidth(&found).map(|(rate, _)| rate).ok_or_else(|| "no usable curve".to_owned())
+    let pipeline = options.axes.iter().find(|axis| axis.axis == "pp").and_then(|axis| {
+        let rate = curves.rate(&MESSAGES, axis.ranks, axis.place);
+        rate.map_err(|gap| export.gaps.push(format!("pp: {gap}"))).ok()
     });
-    let value = match pipeline {
-        Some(Ok(rate)) => {
-            known += 1;
-            format!("{:.4}", rate / SIMAI_GIBI)
-        }
-        Some(Err(gap)) => {
-            export.gaps.push(format!("pp: {gap}"));
-            "null".to_owned()
-        }
-        None => "null".to_owned(),
-    };
+    known += u32::from(pipeline.is_some());
+    let value = pipeline.map_or_else(|| "null".to_owned(), |(rate, _)| format!("{:.4}", rate / GIBI));
     let _ = writeln!(text, "busbw: {value}");
     if known > 0 {
         export.add("busbw.yaml", text);

@@ -2,11 +2,10 @@
 //! metadata, then the nodes of one rank. The sizes are those of Chakra's converter (src/converter/pytorch_node.py): the bytes that a rank
 //! passes in.
 
-use super::json_list;
-use super::json_list::Part;
 use super::kineto::{TorchGroup, world};
+use super::pytorch::{Part, read_list};
 use crate::trace::call::{
-    CallDetail, CallKind, ComputingSpan, Elements, FileCall, FileTrace, Named, TracedGroup, element_of_tensor,
+    CallDetail, CallKind, ComputingSpan, Elements, FileTrace, Named, TracedCall, TracedGroup, element_of_tensor,
     element_of_torch, elements_to_each, named,
 };
 use commgauge_base::collective::Collective;
@@ -203,7 +202,7 @@ impl Reading {
         let duration = (node.duration_micros > 0).then_some(Seconds(node.duration_micros as f64 / 1e6));
         let begin_nanoseconds = node.span_nanoseconds().map(|span| span.start).filter(|begin| *begin > 0);
         let detail = CallDetail { begin_nanoseconds, ..CallDetail::default() };
-        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration, detail });
+        self.file.calls.push(TracedCall { group, duration, detail, ..TracedCall::new(kind, element, bytes_total) });
     }
 
     fn group(&self, node: &Node) -> TracedGroup {
@@ -341,7 +340,7 @@ struct ExecutionTraceReading {
 /// Reads a trace. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read_execution_trace(source: impl Read) -> FileTrace {
     let mut reading = ExecutionTraceReading::default();
-    let ended = json_list::read(source, "nodes", None, &mut |part| match part {
+    let ended = read_list(source, "nodes", None, &mut |part| match part {
         Part::Element(node) => reading.take(&node),
         Part::Other(_) => {}
     });
@@ -376,11 +375,7 @@ impl ExecutionTraceReading {
 
     /// gloo's calls have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_call(&mut self, node: &ExecutionTraceNode) {
-        let kind = match named(&node.name) {
-            Named::Call(kind) => kind,
-            Named::NoCall => return,
-            Named::Unknown => return self.file.skip_unknown(&node.name),
-        };
+        let Some(kind) = self.file.known_kind(&node.name) else { return };
         let dimensions = node.inputs.shapes.get(0).and_then(Value::as_array);
         let elements = dimensions.map_or(0, |all| all.iter().filter_map(Value::as_u64).fold(1, u64::saturating_mul));
         let element = node.inputs.types.get(0).and_then(Value::as_str).and_then(element_of_tensor);
@@ -389,10 +384,9 @@ impl ExecutionTraceReading {
             return self.file.skip_unknown(&format!("{} without a type", node.name));
         }
         self.of_gloo += 1;
-        let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });
+        let group = self.file.group(TracedGroup::default());
         let bytes_total = Bytes(element.map_or(0, |element| elements.saturating_mul(element.size())));
-        let detail = CallDetail::default();
-        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration: None, detail });
+        self.file.calls.push(TracedCall { group, ..TracedCall::new(kind, element, bytes_total) });
     }
 
     fn take_call(&mut self, node: &ExecutionTraceNode) {
@@ -401,21 +395,16 @@ impl ExecutionTraceReading {
             self.file.skip_unknown("a record_param_comms without a name");
             return;
         };
-        let kind = match named(&name) {
-            Named::Call(kind) => kind,
-            Named::NoCall => return,
-            Named::Unknown => return self.file.skip_unknown(&name),
-        };
+        let Some(kind) = self.file.known_kind(&name) else { return };
         let is_barrier = kind == CallKind::Collective(Collective::Barrier);
         let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
             return self.file.skip_unknown(&format!("{name} of unknown type"));
         };
         self.without_group += u64::from(group.is_none());
-        let nowhere = TracedGroup { name: String::new(), size: None, ranks: None };
-        let group = self.file.group(group.unwrap_or(nowhere));
+        let group = self.file.group(group.unwrap_or_default());
         let element = (!is_barrier).then_some(element);
         let detail = CallDetail { elements_to_each, ..CallDetail::default() };
-        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration: None, detail });
+        self.file.calls.push(TracedCall { group, detail, ..TracedCall::new(kind, element, bytes_total) });
     }
 }
 

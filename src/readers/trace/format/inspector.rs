@@ -5,7 +5,8 @@
 //! Calls that NCCL composes of messages, such as all_to_all, appear as messages.
 
 use crate::trace::call::{
-    CallDetail, CallKind, Membership, Named, Process, ProcessCall, ProcessTrace, bytes_of_count, element_of_nccl, named,
+    CallDetail, CallKind, Membership, Named, Process, ProcessCall, ProcessTrace, TracedCall, bytes_of_count,
+    element_of_nccl, named,
 };
 use commgauge_base::units::{Bytes, Seconds};
 use serde::Deserialize;
@@ -19,8 +20,8 @@ const HOST_TIMES: &str = "collective_cpu";
 struct Line {
     header: Header,
     metadata: Metadata,
-    coll_perf: Option<CollectivePerformance>,
-    p2p_perf: Option<MessagePerformance>,
+    coll_perf: Option<Performance>,
+    p2p_perf: Option<Performance>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -36,73 +37,20 @@ struct Metadata {
     pid: u64,
 }
 
+/// A completed call: a collective or a message.
 #[derive(Debug, Deserialize)]
-struct CollectivePerformance {
-    coll: String,
-    #[serde(rename = "coll_sn")]
-    number: u64,
-    #[serde(rename = "coll_msg_size_bytes")]
-    bytes: u64,
-    #[serde(rename = "coll_exec_time_us")]
-    microseconds: f64,
-    #[serde(rename = "coll_timing_source")]
-    source: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct MessagePerformance {
-    p2p: String,
-    #[serde(rename = "p2p_sn")]
-    number: u64,
-    #[serde(rename = "p2p_msg_size_bytes")]
-    bytes: u64,
-    #[serde(rename = "p2p_exec_time_us")]
-    microseconds: f64,
-    #[serde(rename = "p2p_timing_source")]
-    source: Option<String>,
-}
-
-/// NCCL numbers the calls of each collective on a communicator (`seqNumber` of src/plugin/profiler.cc), and the plugin the messages.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Counter {
-    Collective(String),
-    Messages,
-}
-
-/// Facts in both kinds of lines.
-struct Measured {
+struct Performance {
+    #[serde(rename = "coll", alias = "p2p")]
     name: String,
-    counter: Counter,
-    /// Number of the call by its counter.
+    /// NCCL numbers the calls of each collective on a communicator (`seqNumber` of src/plugin/profiler.cc), and the plugin the messages.
+    #[serde(rename = "coll_sn", alias = "p2p_sn")]
     number: u64,
+    #[serde(rename = "coll_msg_size_bytes", alias = "p2p_msg_size_bytes")]
     bytes: u64,
+    #[serde(rename = "coll_exec_time_us", alias = "p2p_exec_time_us")]
     microseconds: f64,
+    #[serde(rename = "coll_timing_source", alias = "p2p_timing_source")]
     source: Option<String>,
-}
-
-impl Line {
-    fn measured(self) -> Option<(Header, Metadata, Measured)> {
-        let measured = match (self.coll_perf, self.p2p_perf) {
-            (Some(of), _) => Measured {
-                counter: Counter::Collective(of.coll.clone()),
-                name: of.coll,
-                number: of.number,
-                bytes: of.bytes,
-                microseconds: of.microseconds,
-                source: of.source,
-            },
-            (None, Some(of)) => Measured {
-                counter: Counter::Messages,
-                name: of.p2p,
-                number: of.number,
-                bytes: of.bytes,
-                microseconds: of.microseconds,
-                source: of.source,
-            },
-            (None, None) => return None,
-        };
-        Some((self.header, self.metadata, measured))
-    }
 }
 
 /// Reads a log. A truncated or damaged one is read up to that point, with a note.
@@ -126,8 +74,8 @@ struct Reading {
     trace: ProcessTrace,
     /// Known processes and communicators.
     known: BTreeSet<(Process, String)>,
-    /// The numbers of calls, by process, communicator and counter.
-    numbers: BTreeMap<(Process, String, Counter), BTreeSet<u64>>,
+    /// The numbers of calls, by process, communicator and collective; absent for messages.
+    numbers: BTreeMap<(Process, String, Option<String>), BTreeSet<u64>>,
     timed_by_host: u64,
 }
 
@@ -137,14 +85,16 @@ impl Reading {
     }
 
     fn take(&mut self, line: Line) {
-        let Some((header, metadata, measured)) = line.measured() else { return };
+        let Line { header, metadata, coll_perf, p2p_perf } = line;
+        let collective = coll_perf.as_ref().map(|of| of.name.clone());
+        let Some(measured) = coll_perf.or(p2p_perf) else { return };
         let process = format!("{}:{}", metadata.hostname, metadata.pid);
         let (communicator, rank, ranks) = (header.id, header.rank, header.n_ranks);
         if self.known.insert((process.clone(), communicator.clone())) {
             let membership = Membership { process: process.clone(), communicator: communicator.clone(), rank, ranks };
             self.trace.memberships.push(membership);
         }
-        let counter = (process.clone(), communicator.clone(), measured.counter);
+        let counter = (process.clone(), communicator.clone(), collective);
         self.numbers.entry(counter).or_default().insert(measured.number);
         let Named::Call(kind) = named(&measured.name) else {
             *self.trace.unknown.entry(measured.name).or_default() += 1;
@@ -156,15 +106,8 @@ impl Reading {
         let duration = (!is_host_time).then_some(Seconds(measured.microseconds / 1e6));
         // Its lines are unordered across communicators.
         let detail = CallDetail { sequence: Some(measured.number), ..CallDetail::default() };
-        self.trace.calls.push(ProcessCall {
-            process,
-            communicator,
-            kind,
-            element: None,
-            bytes_total,
-            duration,
-            detail,
-        });
+        let call = TracedCall { duration, detail, ..TracedCall::new(kind, None, bytes_total) };
+        self.trace.calls.push(ProcessCall { process, communicator, call });
     }
 
     fn finish(mut self) -> ProcessTrace {
@@ -267,16 +210,11 @@ fn call(
     let membership = made.get(&address)?;
     let peer = field(line, "root").and_then(|root| root.parse().ok());
     let is_message = matches!(kind, CallKind::Send | CallKind::Receive);
-    Some(ProcessCall {
-        process: address.process,
-        communicator: membership.communicator.clone(),
-        kind,
-        element: Some(element),
-        bytes_total: bytes_of_count(kind, Bytes(count.checked_mul(element.size())?), ranks)?,
-        duration: None,
-        // For a message the root is its other end (src/collectives.cc).
-        detail: CallDetail { peer: peer.filter(|_| is_message), ..CallDetail::default() },
-    })
+    let bytes_total = bytes_of_count(kind, Bytes(count.checked_mul(element.size())?), ranks)?;
+    // For a message the root is its other end (src/collectives.cc).
+    let detail = CallDetail { peer: peer.filter(|_| is_message), ..CallDetail::default() };
+    let call = TracedCall { detail, ..TracedCall::new(kind, Some(element), bytes_total) };
+    Some(ProcessCall { process: address.process, communicator: membership.communicator.clone(), call })
 }
 
 /// The word after a name.
@@ -308,7 +246,7 @@ mod tests {
             [("AllReduce", 17_179_869_184, 61_974, 277.210914), ("ReduceScatter", 2_147_483_648, 41_057, 418.439467)]
         {
             let trace = read(line(coll, 0, bytes, microseconds, algbw).as_bytes());
-            let [call] = &trace.calls[..] else { panic!("{trace:?}") };
+            let [ProcessCall { call, .. }] = &trace.calls[..] else { panic!("{trace:?}") };
             let rate = call.bytes_total.0 as f64 / call.duration.unwrap().0 / 1e9;
             assert!((rate / algbw - 1.0).abs() < 1e-6, "{coll}: {rate}");
         }
@@ -321,7 +259,7 @@ mod tests {
         text += &line("RingOfDreams", 0, 1, 1, 1.0);
         text += r#"{"header": {"id": "0x"#;
         let trace = read(text.as_bytes());
-        assert_eq!((trace.calls[0].bytes_total, trace.calls[0].duration), (Bytes(800), None));
+        assert_eq!((trace.calls[0].call.bytes_total, trace.calls[0].call.duration), (Bytes(800), None));
         assert_eq!(trace.unknown.get("RingOfDreams"), Some(&1));
         assert!(trace.notes[0].contains("truncated or damaged after 2 calls"), "{:?}", trace.notes);
         assert!(trace.notes[1].contains("1 calls have only the time of the host"), "{:?}", trace.notes);
@@ -352,7 +290,7 @@ mod tests {
         let trace = read_nccl_log(&log());
         let [call] = &trace.calls[..] else { panic!("{trace:?}") };
         assert_eq!((call.process.as_str(), call.communicator.as_str()), ("node1:13", "0x2"));
-        assert_eq!((call.bytes_total.0, call.kind.name()), (4096, "all_gather"));
+        assert_eq!((call.call.bytes_total.0, call.call.kind.name()), (4096, "all_gather"));
         assert_eq!(trace.memberships.len(), 8);
         assert!(trace.notes[0].starts_with("1 calls have a communicator"), "{:?}", trace.notes);
     }

@@ -4,15 +4,13 @@
 //! whose duration it is. On the CPU gloo's events have shapes and a duration, but no group. Events are read one by one, as a trace of a
 //! real job is larger than memory; a truncated file is used up to that point.
 
-use super::json_list;
-use super::json_list::Part;
-use super::pytorch::{BATCH, BatchedMessages};
+use super::pytorch::{BATCH, BatchedMessages, Part, read_list};
 use crate::trace::call::{
-    CallDetail, CallKind, ComputingSpan, Elements, FileCall, FileTrace, Named, TracedGroup, element_of_torch,
-    elements_to_each, listed_ranks, named,
+    CallDetail, CallKind, ComputingSpan, Elements, FileTrace, TracedCall, TracedGroup, element_of_torch,
+    elements_to_each, listed_ranks,
 };
 use commgauge_base::collective::Collective;
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Bytes, Seconds};
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -115,7 +113,7 @@ struct Reading {
 /// Reads a trace. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read(source: impl Read) -> FileTrace {
     let mut reading = Reading::default();
-    let ended = json_list::read(source, "traceEvents", Some("distributedInfo"), &mut |part| match part {
+    let ended = read_list(source, "traceEvents", Some("distributedInfo"), &mut |part| match part {
         Part::Element(event) => reading.take(event),
         Part::Other(info) => reading.info = serde_json::from_value(info).unwrap_or_default(),
     });
@@ -204,10 +202,10 @@ impl Reading {
     }
 
     /// A call from an event with collective, type, elements and group.
-    fn described_call(&mut self, event: &Event, duration: Option<f64>) -> Option<FileCall> {
+    fn described_call(&mut self, event: &Event, duration: Option<f64>) -> Option<TracedCall> {
         let args = &event.args;
         let name = args.collective.as_deref()?;
-        let kind = self.known_kind(name)?;
+        let kind = self.file.known_kind(name)?;
         let element = args.element.as_deref().and_then(element_of_torch);
         let elements = Elements { sent: args.elements_in.unwrap_or(0), received: args.elements_out.unwrap_or(0) };
         let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
@@ -220,20 +218,17 @@ impl Reading {
             ranks: args.group_ranks.as_deref().and_then(listed_ranks),
         });
         let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        Some(FileCall {
-            rank: None,
-            kind,
-            element: (!is_barrier).then_some(element),
-            bytes_total,
+        Some(TracedCall {
             group,
             duration: duration.map(|microseconds| Seconds(microseconds / 1e6)),
             detail: detail(event, kind),
+            ..TracedCall::new(kind, (!is_barrier).then_some(element), bytes_total)
         })
     }
 
     /// gloo's events have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_event(&mut self, event: &Event) {
-        let Some(kind) = self.known_kind(&event.name) else { return };
+        let Some(kind) = self.file.known_kind(&event.name) else { return };
         let first = |value: &serde_json::Value| value.get(0).cloned().unwrap_or_default();
         let elements = first(&event.args.dimensions).as_array().map_or(0, |dimensions| {
             dimensions.iter().map(|dimension| dimension.as_u64().unwrap_or(0)).fold(1, u64::saturating_mul)
@@ -243,28 +238,14 @@ impl Reading {
             self.file.skip_unknown(&format!("{} without its size; use profile(record_shapes=True)", event.name));
             return;
         }
-        let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });
-        let bytes = element.map_or(0, |element| elements.saturating_mul(element.size()));
-        self.file.calls.push(FileCall {
-            rank: None,
-            kind,
-            element,
-            bytes_total: commgauge_base::units::Bytes(bytes),
+        let group = self.file.group(TracedGroup::default());
+        let bytes_total = Bytes(element.map_or(0, |element| elements.saturating_mul(element.size())));
+        self.file.calls.push(TracedCall {
             group,
             duration: event.dur.map(|microseconds| Seconds(microseconds / 1e6)),
             detail: CallDetail { begin_nanoseconds: event.begin_nanoseconds(), ..CallDetail::default() },
+            ..TracedCall::new(kind, element, bytes_total)
         });
-    }
-
-    fn known_kind(&mut self, name: &str) -> Option<CallKind> {
-        match named(name) {
-            Named::Call(kind) => Some(kind),
-            Named::NoCall => None,
-            Named::Unknown => {
-                self.file.skip_unknown(name);
-                None
-            }
-        }
     }
 
     /// Adds a kernel to the call of its host event. False if the host event has not come yet.

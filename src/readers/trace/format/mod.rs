@@ -2,7 +2,6 @@
 
 mod chakra;
 mod inspector;
-mod json_list;
 mod kineto;
 mod pickle;
 mod pytorch;

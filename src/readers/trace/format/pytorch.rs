@@ -1,18 +1,20 @@
 //! Dumps of PyTorch's flight recorder: the last calls of each rank (torch/csrc/distributed/c10d/FlightRecorder.hpp), as JSON or as
 //! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
 
-use super::json_list::Part;
+use super::pickle;
 use super::pickle::Pickled;
-use super::{json_list, pickle};
 use crate::trace::call::{
-    CallDetail, CallKind, ComputingSpan, Elements, FileCall, FileTrace, Named, TracedGroup, element_of_torch,
-    listed_ranks, named,
+    CallDetail, CallKind, ComputingSpan, Elements, FileTrace, TracedCall, TracedGroup, element_of_torch, listed_ranks,
 };
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::io::{BufRead, Read};
+use std::marker::PhantomData;
 
 /// Content of a dump besides its entries.
 #[derive(Debug, Deserialize)]
@@ -82,7 +84,7 @@ fn read_pickle(mut source: impl Read) -> Result<FileTrace, String> {
 
 fn read_json(source: impl Read) -> Result<FileTrace, String> {
     let (mut reading, mut groups) = (Reading::default(), Ok(Groups::default()));
-    let read = json_list::read(source, "entries", Some("pg_config"), &mut |part| match part {
+    let read = read_list(source, "entries", Some("pg_config"), &mut |part| match part {
         Part::Element(entry) => reading.take(entry),
         Part::Other(config) => groups = serde_json::from_value(config),
     });
@@ -104,11 +106,7 @@ impl Reading {
         self.entries += 1;
         self.first = Some(self.first.map_or(entry.record_id, |first| first.min(entry.record_id)));
         self.is_of_gloo |= entry.profiling_name.starts_with("gloo:");
-        let kind = match named(&entry.profiling_name) {
-            Named::Call(kind) => kind,
-            Named::NoCall => return,
-            Named::Unknown => return self.file.skip_unknown(&entry.profiling_name),
-        };
+        let Some(kind) = self.file.known_kind(&entry.profiling_name) else { return };
         let dtype = entry.input_dtypes.first().or(entry.output_dtypes.first());
         let is_barrier = kind == CallKind::Collective(Collective::Barrier);
         // A gloo barrier has no tensor, an NCCL barrier one without meaning.
@@ -124,11 +122,7 @@ impl Reading {
         };
         let name = entry.process_group.0;
         let group = self.file.group(TracedGroup { name, size: size_by_shapes(kind, elements), ranks: None });
-        self.file.calls.push(FileCall {
-            rank: None,
-            kind,
-            element,
-            bytes_total,
+        self.file.calls.push(TracedCall {
             group,
             duration: entry.duration_ms.map(|milliseconds| Seconds(milliseconds / 1e3)),
             detail: CallDetail {
@@ -138,6 +132,7 @@ impl Reading {
                 sequence: entry.collective_seq_id.filter(|_| !entry.is_p2p),
                 elements_to_each: None,
             },
+            ..TracedCall::new(kind, element, bytes_total)
         });
     }
 
@@ -226,7 +221,7 @@ impl BatchedMessages {
     }
 
     /// Gives messages without their own kernel the time of their batch: the next one submitted by their thread.
-    pub(super) fn give_times(mut self, calls: &mut [FileCall]) {
+    pub(super) fn give_times(mut self, calls: &mut [TracedCall]) {
         self.ends.sort_unstable();
         for ((thread, nanoseconds), at) in self.messages {
             let call = &mut calls[at];
@@ -236,6 +231,93 @@ impl BatchedMessages {
             call.duration = Some(Seconds((span.end - span.start) as f64 * 1e-9));
             call.detail.begin_nanoseconds = Some(span.start);
         }
+    }
+}
+
+// A JSON object with a long list, whose elements are passed on one by one: a trace of a real job is larger than memory.
+
+/// A part of the object.
+pub(super) enum Part<T> {
+    Element(T),
+    /// The other value.
+    Other(Value),
+}
+
+/// Passes on the elements of the list under `list`, and the value under `other`, if any, in file order; ignores the rest.
+///
+/// # Errors
+/// If the text is truncated or is not such an object; everything before that was passed on.
+pub(super) fn read_list<T: DeserializeOwned>(
+    source: impl Read,
+    list: &'static str,
+    other: Option<&'static str>,
+    take: &mut dyn FnMut(Part<T>),
+) -> Result<(), serde_json::Error> {
+    let mut json = serde_json::Deserializer::from_reader(source);
+    Whole { list, other, take }.deserialize(&mut json)?;
+    json.end()
+}
+
+struct Whole<'a, T> {
+    list: &'static str,
+    other: Option<&'static str>,
+    take: &'a mut dyn FnMut(Part<T>),
+}
+
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Whole<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Whole<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a trace with {}", self.list)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if key == self.list {
+                map.next_value_seed(ListElements { take: &mut *self.take, of: PhantomData })?;
+            } else if Some(key.as_str()) == self.other {
+                (self.take)(Part::Other(map.next_value()?));
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct ListElements<'a, T> {
+    take: &'a mut dyn FnMut(Part<T>),
+    of: PhantomData<T>,
+}
+
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for ListElements<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for ListElements<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(element) = list.next_element::<T>()? {
+            (self.take)(Part::Element(element));
+        }
+        Ok(())
     }
 }
 

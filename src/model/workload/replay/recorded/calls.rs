@@ -168,6 +168,7 @@ struct RouteState {
     received: usize,
 }
 
+#[derive(Default)]
 struct Walk<'a> {
     groups: &'a [Groups],
     ranks: &'a [RecordedRank],
@@ -214,13 +215,9 @@ impl<'a> Walk<'a> {
             places: groups.iter().map(places_in).collect(),
             next: vec![0; ranks.len()],
             instance_of: ranks.iter().map(|rank| vec![None; rank.calls.len()]).collect(),
-            instances: Vec::new(),
-            collectives: HashMap::new(),
-            turns: HashMap::new(),
-            routes: HashMap::new(),
-            completed: Vec::new(),
             moved: vec![BTreeSet::new(); ranks.len()],
             runnable: (0..ranks.len()).collect(),
+            ..Walk::default()
         }
     }
 

@@ -1,7 +1,18 @@
-//! Synthetic distributions with known median, for the tests of intervals and of the stop rule.
+//! For unit tests: the working directory as users have it, and distributions with a known median.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::path::Path;
+use std::sync::Once;
+
+/// Makes the checkout the working directory of this process. All tests of a process may call it: the directory is the same.
+pub fn enter_checkout() {
+    static ENTERED: Once = Once::new();
+    ENTERED.call_once(|| {
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        std::env::set_current_dir(&checkout).expect("the checkout exists");
+    });
+}
 
 /// A distribution with a known median of 1.
 #[derive(Clone, Copy, Debug)]
