@@ -298,7 +298,7 @@ fn what_breaks_a_rule_is_seen() {
         ("src/run/session.rs", "use crate::{backend::{mpi, simulated}};", Some("without the feature mpi")),
         (
             "src/run/session.rs",
-            "#[cfg(not(feature = \"mpi\"))]\nuse crate::world::mpi::X;",
+            "#[cfg(not(feature = \"mpi\"))]\nuse crate::backend::mpi::X;",
             Some("without the feature"),
         ),
         (

@@ -79,7 +79,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
         .map_err(|cause| Error::environment(format!("cannot start {}: {cause}", command.program)))?;
     let lines = read_lines(&mut child);
     let mut ending = Ending::default();
-    let status = wait(&mut child, &lines, command.stop_signal, (mark, grace), &mut ending, watch);
+    let status = wait(&mut child, &lines, command.stop_signal, mark, grace, &mut ending, watch);
     // Kill what is left in every case, also after a failed wait.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1), &mut ending.segments);
@@ -101,7 +101,8 @@ fn wait(
     child: &mut Child,
     lines: &Receiver<String>,
     stop_signal: Option<i32>,
-    (mark, grace): (&str, Duration),
+    mark: &str,
+    grace: Duration,
     ending: &mut Ending,
     watch: &mut dyn Watch,
 ) -> Result<ExitStatus> {

@@ -193,7 +193,7 @@ fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let machine = &machine.expecting([call], None);
     let is_candidate = |expected: &&Expectation| expected.table.variant.is_empty() && covers(expected);
     let candidates: Vec<&Expectation> = machine.expectations.iter().filter(is_candidate).collect();
-    let Some(group) = nearest(&candidates, &call, machine.hosts_per_node > 1) else { return 1.0 };
+    let Some(group) = nearest(&candidates, &call, machine) else { return 1.0 };
     let locality = match group == call.group {
         true => locality_of(&|rank| fleet.domain_of(rank)),
         false => Locality::filled(group.ranks, group.ranks_per_node, 1),
@@ -210,11 +210,11 @@ fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
 
 /// The group of a call if the file has an expectation for it, else the group with the same ranks per node over the nearest node count that
 /// has one. Racks are not compared with the hosts inside one.
-fn nearest(candidates: &[&Expectation], call: &ExpectedCall, has_racks: bool) -> Option<ExpectedGroup> {
+fn nearest(candidates: &[&Expectation], call: &ExpectedCall, machine: &Machine) -> Option<ExpectedGroup> {
     let nodes = call.group.nodes;
     let is_alike = |group: &ExpectedGroup| {
         let other = ExpectedGroup { ranks: call.group.ranks, nodes, ..*group };
-        *group == call.group || (!has_racks && other == call.group && nodes > 1 && group.nodes > 1)
+        *group == call.group || (machine.hosts_per_node <= 1 && other == call.group && nodes > 1 && group.nodes > 1)
     };
     let groups = candidates
         .iter()

@@ -4,8 +4,10 @@ use super::super::asked_to_end::{signals, was_asked_to_end};
 use super::super::wire::{COLLECTOR_VARIABLE, LAUNCH_MARK, RankState};
 use commgauge_base::host::{ProcessStat, Segments, SessionFolder};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// An exiting process (`PF_EXITING` of the kernel, in field 9 of proc_pid_stat(5)).
@@ -363,6 +365,20 @@ impl Entry {
 
     fn deadline(&self) -> Duration {
         Duration::from_millis(self.state.deadline_milliseconds.into())
+    }
+}
+
+/// The stacks of ranks known to a collector, and how a thread hands them over.
+pub(super) struct Stacks {
+    pub(super) found: BTreeMap<u32, String>,
+    pub(super) sender: Sender<(u32, String)>,
+    pub(super) waiting: Receiver<(u32, String)>,
+}
+
+impl Default for Stacks {
+    fn default() -> Stacks {
+        let (sender, waiting) = channel();
+        Stacks { found: BTreeMap::new(), sender, waiting }
     }
 }
 

@@ -6,8 +6,7 @@ use super::super::wire::{
     Challenge, Connection, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
 };
 use super::process;
-use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Trigger};
-use super::stacks::Stacks;
+use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Stacks, Trigger};
 use commgauge_model::record::launch_lines::HangLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};

@@ -14,13 +14,12 @@ use commgauge_model::record::launch_lines::{HangLine, HangReason, HangState, Hun
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, Writer, append_missing_end};
 use signal_hook::consts::SIGTERM;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Time limit for the stacks of all ranks together.
@@ -31,20 +30,6 @@ const MARGIN: Duration = Duration::from_millis(500);
 
 /// Maximum number of stacks.
 const MAX_STACKS: usize = 4;
-
-/// The stacks of ranks known to a collector, and how a thread hands them over.
-pub(super) struct Stacks {
-    pub(super) found: BTreeMap<u32, String>,
-    sender: Sender<(u32, String)>,
-    waiting: Receiver<(u32, String)>,
-}
-
-impl Default for Stacks {
-    fn default() -> Stacks {
-        let (sender, waiting) = channel();
-        Stacks { found: BTreeMap::new(), sender, waiting }
-    }
-}
 
 impl Serving {
     /// Has the hosts of the suspects read their stacks; returns the ranks.
