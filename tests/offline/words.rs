@@ -180,7 +180,7 @@ fn items_that_other_crates_name_have_a_doc_comment() {
     read_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
     let name = Regex::new(r"\w+").expect("an expression");
     let item = Regex::new(
-        r"(?m)^(///.*\n)?(?:#\[(?:[^\[\]]|\[[^\]]*\])*\]\n)*pub (?:struct|enum|trait|(?:const |unsafe )*fn) (\w+)",
+        r"(?m)^(///.*\n)?(?:#\[(?:[^\[\]]|\[[^\]]*\])*\]\n|// .*\n)*pub (?:struct|enum|trait|(?:const |unsafe )*fn) (\w+)",
     )
     .expect("an expression");
     let mut undocumented = Vec::new();

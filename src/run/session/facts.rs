@@ -514,8 +514,6 @@ fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {
     columns
 }
 
-/// One process simulates all ranks, so there is only its clock.
-
 #[cfg(test)]
 mod tests {
 

@@ -1,13 +1,12 @@
 //! The watchdog's wire protocol over TCP: a greeting, then short frames, each with a hash under the secret of the run. What they mean is up to
 //! the collector and the thread of a rank.
 //!
-//! A frame is the length of the rest (2 bytes, little-endian), and the rest as JSON. An unknown peer costs at most one longest frame of
-//! memory, and bad data ends the connection.
+//! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. An unknown peer costs at most one
+//! longest frame of memory, and bad data ends the connection.
 
 use commgauge_base::progress::Shown;
 use commgauge_base::writing::eprintln;
 use hmac::{Hmac, KeyInit, Mac};
-use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -35,14 +34,13 @@ pub(super) fn print_message(text: &str) {
 }
 
 /// Version of the protocol; both ends belong to one launch, and mostly run one binary.
-pub const VERSION: u16 = 9;
+pub const VERSION: u16 = 8;
 
 pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
 
 const HASH_BYTES: usize = 32;
 
-/// JSON may write a byte of a text as six.
-pub const MAX_FRAME_BYTES: usize = 2 + 6 * MAX_TEXT_BYTES + 256;
+pub const MAX_FRAME_BYTES: usize = 3 + MAX_TEXT_BYTES + 16;
 
 pub const MAX_TEXT_BYTES: usize = 1024;
 
@@ -50,6 +48,8 @@ const MAGIC: [u8; 4] = *b"CGWD";
 
 /// Offset of the answer to the challenge in a greeting.
 const HASH_AT: usize = 4 + 2;
+
+const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKind {
@@ -68,7 +68,7 @@ pub struct Hello {
     pub process_start: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankState {
     pub rank: u32,
     /// Snapshot of its progress cell.
@@ -85,7 +85,7 @@ pub struct RankState {
 }
 
 /// Messages after the greeting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Up: state of a rank; its heartbeat.
     State(RankState),
@@ -174,35 +174,127 @@ impl Hello {
 impl Frame {
     /// Appends the bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        let mut frame = self.clone();
-        if let Some(text) = frame.text() {
-            text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+        let start = bytes.len();
+        bytes.extend([self.kind(), 0, 0]);
+        match self {
+            Frame::State(state) => encode_state(state, bytes),
+            Frame::Closed(number) | Frame::ShowStack(number) | Frame::Unwatched(number) => {
+                bytes.extend(number.to_le_bytes());
+            }
+            Frame::Left(rank, code, text) => {
+                bytes.extend(rank.to_le_bytes());
+                bytes.extend(code.to_le_bytes());
+                bytes.extend(cut(text).as_bytes());
+            }
+            Frame::Activity(number, text) => {
+                bytes.extend(number.to_le_bytes());
+                bytes.extend(cut(text).as_bytes());
+            }
+            Frame::Device(rank, text) | Frame::Stack(rank, text) => {
+                bytes.extend(rank.to_le_bytes());
+                bytes.extend(cut(text).as_bytes());
+            }
+            Frame::Detail(rank, sleeps, text) => {
+                bytes.extend(rank.to_le_bytes());
+                bytes.push(u8::from(*sleeps));
+                bytes.extend(cut(text).as_bytes());
+            }
+            Frame::RecordMoved(text) => bytes.extend(cut(text).as_bytes()),
+            Frame::Abort(code) | Frame::GiveUpRecord(code) => bytes.extend(code.to_le_bytes()),
+            Frame::Conclude | Frame::Query | Frame::Concluded | Frame::RecordGivenUp | Frame::Beat => {}
         }
-        let json = serde_json::to_vec(&frame).unwrap_or_default();
-        bytes.extend((json.len() as u16).to_le_bytes());
-        bytes.extend(json);
+        let length = (bytes.len() - start - 3) as u16;
+        bytes[start + 1..start + 3].copy_from_slice(&length.to_le_bytes());
     }
 
-    fn text(&mut self) -> Option<&mut String> {
+    fn kind(&self) -> u8 {
         match self {
-            Frame::Left(_, _, text) | Frame::Detail(_, _, text) | Frame::RecordMoved(text) => Some(text),
-            Frame::Activity(_, text) => Some(text),
-            Frame::Device(_, text) | Frame::Stack(_, text) => Some(text),
-            _ => None,
+            Frame::State(_) => 1,
+            Frame::Closed(_) => 2,
+            Frame::Left(..) => 3,
+            Frame::Activity(..) => 4,
+            Frame::Detail(..) => 5,
+            Frame::Conclude => 6,
+            Frame::Device(..) => 7,
+            Frame::RecordGivenUp => 8,
+            Frame::RecordMoved(_) => 9,
+            Frame::Stack(..) => 10,
+            Frame::Unwatched(_) => 11,
+            Frame::Query => 16,
+            Frame::Abort(_) => 17,
+            Frame::Concluded => 18,
+            Frame::GiveUpRecord(_) => 19,
+            Frame::Beat => 20,
+            Frame::ShowStack(_) => 21,
         }
     }
 
     /// Decodes the first frame and its length in bytes; `None` while bytes are missing.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Option<(Frame, usize)>, Malformed> {
-        let Some((length, rest)) = bytes.split_first_chunk::<2>() else { return Ok(None) };
-        let length = usize::from(u16::from_le_bytes(*length));
-        if length + 2 > MAX_FRAME_BYTES {
+        let [kind, low, high, ..] = bytes else { return Ok(None) };
+        let end = 3 + usize::from(u16::from_le_bytes([*low, *high]));
+        if end > MAX_FRAME_BYTES {
             return Err(Malformed);
         }
-        let Some(json) = rest.get(..length) else { return Ok(None) };
-        let frame = serde_json::from_slice(json).map_err(|_| Malformed)?;
-        Ok(Some((frame, length + 2)))
+        let Some(payload) = bytes.get(3..end) else { return Ok(None) };
+        let mut rest = Reader(payload);
+        let frame = match kind {
+            1 => Frame::State(decode_state(&mut rest)?),
+            2 => Frame::Closed(rest.u32()?),
+            3 => Frame::Left(rest.u32()?, i32::from_le_bytes(rest.take()?), rest.text()),
+            4 => Frame::Activity(rest.u64()?, rest.text()),
+            5 => Frame::Detail(rest.u32()?, rest.take()? != [0], rest.text()),
+            6 => Frame::Conclude,
+            7 => Frame::Device(rest.u32()?, rest.text()),
+            8 => Frame::RecordGivenUp,
+            9 => Frame::RecordMoved(rest.text()),
+            10 => Frame::Stack(rest.u32()?, rest.text()),
+            11 => Frame::Unwatched(rest.u32()?),
+            16 => Frame::Query,
+            17 => Frame::Abort(i32::from_le_bytes(rest.take()?)),
+            18 => Frame::Concluded,
+            19 => Frame::GiveUpRecord(i32::from_le_bytes(rest.take()?)),
+            20 => Frame::Beat,
+            21 => Frame::ShowStack(rest.u32()?),
+            _ => return Err(Malformed),
+        };
+        if rest.0.is_empty() { Ok(Some((frame, end))) } else { Err(Malformed) }
     }
+}
+
+fn encode_state(state: &RankState, bytes: &mut Vec<u8>) {
+    let shown = &state.shown;
+    bytes.extend(state.rank.to_le_bytes());
+    for number in [shown.activity, shown.step, shown.calls] {
+        bytes.extend(number.to_le_bytes());
+    }
+    let (stuck, deadline) = (state.stuck_milliseconds, state.deadline_milliseconds);
+    for number in [shown.doing, shown.peer.unwrap_or(NONE), shown.group, stuck, deadline, state.silent_milliseconds] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.push(u8::from(state.signalled) | u8::from(state.stopped) << 1);
+}
+
+fn decode_state(rest: &mut Reader) -> std::result::Result<RankState, Malformed> {
+    let rank = rest.u32()?;
+    let [activity, step, calls] = [rest.u64()?, rest.u64()?, rest.u64()?];
+    let [doing, peer, group] = [rest.u32()?, rest.u32()?, rest.u32()?];
+    let [stuck_milliseconds, deadline_milliseconds, silent_milliseconds] = [rest.u32()?, rest.u32()?, rest.u32()?];
+    let [flags] = rest.take()?;
+    Ok(RankState {
+        rank,
+        shown: Shown { activity, step, calls, doing, peer: Some(peer).filter(|peer| *peer != NONE), group },
+        stuck_milliseconds,
+        deadline_milliseconds,
+        silent_milliseconds,
+        signalled: flags & 1 != 0,
+        stopped: flags & 2 != 0,
+    })
+}
+
+/// The longest prefix of a text that fits into a frame.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -220,6 +312,10 @@ impl Reader<'_> {
 
     fn u64(&mut self) -> std::result::Result<u64, Malformed> {
         self.take().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> String {
+        String::from_utf8_lossy(std::mem::take(&mut self.0)).into_owned()
     }
 }
 
