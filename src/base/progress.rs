@@ -5,7 +5,6 @@
 
 use crate::writing::eprintln;
 use rustix::process::{Signal, getpid, kill_process};
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -71,7 +70,7 @@ pub struct Progress {
 pub const NO_GROUP: u32 = u32::MAX;
 
 /// A snapshot of the cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Number of the activity, the same on every rank.
     pub activity: u64,

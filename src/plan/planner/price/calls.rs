@@ -476,7 +476,7 @@ impl LayerLoads {
     }
 }
 
-/// The minimum of the numbers, or an error if there is none.
+/// The minimum of the numbers; an error where no number is given.
 fn least(all: impl Iterator<Item = Result<f64, Unpriced>>) -> Option<Result<f64, Unpriced>> {
     all.reduce(|least, next| match (least, next) {
         (Ok(least), Ok(next)) => Ok(least.min(next)),
