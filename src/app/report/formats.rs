@@ -1,4 +1,4 @@
-//! The report for programs: CSV, JSON and the small text formats, and the templates that write them.
+//! The report for programs: CSV, JSON and the small text formats.
 //!
 //! Comma-separated values have one row for each call, copy and matrix product, and one for each pair where pairs were measured,
 //! units in the column names, empty where there is no number.
@@ -7,34 +7,26 @@
 //! characters are written out.
 
 use super::columns::{CallInterference, Contention};
-use super::document::signed_percent;
 use super::pairs::document::{JsonPairs, lines as pair_lines};
 use super::products::{JsonCopy, JsonProduct, replay_time};
 use super::row::{Entry, Row, Status};
 use super::screen::JsonCosts;
 use super::step::JsonStep;
+use super::template::through;
 use super::text::{Line, harmless, object, pretty_json, visible};
 use super::view::View;
-use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant;
 use commgauge_base::variant::LibraryChoice;
-use commgauge_base::visible::{ShownPath, visible_lines};
 use commgauge_base::writing::{CommaSeparated, distinct};
-use commgauge_model::config::likely_key;
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
 use commgauge_model::record::work_lines::{CalibrationLine, ReplayLine};
 use commgauge_model::workload::Style;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, ValueKind};
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as JinjaValue, escape_formatter};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 /// The columns of the CSV of pairs: keys of a pair in the JSON document.
 const PAIR_KEYS: &str = "rank_a rank_b host_a host_b locality latency_seconds latency_percent_of_locality_median \
@@ -438,184 +430,4 @@ pub fn published(mut schema: serde_json::Value, format: &str, version: u32, titl
         }
     }
     schema
-}
-
-// The JSON of an answer through a template (MiniJinja): the small formats that come with the program, and
-// `--format template:FILE` for a user's own.
-//
-// `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
-// escaped by itself: each format has a filter for its texts.
-
-/// A template of a user's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
-    path: PathBuf,
-    source: String,
-}
-
-impl Template {
-    /// The template of a file, checked as far as is possible without an answer.
-    ///
-    /// # Errors
-    /// A usage error where the file cannot be read or is no template.
-    pub fn read(path: &Path) -> Result<Template> {
-        let source = std::fs::read_to_string(path)
-            .map_err(|cause| Error::usage(format!("{}: cannot read the template: {cause}", path.shown())))?;
-        let template = Template { path: path.to_owned(), source };
-        let parsed = environment().template_from_str(&template.source).map(drop);
-        parsed.map_err(|cause| template.wrong(&cause, &Value::Null)).map(|()| template)
-    }
-
-    /// An answer through it.
-    ///
-    /// # Errors
-    /// A usage error with file and line where the template asks for what the answer does not have.
-    pub fn draw(&self, answer: &Value) -> Result<String> {
-        let drawn =
-            environment().render_str(&self.source, Serde(answer)).map_err(|cause| self.wrong(&cause, answer))?;
-        Ok(visible_lines(&drawn).into_owned())
-    }
-
-    /// What is wrong: file and line, what was found, and what the answer has.
-    fn wrong(&self, cause: &minijinja::Error, answer: &Value) -> Error {
-        let line = cause.line().map_or_else(String::new, |line| format!(":{line}"));
-        let place = format!("{}{line}", self.path.shown());
-        let found = cause.range().and_then(|range| self.source.get(range)).unwrap_or("").trim();
-        if cause.kind() == minijinja::ErrorKind::UndefinedError {
-            let mut known = BTreeSet::new();
-            keys(answer, &mut known);
-            let likely = likely_key(found.rsplit(['.', ' ']).next().unwrap_or(found), known.into_iter());
-            return Error::usage(format!(
-                "{place}: `{found}` is not in the answer{likely} `--format json` shows its keys"
-            ));
-        }
-        let detail = cause.detail().map_or_else(String::new, |detail| format!(": {detail}"));
-        let found = if found.is_empty() { String::new() } else { format!(" (at `{found}`)") };
-        Error::usage(format!("{place}: {}{detail}{found}", cause.kind()))
-    }
-}
-
-/// An answer through a template of the program.
-///
-/// # Errors
-/// An environment error where the template does not fit the answer, which tests rule out.
-pub(super) fn through(name: &'static str, source: &str, answer: impl Serialize) -> Result<String> {
-    let mut environment = environment();
-    if Path::new(name).extension().is_some_and(|ending| ending == "html") {
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    }
-    let drawn = environment.render_named_str(name, source, Serde(&answer));
-    drawn.map_err(|cause| Error::environment(format!("cannot write {name}: {cause:#}")))
-}
-
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let mut syntax = SyntaxConfig::builder();
-    syntax.keep_trailing_newline(true).trim_blocks(true).lstrip_blocks(true);
-    // Only delimiters can be refused, and these are the usual ones.
-    environment.set_syntax(syntax.build().unwrap_or_default());
-    environment.set_formatter(|out, state, value| match (value.kind(), f64::try_from(value.clone())) {
-        (ValueKind::None, _) => Ok(()),
-        (ValueKind::Number, Ok(number)) if !value.is_integer() => Ok(write!(out, "{number}")?),
-        (ValueKind::String, _) if *state.auto_escape() == AutoEscape::Html && !value.is_safe() => {
-            Ok(out.write_str(&escaped(&plain_text(value)))?)
-        }
-        _ => escape_formatter(out, state, value),
-    });
-    environment.add_filter("us", |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6));
-    environment.add_filter("gb", |bytes: Option<f64>| bytes.map(|bytes| bytes / 1e9));
-    environment.add_filter("duration", |seconds: Option<f64>| seconds.map(|seconds| Seconds(seconds).to_string()));
-    environment.add_filter("rate", |rate: Option<f64>| rate.map(|rate| Rate(rate).to_string()));
-    environment.add_filter("size", |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string()));
-    environment.add_filter("csv", |value: JinjaValue| quoted(&plain_text(&value)));
-    environment.add_filter("signed_percent", signed_percent);
-    environment.add_filter("line", |value: JinjaValue| visible(&plain_text(&value)));
-    environment.add_filter("xml", |value: JinjaValue| escaped(&plain_text(&value)).replace("&#39;", "&apos;"));
-    environment.add_filter("label", |value: JinjaValue| {
-        visible(&plain_text(&value)).replace('\\', "\\\\").replace('"', "\\\"")
-    });
-    environment
-}
-
-/// A value as the template prints it.
-fn plain_text(value: &JinjaValue) -> String {
-    match value.kind() {
-        ValueKind::None => String::new(),
-        _ => value.to_string(),
-    }
-}
-
-/// A cell of a line of comma-separated values, which no spreadsheet takes for a formula.
-fn quoted(text: &str) -> String {
-    let text = harmless(text);
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
-}
-
-fn keys<'a>(answer: &'a Value, found: &mut BTreeSet<&'a str>) {
-    match answer {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                found.insert(key);
-                keys(value, found);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn drawn(source: &str) -> Result<String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("own.txt");
-        std::fs::write(&path, source).unwrap();
-        let rows = json!([
-            {"case": "a,\"b\"<\u{1b}[2J&", "latency_seconds_median": 0.0000125, "busbw": null, "samples": 3, "bytes": 1_048_576},
-        ]);
-        let drawn = Template::read(&path).and_then(|own| own.draw(&json!({ "rows": rows, "share": 1.0 })));
-        drawn.map_err(|error| Error::usage(error.to_string().replace(&path.display().to_string(), "own.txt")))
-    }
-
-    #[test]
-    fn a_wrong_template_names_its_line_and_a_missing_key_what_was_meant() {
-        for (source, words) in [
-            (
-                "a\n{{ rows[0].latency_seconds_medain }}",
-                "own.txt:2: `rows[0].latency_seconds_medain` is not in the answer; did you mean `latency_seconds_median`?",
-            ),
-            ("{% for row in rwos %}{% endfor %}", "own.txt:1: `rwos` is not in the answer; did you mean `rows`?"),
-            ("{% if rows[0].nothing %}{% endif %}", "nothing` is not in the answer. `--format json` shows its keys"),
-            ("\n\n{% for row in rows %}", "own.txt:3: syntax error"),
-            ("{{ share|nothing }}", "own.txt:1: unknown filter"),
-            ("{{ rows[0].case|us }}", "own.txt:1: "),
-        ] {
-            let error = drawn(source).expect_err(source);
-            assert!(error.to_string().contains(words), "{source}: {error}");
-            assert_eq!(error.exit_code(), 2, "{source}");
-        }
-        let absent = Template::read(Path::new("no-such-template")).unwrap_err();
-        assert!(absent.to_string().contains("no-such-template: cannot read the template"), "{absent}");
-    }
-
-    #[test]
-    fn filters_turn_base_units_and_texts_into_those_of_a_format() {
-        for (source, text) in [
-            ("{{ rows[0].latency_seconds_median }} {{ share }} {{ rows[0].busbw }}.\n", "0.0000125 1 .\n"),
-            ("{{ rows[0].latency_seconds_median|us }} {{ rows[0].busbw|us }}.", "12.5 ."),
-            ("{{ rows[0].latency_seconds_median|duration }}, {{ rows[0].bytes|size }}", "12.5 us, 1 MiB"),
-            ("{{ rows[0].case|csv }}", r#""a,""b""<\u{1b}[2J&""#),
-            ("{{ rows[0].case|xml }}", r"a,&quot;b&quot;&lt;\u{1b}[2J&amp;"),
-            ("{{ rows[0].case|label }}", r#"a,\"b\"<\\u{1b}[2J&"#),
-            ("{{ rows[0].case }}\n", "a,\"b\"<\\u{1b}[2J&\n"),
-            ("{% for row in rows if row.cadence is defined %}x{% endfor %}", ""),
-        ] {
-            assert_eq!(drawn(source).unwrap(), text, "{source}");
-        }
-    }
 }

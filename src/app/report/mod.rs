@@ -26,6 +26,7 @@ mod rehearsal;
 mod row;
 pub mod screen;
 mod step;
+mod template;
 mod text;
 pub mod trace;
 pub mod validation;
@@ -37,7 +38,7 @@ mod report_tests;
 
 pub use fit::{fit_plots, fit_text};
 pub(crate) use formats::lines;
-pub use formats::{Template, answer, published, schema_of};
+pub use formats::{answer, published, schema_of};
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use live::LiveRows;
@@ -52,6 +53,7 @@ pub use rehearsal::{
 pub use rehearsal::{launch_check_text, refusal};
 pub use row::{Row, Status};
 pub(crate) use row::{UNKNOWN_HOST, host_of};
+pub use template::Template;
 pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};

@@ -6,8 +6,8 @@ use super::document::{Terminal, escaped_markdown, markdown};
 use crate::report::document::{
     Block, Column, Fields, Mark, Table, Tone, between, optional, share, signed_bounds, signed_percent,
 };
-use crate::report::formats::through;
 use crate::report::products::FlopsUnit;
+use crate::report::template::through;
 use crate::report::text::{Line, object, pretty_json};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};

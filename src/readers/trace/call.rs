@@ -295,36 +295,6 @@ fn world_ranks(members: &BTreeMap<Process, Place>, ranks: &BTreeMap<Process, u32
 
 // One file of a trace in any format: its calls, and its unusable parts.
 
-/// The writer of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TraceFormat {
-    /// PyTorch's profiler (Kineto), exported as a Chrome trace.
-    Kineto,
-    /// A dump of PyTorch's flight recorder, as JSON or as a pickle.
-    FlightRecorder,
-    /// PyTorch's `ExecutionTraceObserver`, as JSON.
-    ExecutionTrace,
-    /// An execution trace of Chakra (MLCommons), as protobuf messages.
-    Chakra,
-    /// NCCL's inspector, a profiler plugin.
-    NcclInspector,
-    /// `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL`.
-    NcclLog,
-}
-
-impl TraceFormat {
-    pub fn name(self) -> &'static str {
-        match self {
-            TraceFormat::Kineto => "PyTorch profiler",
-            TraceFormat::FlightRecorder => "flight recorder",
-            TraceFormat::ExecutionTrace => "PyTorch execution trace",
-            TraceFormat::Chakra => "Chakra execution trace",
-            TraceFormat::NcclInspector => "NCCL inspector",
-            TraceFormat::NcclLog => "NCCL log",
-        }
-    }
-}
-
 /// Facts about a call that a replay needs in addition to its size, if the trace has them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallDetail {

@@ -11,8 +11,9 @@ mod format;
 mod read;
 mod replay;
 
-pub use call::{CallDetail, CallKind, ComputingSpan, TraceFormat, TracedCall, TracedGroup};
+pub use call::{CallDetail, CallKind, ComputingSpan, TracedCall, TracedGroup};
 pub use compare::{Compared, Difference, ExpectedOp, ExpectedStep, GroupPlace, OneSide, TracedPlaces, compare};
+pub use format::TraceFormat;
 pub use read::{Trace, read_traces};
 pub use replay::traced_replay;
 

@@ -1,7 +1,7 @@
 //! The files of a job as one trace: detects formats, and joins ranks and groups of all files.
 
-use super::call::{CallKind, ComputingSpan, FileTrace, Processes, TraceFormat, TracedCall, TracedGroup};
-use super::format::{FileContent, read_file};
+use super::call::{CallKind, ComputingSpan, FileTrace, Processes, TracedCall, TracedGroup};
+use super::format::{FileContent, TraceFormat, read_file};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};

@@ -8,7 +8,7 @@ use crate::report::step::{Measure, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::{bounds_of_median, bounds_of_slowdown, value};
 use crate::report::view::View;
-use crate::report::{Notes, columns, formats, products, screen, step, verdict};
+use crate::report::{Notes, columns, products, screen, step, template, verdict};
 use base64::Engine;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
@@ -67,7 +67,7 @@ pub(in crate::report) fn page_text(
         "script": SCRIPT,
         "script_sha256_base64": sha256_base64(SCRIPT),
     });
-    formats::through("report.html", include_str!("../../../../reports/templates/report.html"), page)
+    template::through("report.html", include_str!("../../../../reports/templates/report.html"), page)
 }
 
 fn sha256_base64(text: &str) -> String {

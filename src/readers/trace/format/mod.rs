@@ -6,13 +6,43 @@ mod kineto;
 mod pickle;
 mod pytorch;
 
-use super::call::{FileTrace, ProcessTrace, TraceFormat};
+use super::call::{FileTrace, ProcessTrace};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
 use flate2::read::MultiGzDecoder;
 use std::io::{BufReader, Read};
 use std::path::Path;
+
+/// The writer of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TraceFormat {
+    /// PyTorch's profiler (Kineto), exported as a Chrome trace.
+    Kineto,
+    /// A dump of PyTorch's flight recorder, as JSON or as a pickle.
+    FlightRecorder,
+    /// PyTorch's `ExecutionTraceObserver`, as JSON.
+    ExecutionTrace,
+    /// An execution trace of Chakra (MLCommons), as protobuf messages.
+    Chakra,
+    /// NCCL's inspector, a profiler plugin.
+    NcclInspector,
+    /// `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL`.
+    NcclLog,
+}
+
+impl TraceFormat {
+    pub fn name(self) -> &'static str {
+        match self {
+            TraceFormat::Kineto => "PyTorch profiler",
+            TraceFormat::FlightRecorder => "flight recorder",
+            TraceFormat::ExecutionTrace => "PyTorch execution trace",
+            TraceFormat::Chakra => "Chakra execution trace",
+            TraceFormat::NcclInspector => "NCCL inspector",
+            TraceFormat::NcclLog => "NCCL log",
+        }
+    }
+}
 
 /// Number of bytes that identify a format.
 const START_BYTES: usize = 4096;
