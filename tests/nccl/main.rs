@@ -15,6 +15,7 @@ mod doubles_in_use;
 mod expected_of_tools;
 mod faults;
 mod gpu_check;
+mod pairs;
 mod products;
 mod ranks;
 mod unkind;

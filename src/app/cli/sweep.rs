@@ -2,7 +2,7 @@
 //!
 //! `sweep_plan` checks their combination.
 
-use super::launched_arguments::parse_time_limit;
+use super::launched_arguments::{Backend, parse_time_limit};
 use super::like::nccl_tests_options;
 use super::suite::SuiteWork;
 use clap::Args;
@@ -391,9 +391,9 @@ pub struct PairsArguments {
     #[arg(long, value_name = "BYTES", default_value = "8", value_parser = Bytes::parse, help_heading = "Measurement", hide_short_help = true)]
     latency_bytes: Bytes,
 
-    /// Message of the bandwidth: 4M and 4MiB are binary, 4MB is decimal
-    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = Bytes::parse, help_heading = "Measurement", hide_short_help = true)]
-    bandwidth_bytes: Bytes,
+    /// Message of the bandwidth: 4M and 4MiB are binary, 4MB is decimal [default: 4M, over NCCL 64M]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse, help_heading = "Measurement", hide_short_help = true)]
+    bandwidth_bytes: Option<Bytes>,
 
     /// Measure each pair alone: not all pairs of a round at once; slower, and blind to links
     /// that pairs share
@@ -414,10 +414,12 @@ impl PairsArguments {
     ///
     /// # Errors
     /// Usage errors that name the flag.
-    pub fn work(&self, world_size: u32) -> Result<SuiteWork> {
+    pub fn work(&self, world_size: u32, backend: Backend) -> Result<SuiteWork> {
+        // So that the latency is about a hundredth of the time.
+        let large = if backend == Backend::Nccl { Bytes(64 << 20) } else { Bytes(4 << 20) };
         let request = PairsRequest {
             latency_bytes: self.latency_bytes,
-            bandwidth_bytes: self.bandwidth_bytes,
+            bandwidth_bytes: self.bandwidth_bytes.unwrap_or(large),
             one_at_a_time: self.one_at_a_time,
             rank_stride: self.rank_stride,
         };
@@ -600,7 +602,10 @@ mod tests {
 
     fn work(line: &str, ranks: u32) -> Result<SuiteWork> {
         let words = std::iter::once("commgauge-pairs").chain(line.split_whitespace());
-        PairsProgram::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).pairs.work(ranks)
+        PairsProgram::try_parse_from(words)
+            .unwrap_or_else(|error| panic!("{line}: {error}"))
+            .pairs
+            .work(ranks, Backend::Mpi)
     }
 
     #[test]

@@ -8,9 +8,11 @@ use super::{PairsArguments, SweepArguments};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
+use commgauge_model::config::Suite;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::header::program_version;
 use commgauge_model::workload::Interference;
+use commgauge_run::backend::nccl::MeasuredPairs;
 use commgauge_run::session::{AfterPlan, ReplayRequest, ReplaySource};
 use std::path::PathBuf;
 
@@ -31,6 +33,10 @@ pub trait Work {
     /// Whether a rank has calls of several groups in flight at once.
     fn calls_overlap(&self) -> bool {
         false
+    }
+    /// Whether pairs of ranks are measured.
+    fn measured_pairs(&self) -> MeasuredPairs {
+        MeasuredPairs::None
     }
     /// Two calls to be measured concurrently, in addition.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
@@ -64,7 +70,11 @@ impl Work for PairsRun {
     }
 
     fn plan(&self, world_size: u32) -> Result<SuiteWork> {
-        self.pairs.work(world_size)
+        self.pairs.work(world_size, self.launched.backend)
+    }
+
+    fn measured_pairs(&self) -> MeasuredPairs {
+        MeasuredPairs::Only
     }
 }
 
@@ -217,5 +227,13 @@ impl Work for SuiteRun {
     fn plan_on(&self, nodes: &Nodes) -> Result<SuiteWork> {
         let work = suite_work(&self.suite, self.within, nodes)?;
         self.soak.map_or(Ok(work.clone()), |time| work.soaked(time))
+    }
+
+    fn measured_pairs(&self) -> MeasuredPairs {
+        // A file that cannot be read is refused when the work is planned.
+        match Suite::load(&self.suite) {
+            Ok(Suite { pairs: Some(_), .. }) => MeasuredPairs::Among,
+            _ => MeasuredPairs::None,
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// NCCL's assumed rate of a channel over the network (`P2P_PER_CHANNEL_NET_BW`, NCCL 2.30, src/graph/paths.cc).
 const RATE_OF_A_CHANNEL: Rate = Rate(14e9);
 
-/// Channels per pair of ranks over the network, if the user sets their number (NCCL user guide, "Environment Variables").
+/// Channels per pair of ranks over the network in records from before `pair_channels`, if the user set their number.
 const CHANNELS_OF_A_PAIR: &str = "NCCL_NCHANNELS_PER_NET_PEER";
 
 /// Nodes of a run by the machine's definition.
@@ -57,11 +57,12 @@ pub(super) fn expecting(machine: &Machine, records: &[LoadedRecord]) -> Machine 
 }
 
 /// The minimum rate of the library between two ranks, which may be below that of their adapters: NCCL halves the channels of a pair as
-/// ranks grow, down to one (`ncclTopoComputeP2pChannels`, NCCL 2.30, src/graph/paths.cc), unless their number is set. Without measurements,
-/// the adapters decide.
+/// ranks grow, down to one (`ncclTopoComputeP2pChannels`, NCCL 2.30, src/graph/paths.cc), unless their number is set, as it is for pairs.
+/// Without measurements, the adapters decide.
 pub(super) fn most_of_a_pair<'a>(headers: impl IntoIterator<Item = &'a Header>) -> Option<Rate> {
     let carried = |header: &Header| {
-        let channels = header.environment.get(CHANNELS_OF_A_PAIR).and_then(|text| text.trim().parse::<u32>().ok());
+        let forced = header.environment.get(CHANNELS_OF_A_PAIR).and_then(|text| text.trim().parse::<u32>().ok());
+        let channels = header.backend.pair_channels.or(forced);
         let is_nccl = header.backend.library.starts_with("NCCL") && !header.backend.synthetic;
         is_nccl.then(|| RATE_OF_A_CHANNEL.0 * f64::from(channels.unwrap_or(1).max(1)))
     };

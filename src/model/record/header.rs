@@ -31,6 +31,9 @@ pub struct BackendLine {
     /// The variables of the environment that choose or forbid transports, with their values; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
+    /// Channels of NCCL that carry a message of a pair between two nodes, where they were set for pairs; absent where NCCL chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair_channels: Option<u32>,
     /// How it carries out and times what it does, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -35,6 +35,8 @@ pub struct BackendFacts {
     pub library: String,
     /// Transports as reported by the library, if it reports any.
     pub transport: Option<String>,
+    /// Channels of the library that carry a message between ranks of two nodes, where this backend sets them.
+    pub pair_channels: Option<u32>,
     /// How it executes and times calls, in sentences for the record.
     pub notes: Vec<String>,
     /// Warnings that apply to everything this backend measures.

@@ -161,6 +161,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             synthetic: facts.synthetic,
             library: facts.library,
             transport: facts.transport,
+            pair_channels: facts.pair_channels,
             notes: facts.notes,
             machine: request.machine.as_ref().map(|machine| machine.name.clone()),
             nodes_per_leaf: request.machine.as_ref().and_then(Machine::hosts_per_leaf),

@@ -107,6 +107,7 @@ impl Backend for MpiBackend {
             virtual_clock: false,
             library: mpi_call::library_version(),
             transport: transport_from_environment(&TRANSPORTS),
+            pair_channels: None,
             notes: Vec::new(),
             warnings: Vec::new(),
         }

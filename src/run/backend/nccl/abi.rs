@@ -33,7 +33,7 @@ pub const NO_COLOR: c_int = -1;
 #[derive(Clone, Copy)]
 pub struct UniqueId(pub [u8; 128]);
 
-/// `ncclConfig_t` as of version 2.18, the first with all members used here. A library reads as many bytes as both
+/// `ncclConfig_t` as of version 2.28, the first with all members used here. A library reads as many bytes as both
 /// sides know and fills in the rest by `version`, which must therefore be the version of this layout and not the
 /// library's.
 #[repr(C)]
@@ -48,6 +48,14 @@ pub struct Config {
     most_ctas: c_int,
     network: *const c_char,
     split_share: c_int,
+    traffic_class: c_int,
+    name: *const c_char,
+    collnet: c_int,
+    cta_policy: c_int,
+    shrink_share: c_int,
+    nvls_ctas: c_int,
+    channels_per_net_peer: c_int,
+    nvlink_centric_scheduling: c_int,
 }
 
 /// `NCCL_CONFIG_UNDEF_INT`: the library's own choice.
@@ -55,7 +63,7 @@ pub const UNDEFINED: c_int = c_int::MIN;
 
 const CONFIG_MAGIC: c_uint = 0xcafe_beef;
 
-const CONFIG_VERSION: c_uint = 2_18_00;
+const CONFIG_VERSION: c_uint = 2_28_00;
 
 /// Limits on the thread blocks of NCCL's kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +81,9 @@ impl Config {
     ///
     /// With limits on the thread blocks of its kernels (`minCTAs`, `maxCTAs`). To NCCL an absent maximum is less than any minimum
     /// (`src/init.cc`, `parseCommConfig`), so the maximum is set; NCCL lowers it to what it has.
-    pub fn blocking(limits: CtaLimits) -> Config {
+    ///
+    /// `channels`: for a message to a rank of another node (`nChannelsPerNetPeer`); without it NCCL chooses.
+    pub fn blocking(limits: CtaLimits, channels: Option<u32>) -> Config {
         let number = |blocks: u32| c_int::try_from(blocks).unwrap_or(c_int::MAX);
         let (least_ctas, most_ctas) = (limits.least.map(number), limits.most.map(number));
         let all = if least_ctas.is_some() { c_int::MAX } else { UNDEFINED };
@@ -87,6 +97,14 @@ impl Config {
             most_ctas: most_ctas.unwrap_or(all),
             network: std::ptr::null(),
             split_share: UNDEFINED,
+            traffic_class: UNDEFINED,
+            name: std::ptr::null(),
+            collnet: UNDEFINED,
+            cta_policy: UNDEFINED,
+            shrink_share: UNDEFINED,
+            nvls_ctas: UNDEFINED,
+            channels_per_net_peer: channels.map_or(UNDEFINED, number),
+            nvlink_centric_scheduling: UNDEFINED,
         }
     }
 }
@@ -189,17 +207,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_is_laid_out_as_in_the_header_of_2_18() {
-        let config = Config::blocking(CtaLimits::default());
-        assert_eq!((size_of::<Config>(), config.size), (48, 48));
+    fn the_configuration_is_laid_out_as_in_the_header_of_2_28() {
+        let config = Config::blocking(CtaLimits::default(), Some(8));
+        assert_eq!((size_of::<Config>(), config.size), (80, 80));
         assert_eq!(std::mem::offset_of!(Config, network), 32);
-        assert_eq!((config.magic, config.version), (0xcafe_beef, 21_800));
+        assert_eq!(std::mem::offset_of!(Config, name), 48);
+        assert_eq!((std::mem::offset_of!(Config, channels_per_net_peer), config.channels_per_net_peer), (72, 8));
+        assert_eq!((config.magic, config.version), (0xcafe_beef, 22_800));
     }
 
     #[test]
     fn a_least_number_of_blocks_alone_is_not_more_than_the_most() {
         let blocks = |least, most| {
-            let config = Config::blocking(CtaLimits { least, most });
+            let config = Config::blocking(CtaLimits { least, most }, None);
             (config.least_ctas, config.most_ctas)
         };
         assert_eq!(blocks(None, None), (UNDEFINED, UNDEFINED));

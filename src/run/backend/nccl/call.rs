@@ -67,7 +67,7 @@ impl<'b> NcclCall<'b> {
         let op = binding.op;
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let variant = binding.variant;
-        let members = Members::of_calls(binding);
+        let members = backend.members(binding);
         let communicator = backend.communicator(members, binding.groups.axis, variant.max_ctas)?;
         let multiplied = match reduce_op {
             Some(ReduceOp::PreMulSum) => {
@@ -88,7 +88,8 @@ impl<'b> NcclCall<'b> {
         backend.buffers.scratch.upload(backend.stream)?;
         let prepared = Prepared::new(backend.maker.library, view, op.element, operation);
         let prepared = match members {
-            Members::World => prepared.among_all_ranks(view.group),
+            Members::World | Members::Network => prepared.among(view.group),
+            Members::Host => prepared.among(&backend.ranks.on_host(view.group)),
             Members::Groups(_) => prepared,
         };
         let what = format!(

@@ -4,7 +4,7 @@
 use super::abi::{Code, Config, CtaLimits, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, SYMMETRIC, UniqueId};
 use super::device::Device;
 use super::driver::{Arena, CUstream};
-use super::library::Library;
+use super::library::{CHANNELS_FROM, Library, Version};
 use crate::backend::Binding;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Kind, Result};
@@ -37,6 +37,8 @@ pub struct Maker {
     pub place: String,
     /// Limits on the thread blocks of its kernels.
     pub ctas: CtaLimits,
+    /// Channels for a message to a rank of another node; without it NCCL chooses.
+    pub channels: Option<u32>,
     /// Time limit for creating or destroying one.
     pub deadline: Duration,
 }
@@ -67,10 +69,10 @@ impl Maker {
 
     /// A communicator of `ranks` ranks, of which this one is `rank`. Called by all of them.
     pub fn init(&self, id: UniqueId, ranks: u32, rank: u32) -> Result<Communicator> {
-        let (ranks, rank, ctas) = (ranks as c_int, rank as c_int, self.ctas);
+        let (ranks, rank, ctas, channels) = (ranks as c_int, rank as c_int, self.ctas, self.channels);
         let init = self.library.call.init_rank;
         self.made("ncclCommInitRankConfig", move |raw| {
-            let mut config = Config::blocking(ctas);
+            let mut config = Config::blocking(ctas, channels);
             // SAFETY: handle and configuration are ours and outlive the call, which blocks.
             unsafe { init(raw, ranks, id, rank, &mut config) }
         })
@@ -80,9 +82,10 @@ impl Maker {
     /// in turn. Called by all ranks with the same ids.
     pub fn init_from_many(&self, ids: Vec<UniqueId>, ranks: u32, rank: u32) -> Result<Communicator> {
         let init = self.library.newer(self.library.call.init_rank_scalable, "ncclCommInitRankScalable")?;
-        let (ranks, rank, count, ctas) = (ranks as c_int, rank as c_int, ids.len() as c_int, self.ctas);
+        let (ranks, rank, count) = (ranks as c_int, rank as c_int, ids.len() as c_int);
+        let (ctas, channels) = (self.ctas, self.channels);
         self.made("ncclCommInitRankScalable", move |raw| {
-            let (mut config, mut ids) = (Config::blocking(ctas), ids);
+            let (mut config, mut ids) = (Config::blocking(ctas, channels), ids);
             // SAFETY: handle, ids and configuration are ours and outlive the call, which blocks.
             unsafe { init(raw, ranks, rank, count, ids.as_mut_ptr(), &mut config) }
         })
@@ -92,10 +95,10 @@ impl Maker {
     /// Called by all ranks of `parent`.
     pub fn split(&self, parent: &Communicator, color: Option<u32>, key: u32) -> Result<Option<Communicator>> {
         let split = self.library.newer(self.library.call.split, "ncclCommSplit")?;
-        let (from, ctas) = (Handle(parent.raw()), self.ctas);
+        let (from, ctas, channels) = (Handle(parent.raw()), self.ctas, self.channels);
         let (number, key) = (color.map_or(NO_COLOR, |color| color as c_int), key as c_int);
         let made = self.made("ncclCommSplit", move |raw| {
-            let (from, mut config) = (from, Config::blocking(ctas));
+            let (from, mut config) = (from, Config::blocking(ctas, channels));
             // SAFETY: the parent lives, as `waited_for` returns only when this is done or the launch ends; the rest is ours.
             unsafe { split(from.0, number, key, raw, &mut config) }
         })?;
@@ -277,20 +280,34 @@ impl Communicator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Members {
     World,
+    /// All ranks, with enough channels for a pair of them to fill the link between their nodes.
+    Network,
+    /// The ranks of this rank's host.
+    Host,
     /// Those of this rank's group, by the number of the groups.
     Groups(usize),
 }
 
 impl Members {
-    /// Messages between the two ranks of a pair go over the communicator of all ranks: otherwise every round of pairs would need its own
-    /// communicator, each with memory, threads and connections, as many as there are ranks. Windows need all ranks of a communicator, and
-    /// some are in no pair.
-    pub fn of_calls(binding: &Binding) -> Members {
+    /// Whether a case has messages between the two ranks of a pair that share a communicator with other pairs: otherwise every round of
+    /// pairs would need its own, each with memory, threads and connections, as many as there are ranks. Windows need all ranks of a
+    /// communicator, and some are in no pair.
+    pub fn shared_by_pairs(binding: &Binding) -> bool {
         let messages =
             matches!(binding.op.collective, Collective::PingPong | Collective::Bidirectional | Collective::SendRecv);
-        match binding.groups.axis {
-            Axis::Pair if messages && binding.variant.buffers != Buffers::Symmetric => Members::World,
-            _ => Members::Groups(binding.groups_number),
+        binding.groups.axis == Axis::Pair && messages && binding.variant.buffers != Buffers::Symmetric
+    }
+
+    /// Those of a pair. NCCL gives every peer of a communicator the number of channels of the worst connected one, so that messages inside a
+    /// host need a communicator without other hosts to use all NVLinks.
+    pub fn of_pair(pair: &[u32], hosts: &[String], version: Version) -> Members {
+        let host = |rank: &u32| hosts.get(*rank as usize);
+        let is_inside = pair.windows(2).all(|two| host(&two[0]) == host(&two[1]));
+        match is_inside {
+            _ if hosts.windows(2).all(|two| two[0] == two[1]) => Members::World,
+            true => Members::Host,
+            false if version < CHANNELS_FROM => Members::World,
+            false => Members::Network,
         }
     }
 }
@@ -516,6 +533,21 @@ mod tests {
         assert_eq!(windows.end_of_two((1, Some(4)), 1), 4 << 20, "another communicator");
         windows.forget();
         assert_eq!(windows.end_of_two(key, 1), 4 << 20);
+    }
+
+    #[test]
+    fn pairs_use_the_links_between_them_whatever_the_other_ranks_are_connected_by() {
+        let hosts = |names: &str| names.split(' ').map(String::from).collect::<Vec<_>>();
+        let newest = CHANNELS_FROM;
+        for (names, pair, version, expected) in [
+            ("a a b b", [0, 1], newest, Members::Host),
+            ("a a b b", [1, 2], newest, Members::Network),
+            ("a a b b", [1, 2], Version(2, 27, 5), Members::World),
+            ("a a b b", [2, 3], Version(2, 27, 5), Members::Host),
+            ("a a a a", [0, 3], newest, Members::World),
+        ] {
+            assert_eq!(Members::of_pair(&pair, &hosts(names), version), expected, "{names} {pair:?} {version}");
+        }
     }
 
     #[test]

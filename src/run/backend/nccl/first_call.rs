@@ -5,6 +5,7 @@ use super::abi::{RawCommunicator, RawStream, UNIQUE_ID_BYTES, read_id};
 use super::communicator::{Channel, ChannelEnd, Communicator, Maker, Members, MembersKey, Route, root_of};
 use super::driver;
 use super::driver::Arena;
+use super::library::CHANNELS_OF_A_PAIR;
 use super::open::NcclBackend;
 use super::prepared::Prepared;
 use crate::backend::Binding;
@@ -12,6 +13,7 @@ use crate::world::share_all;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::{Axis, Groups, Membership};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -123,8 +125,8 @@ impl NcclBackend {
         if self.maker.library.call.split.is_some() {
             self.connect_world()?;
         }
-        let fresh = self.create(groups)?;
         let key = (Members::Groups(number), None);
+        let fresh = self.create(key, groups)?;
         let before = self.connected.of_groups.borrow_mut().insert(key, fresh.map(Rc::new));
         match before.flatten() {
             Some(old) => self.maker.destroy(&old),
@@ -132,16 +134,43 @@ impl NcclBackend {
         }
     }
 
-    /// Creates the communicators of pairs if a binding needs them and they do not exist. Called by all ranks.
+    /// Creates the communicators of pairs that a case needs and that do not exist. Called by all ranks.
     pub(super) fn connect_pairs(&self, binding: &Binding) -> Result<()> {
-        let Members::Groups(number) = Members::of_calls(binding) else { return Ok(()) };
         if binding.groups.axis != Axis::Pair {
             return Ok(());
         }
-        let key = (Members::Groups(number), None);
-        self.make_room(key)?;
-        if !self.connected.of_groups.borrow().contains_key(&key) {
-            let fresh = self.create(binding.groups)?;
+        let all = self.members_on_any_rank(binding);
+        if !Members::shared_by_pairs(binding) {
+            all.iter().try_for_each(|members| self.make_room((*members, None)))?;
+        }
+        all.into_iter().try_for_each(|members| self.ensure((members, None), binding.groups))
+    }
+
+    /// The ranks of the communicator that carries the calls of a case on this rank.
+    pub(super) fn members(&self, binding: &Binding) -> Members {
+        let place = binding.groups.place_of(self.world.rank()).filter(|_| Members::shared_by_pairs(binding));
+        match place {
+            Some(place) => self.of_pair(&binding.groups.groups[place.group]),
+            None => Members::Groups(binding.groups_number),
+        }
+    }
+
+    fn of_pair(&self, pair: &[u32]) -> Members {
+        Members::of_pair(pair, &self.ranks.hosts, self.maker.library.version)
+    }
+
+    /// The same for all ranks: a communicator is created by all of them, in one order.
+    fn members_on_any_rank(&self, binding: &Binding) -> BTreeSet<Members> {
+        match Members::shared_by_pairs(binding) {
+            true => binding.groups.groups.iter().map(|pair| self.of_pair(pair)).collect(),
+            false => BTreeSet::from([Members::Groups(binding.groups_number)]),
+        }
+    }
+
+    /// Creates a communicator unless it exists. Called by all ranks.
+    fn ensure(&self, key: MembersKey, groups: &Groups) -> Result<()> {
+        if key != (Members::World, None) && !self.connected.of_groups.borrow().contains_key(&key) {
+            let fresh = self.create(key, groups)?;
             self.connected.of_groups.borrow_mut().insert(key, fresh.map(Rc::new));
         }
         Ok(())
@@ -179,50 +208,44 @@ impl NcclBackend {
         Ok(())
     }
 
-    /// Creates the communicators of groups with the current limit on thread blocks.
-    fn create(&self, groups: &Groups) -> Result<Option<Communicator>> {
+    /// Creates the communicators of these members, with their own limit on thread blocks, if any. Called by all ranks.
+    fn create(&self, (members, max_ctas): MembersKey, groups: &Groups) -> Result<Option<Communicator>> {
+        let mut maker = self.maker.clone();
+        maker.ctas.most = max_ctas.or(maker.ctas.most);
+        maker.channels = (members == Members::Network).then_some(CHANNELS_OF_A_PAIR);
+        let groups = match members {
+            Members::World | Members::Network => &Groups::world(self.world.ranks()),
+            Members::Host => &self.ranks.by_host(),
+            Members::Groups(_) => groups,
+        };
         let place = groups.place_of(self.world.rank());
         match &self.connected.base {
-            Some(base) if self.maker.library.call.split.is_some() => self.split_off(base, place),
-            _ => self.init_groups(groups, place),
+            Some(base) if maker.library.call.split.is_some() => {
+                let key = place.map_or(self.world.rank(), |place| place.rank_in_group);
+                maker.split(base, place.map(|place| place.group as u32), key)
+            }
+            _ => self.init_groups(&maker, groups, place),
         }
     }
 
     /// Creates the communicator of a case that limits thread blocks, unless it exists. Called by all ranks.
     pub(super) fn limit(&mut self, binding: &Binding) -> Result<()> {
-        let Some(blocks) = binding.variant.max_ctas else { return Ok(()) };
-        let members = Members::of_calls(binding);
-        let key = (members, Some(blocks));
-        if self.maker.limits_to(blocks) {
+        let Some(blocks) = binding.variant.max_ctas.filter(|blocks| !self.maker.limits_to(*blocks)) else {
             return Ok(());
-        }
-        if binding.groups.axis == Axis::Pair && members != Members::World {
+        };
+        let all = self.members_on_any_rank(binding);
+        if binding.groups.axis == Axis::Pair && !Members::shared_by_pairs(binding) {
             // The buffers of the case before, perhaps registered with the communicator that goes.
             self.end_registration()?;
-            self.make_room(key)?;
+            all.iter().try_for_each(|members| self.make_room((*members, Some(blocks))))?;
         }
-        if self.connected.of_groups.borrow().contains_key(&key) {
-            return Ok(());
-        }
-        let usual = self.maker.ctas.most.replace(blocks);
-        let made = match members {
-            Members::World => self.create(&Groups::world(self.world.ranks())),
-            Members::Groups(_) => self.create(binding.groups),
-        };
-        self.maker.ctas.most = usual;
-        self.connected.of_groups.borrow_mut().insert(key, made?.map(Rc::new));
-        Ok(())
-    }
-
-    fn split_off(&self, base: &Communicator, place: Option<Membership>) -> Result<Option<Communicator>> {
-        let key = place.map_or(self.world.rank(), |place| place.rank_in_group);
-        self.maker.split(base, place.map(|place| place.group as u32), key)
+        all.into_iter().try_for_each(|members| self.ensure((members, Some(blocks)), binding.groups))
     }
 
     /// Used without ncclCommSplit: the first rank of each group creates an id, and all ids are sent to all ranks.
-    fn init_groups(&self, groups: &Groups, place: Option<Membership>) -> Result<Option<Communicator>> {
+    fn init_groups(&self, maker: &Maker, groups: &Groups, place: Option<Membership>) -> Result<Option<Communicator>> {
         let mine = match place {
-            Some(Membership { rank_in_group: 0, .. }) => self.maker.unique_id()?.0.to_vec(),
+            Some(Membership { rank_in_group: 0, .. }) => maker.unique_id()?.0.to_vec(),
             _ => Vec::new(),
         };
         let mut ids = self.world.gather(&mine)?.concat();
@@ -232,7 +255,7 @@ impl NcclBackend {
         let first = groups.groups[group].first();
         let before = groups.groups.iter().filter(|other| other.first() < first).count();
         let id = ids.chunks(128).nth(before).unwrap_or_default();
-        self.maker.init(read_id(id)?, groups.groups[group].len() as u32, rank_in_group).map(Some)
+        maker.init(read_id(id)?, groups.groups[group].len() as u32, rank_in_group).map(Some)
     }
 
     /// Ends all communicators, in the same order on all ranks.

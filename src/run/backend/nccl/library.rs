@@ -327,6 +327,28 @@ pub(super) const ORDER: (&str, &str) = ("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
 
 pub(super) const ORDERS_FROM: Version = Version(2, 26, 0);
 
+/// Channels of a pair between nodes. NCCL counts 14 GB/s for each (`P2P_PER_CHANNEL_NET_BW`, `src/graph/paths.cc`), so these carry 800
+/// Gbit/s. Left to itself it gives a pair fewer the more ranks there are, down to one, and times would be those of its channels
+/// instead of the link's (nccl#1272: 24 GB/s, and 18 GB/s from 32 ranks on).
+pub(super) const CHANNELS_OF_A_PAIR: u32 = 8;
+
+/// The first version in which a communicator sets its channels; before it an environment variable sets those of all.
+pub(super) const CHANNELS_FROM: Version = Version(2, 28, 0);
+
+/// The variable for the channels of every communicator, which is above what a communicator sets (NCCL user guide,
+/// "NCCL_NCHANNELS_PER_NET_PEER").
+const CHANNELS: &str = "NCCL_NCHANNELS_PER_NET_PEER";
+
+/// The variable by which a message leaves through its own GPU's adapter (NCCL user guide, "NCCL_P2P_PXN_LEVEL"). NCCL sends one to a GPU on
+/// another rail through the adapter of the neighbour on that rail, and a map of pairs would blame the wrong one.
+const DIRECT: (&str, &str) = ("NCCL_P2P_PXN_LEVEL", "0");
+
+/// The channels of a pair between nodes, where NCCL does not choose their number.
+pub(super) fn channels_of_a_pair(version: Version) -> Option<u32> {
+    let forced = env::var(CHANNELS).ok().and_then(|number| number.trim().parse().ok());
+    forced.or((version >= CHANNELS_FROM).then_some(CHANNELS_OF_A_PAIR))
+}
+
 /// Thread blocks of NCCL's kernels on shared GPUs unless the user sets a limit: few enough that the kernels of all
 /// ranks are resident together (otherwise the resident ones would wait forever for the others). Set per communicator,
 /// because the environment would override what cases request.
@@ -393,6 +415,21 @@ pub struct Environment {
     pub calls_overlap: bool,
     /// Make NCCL log its choice for every call.
     pub record_algorithm: bool,
+    /// Whether pairs of ranks are measured.
+    pub pairs: MeasuredPairs,
+    /// See [`Options::library`](super::Options).
+    pub library: Option<PathBuf>,
+}
+
+/// Whether a launch measures pairs of ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MeasuredPairs {
+    #[default]
+    None,
+    /// With other calls.
+    Among,
+    /// Nothing else.
+    Only,
 }
 
 impl Environment {
@@ -434,13 +471,23 @@ impl Environment {
             };
             require(ORDER.0, ORDER.1, &conflict)?;
         }
+        if self.pairs == MeasuredPairs::Only {
+            set_if_unset(DIRECT.0, DIRECT.1);
+        }
         if !self.record_algorithm {
             keep_log_from_standard_output();
         }
         if self.share_gpu {
             SHARING.iter().for_each(|(name, value)| set_if_unset(name, value));
         }
-        self.record_algorithm.then(|| Log::prepare(set)).transpose()
+        let log = self.record_algorithm.then(|| Log::prepare(set)).transpose()?;
+        // Last, as it loads NCCL to know its version. That it cannot be loaded is reported later, with the host.
+        if self.pairs != MeasuredPairs::None
+            && Library::load(self.library.as_deref()).is_ok_and(|library| library.version < CHANNELS_FROM)
+        {
+            set_if_unset(CHANNELS, &CHANNELS_OF_A_PAIR.to_string());
+        }
+        Ok(log)
     }
 }
 

@@ -21,7 +21,7 @@ mod replay_limits;
 
 pub use abi::CtaLimits;
 pub use device::{Placing, visible_devices};
-pub use library::{Environment, Library, Log, Setting, Version};
+pub use library::{Environment, Library, Log, MeasuredPairs, Setting, Version};
 pub use open::{Deadlines, DeviceFacts, NcclBackend, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
@@ -123,8 +123,7 @@ impl NcclBackend {
 
     /// Registers the first bytes of the buffers with NCCL.
     fn register(&mut self, binding: &Binding, bytes: u64) -> Result<()> {
-        let members = Members::of_calls(binding);
-        let communicator = self.communicator(members, binding.groups.axis, binding.variant.max_ctas)?;
+        let communicator = self.communicator(self.members(binding), binding.groups.axis, binding.variant.max_ctas)?;
         let (buffers, arenas) = (binding.variant.buffers, [&self.buffers.send, &self.buffers.receive]);
         self.buffers.registration = Some(Registration::begin(&self.maker, communicator, buffers, arenas, bytes)?);
         if buffers == Buffers::Symmetric {

@@ -23,7 +23,7 @@ use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::sample::Located;
 use commgauge_base::variant::{Buffers, Variant};
-use commgauge_model::layout::Axis;
+use commgauge_model::layout::{Axis, Groups};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -206,6 +206,8 @@ impl Opened {
             "events lie on rank {}'s host clock to within {error_microseconds:.1} us at the start",
             world.rank()
         ));
+        facts.pair_channels =
+            library::channels_of_a_pair(library.version).filter(|_| ranks.iter().any(|[host, ..]| host != name));
         let place = format!("rank {}, host {name}, {device}", world.rank());
         // The same on all ranks, also those with an exclusive device; otherwise their numbers of channels would differ.
         let sharing = library::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
@@ -240,7 +242,7 @@ impl Opened {
             replays: Replays { deadline: options.deadlines.replay, ..Replays::default() },
             waiting: Waiting::of_ranks(self.placing.ranks_on_host, mpi::processors()),
             facts,
-            maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
+            maker: Maker { library, device: Arc::new(self.device), place, ctas, channels: None, deadline },
             cublas: (self.options.cublas, None),
         })
     }
@@ -295,6 +297,7 @@ impl Opened {
             virtual_clock: false,
             library: library.description(),
             transport: mpi::transport_from_environment(&library::TRANSPORTS),
+            pair_channels: None,
             notes,
             warnings,
         }
@@ -361,6 +364,26 @@ pub(super) struct Ranks {
     pub uuids: Vec<String>,
     /// Ranks on this rank's device, including itself.
     pub on_device: u32,
+}
+
+impl Ranks {
+    /// The ranks of each host, hosts in the order of their first ranks.
+    pub fn by_host(&self) -> Groups {
+        let (mut groups, mut known) = (Vec::new(), HashMap::new());
+        for (rank, host) in (0..).zip(&self.hosts) {
+            let number = *known.entry(host).or_insert(groups.len());
+            groups.resize_with(known.len(), Vec::new);
+            groups[number].push(rank);
+        }
+        Groups { axis: Axis::Node, groups }
+    }
+
+    /// The place of each of some ranks of one host among all of them.
+    pub fn on_host(&self, ranks: &[u32]) -> Vec<u32> {
+        let (before, host) =
+            (|rank: u32| self.hosts.iter().take(rank as usize), |rank: u32| &self.hosts[rank as usize]);
+        ranks.iter().map(|rank| before(*rank).filter(|name| *name == host(*rank)).count() as u32).collect()
+    }
 }
 
 /// The buffers of calls on this rank's device.

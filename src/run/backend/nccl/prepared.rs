@@ -53,8 +53,8 @@ impl Prepared {
         }
     }
 
-    /// As above on a communicator of all ranks, where the ranks of the group have their world ranks.
-    pub fn among_all_ranks(mut self, group: &[u32]) -> Prepared {
+    /// As above on a communicator of more ranks, in which those of the group have these ranks.
+    pub fn among(mut self, group: &[u32]) -> Prepared {
         if let Kind::Group(pieces) | Kind::Turns(pieces) = &mut self.call {
             pieces.iter_mut().for_each(|piece| piece.peer = group[piece.peer as usize] as c_int);
         }

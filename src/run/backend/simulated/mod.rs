@@ -73,6 +73,7 @@ impl Backend for SimulatedBackend {
             warnings: Vec::new(),
             library: format!("commgauge {}, virtual clock", env!("CARGO_PKG_VERSION")),
             transport: Some(format!("none; times from the machine file of {}", self.fleet.machine.name)),
+            pair_channels: None,
         }
     }
 

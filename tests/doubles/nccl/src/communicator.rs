@@ -5,6 +5,7 @@ use crate::config::Asked;
 use crate::driver;
 use crate::fifo::Fifo;
 use crate::graph_registrations::GraphRegistrations;
+use crate::link::{Links, Seat};
 use crate::op::Connection;
 use crate::operator::Made;
 use crate::residency;
@@ -56,6 +57,9 @@ pub struct Communicator {
     streams: [usize; 2],
     uuid: [u8; 16],
     segment: OnceLock<Segment>,
+    asked: Asked,
+    /// The links to the other ranks; known when it is connected.
+    links: OnceLock<Links>,
     /// 0, in progress, or the asynchronous error.
     state: AtomicI32,
     aborted: AtomicBool,
@@ -179,6 +183,8 @@ impl Communicator {
             streams,
             uuid,
             segment: OnceLock::new(),
+            asked,
+            links: OnceLock::new(),
             state: AtomicI32::new(IN_PROGRESS),
             aborted: AtomicBool::new(false),
             turns: Mutex::default(),
@@ -209,9 +215,11 @@ impl Communicator {
         if SETTINGS.fault(Kind::InitHang, Some(self.rank), "", |_| number).is_some() {
             self.wait_while(|| true)?;
         }
-        let opened = Segment::open(name, self.rank as usize, self.ranks as usize, self.uuid)?;
+        let place = Seat::of_this(self.rank);
+        let opened = Segment::open(name, self.rank as usize, self.ranks as usize, self.uuid, place)?;
         let segment = self.segment.get_or_init(|| opened);
         self.wait_while(|| !segment.is_complete())?;
+        self.links.get_or_init(|| Links::new(self.rank as usize, segment.seats(), self.asked));
         // From 2.30 on several ranks may share a device if the environment allows it.
         let shares = VERSION >= 23000 && std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
         match segment.sharer(self.rank as usize) {
@@ -221,6 +229,11 @@ impl Communicator {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// How long a message to or from a rank takes at least.
+    pub fn duration(&self, peer: u32, bytes: usize) -> Duration {
+        self.links.get().map_or(Duration::ZERO, |links| links.duration(peer, bytes))
     }
 
     /// The host waits until all ranks are in the same first call, which must agree in how many pages of send and receive buffer are registered:

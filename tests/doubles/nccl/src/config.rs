@@ -4,7 +4,7 @@ use crate::result::{Answer, INVALID_ARGUMENT, failure};
 use std::ffi::{c_char, c_int};
 use std::sync::LazyLock;
 
-/// The part of `ncclConfig_t` that every version since 2.18 has.
+/// The part of `ncclConfig_t` that every version since 2.28 has; older ones read less.
 #[repr(C)]
 pub struct Config {
     size: usize,
@@ -16,7 +16,21 @@ pub struct Config {
     most_ctas: c_int,
     network: *const c_char,
     split_share: c_int,
+    traffic_class: c_int,
+    name: *const c_char,
+    collnet: c_int,
+    cta_policy: c_int,
+    shrink_share: c_int,
+    nvls_ctas: c_int,
+    channels_per_net_peer: c_int,
 }
+
+/// Bytes up to and with `split_share`, which every version since 2.18 has.
+const BYTES_OF_2_18: usize = 48;
+
+/// The setting of the environment that is above every configuration.
+static FORCED_CHANNELS: LazyLock<Option<u32>> =
+    LazyLock::new(|| std::env::var("NCCL_NCHANNELS_PER_NET_PEER").ok()?.trim().parse().ok());
 
 /// The setting of the environment that overrides every configuration.
 static FORCED: LazyLock<Option<bool>> = LazyLock::new(|| match std::env::var("NCCL_COMM_BLOCKING").ok()?.as_str() {
@@ -35,18 +49,22 @@ pub struct Asked {
     pub blocking: bool,
     /// Most thread blocks of its kernels.
     pub most_ctas: Option<u32>,
+    /// Channels of a message to another host.
+    pub channels_per_net_peer: Option<u32>,
 }
 
 /// What a configuration asks for; without one, that calls block, or as the parent's.
 pub unsafe fn read(config: *const Config, otherwise: bool) -> Answer<Asked> {
-    let Some(config) = config.as_ref() else { return Ok(Asked { blocking: otherwise, most_ctas: None }) };
+    let Some(config) = config.as_ref() else {
+        return Ok(Asked { blocking: otherwise, most_ctas: None, channels_per_net_peer: *FORCED_CHANNELS });
+    };
     let mut most_ctas = None;
     if config.magic != MAGIC || config.size < size_of::<usize>() + 12 || config.version < 21400 {
         return failure(INVALID_ARGUMENT, "the configuration was not initialised");
     }
     // As many bytes are read as both sides know (`parseCommConfig`): structures of newer versions are accepted and their additions ignored,
     // which before 2.17 is all but whether calls block.
-    if cfg!(since_2_17) && config.size >= size_of::<Config>() {
+    if cfg!(since_2_17) && config.size >= BYTES_OF_2_18 {
         let given = |value: c_int| value != UNDEFINED;
         if given(config.cga_cluster_size) && !(0..=8).contains(&config.cga_cluster_size) {
             return failure(INVALID_ARGUMENT, format!("cgaClusterSize is {}", config.cga_cluster_size));
@@ -65,11 +83,19 @@ pub unsafe fn read(config: *const Config, otherwise: bool) -> Answer<Asked> {
             );
         }
     }
+    let mut channels = None;
+    if cfg!(since_2_28) && config.size >= size_of::<Config>() && config.channels_per_net_peer != UNDEFINED {
+        let asked = u32::try_from(config.channels_per_net_peer).ok().filter(|channels| (1..=64).contains(channels));
+        let Some(asked) = asked else {
+            return failure(INVALID_ARGUMENT, format!("nChannelsPerNetPeer is {}", config.channels_per_net_peer));
+        };
+        channels = Some(asked);
+    }
     let asked = match config.blocking {
         UNDEFINED => otherwise,
         0 => false,
         1 => true,
         other => return failure(INVALID_ARGUMENT, format!("blocking is {other}")),
     };
-    Ok(Asked { blocking: FORCED.unwrap_or(asked), most_ctas })
+    Ok(Asked { blocking: FORCED.unwrap_or(asked), most_ctas, channels_per_net_peer: (*FORCED_CHANNELS).or(channels) })
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Calls of this process: of each name, and in all.
 static CALLS: LazyLock<Mutex<HashMap<&'static str, u64>>> = LazyLock::new(Default::default);
@@ -253,6 +253,7 @@ impl Job {
 
     /// The messages of the group all at once, then its collectives one after another.
     fn carry_out(&self) -> Answer {
+        let begun = Instant::now();
         let mut exchange = Exchange::new(self.communicator.ranks);
         let mut messages = Vec::new();
         for planned in self.calls.iter().filter(|planned| planned.call.is_message()) {
@@ -264,6 +265,10 @@ impl Job {
         if !exchange.run(&self.communicator)? {
             return Ok(());
         }
+        let durations =
+            messages.iter().map(|planned| self.communicator.duration(planned.call.peer, planned.call.bytes()));
+        let longest = durations.max().unwrap_or_default();
+        std::thread::sleep(longest.saturating_sub(begun.elapsed()));
         messages.into_iter().for_each(|planned| self.corrupt(planned));
         for planned in self.calls.iter().filter(|planned| !planned.call.is_message()) {
             if let Left::All = self.strike(planned)?

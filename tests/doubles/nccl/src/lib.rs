@@ -15,6 +15,7 @@ mod fp8;
 mod graph_registrations;
 mod group;
 mod job;
+mod link;
 mod log;
 mod op;
 mod operator;

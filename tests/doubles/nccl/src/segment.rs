@@ -3,6 +3,7 @@
 //! Every two ranks have a ring of bytes in each direction. A file that a crashed rank left behind is removed by the
 //! process that creates the next one: its lock shows that no process has it open.
 
+use crate::link;
 use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, failure};
 use settings::SETTINGS;
 use std::ffi::c_void;
@@ -31,6 +32,8 @@ struct Seat {
     /// Changes whenever data arrived for the rank, or room for what it sends.
     bell: AtomicU32,
     uuid: [AtomicU64; 2],
+    host: AtomicU64,
+    process: AtomicU64,
 }
 
 /// A ring of bytes from one rank to another.
@@ -101,7 +104,7 @@ fn lock_shared(file: &File) {
 
 impl Segment {
     /// Opens the file of an id and registers as a rank.
-    pub fn open(name: &str, rank: usize, ranks: usize, uuid: [u8; 16]) -> Answer<Segment> {
+    pub fn open(name: &str, rank: usize, ranks: usize, uuid: [u8; 16], place: link::Seat) -> Answer<Segment> {
         let path = SETTINGS.shared.join(name);
         let opened = OpenOptions::new().read(true).write(true).open(&path);
         let file = opened.or_else(|cause| failure(INVALID_ARGUMENT, format!("the unique id names {name}: {cause}")))?;
@@ -134,6 +137,8 @@ impl Segment {
         for (half, place) in uuid.as_chunks::<8>().0.iter().zip(&seat.uuid) {
             place.store(u64::from_ne_bytes(*half), Ordering::SeqCst);
         }
+        seat.host.store(place.host, Ordering::SeqCst);
+        seat.process.store(place.process, Ordering::SeqCst);
         if segment.head().attached.fetch_add(1, Ordering::SeqCst) + 1 == ranks as u32 {
             let _ = std::fs::remove_file(&path);
         }
@@ -143,6 +148,13 @@ impl Segment {
     /// Whether all ranks are there.
     pub fn is_complete(&self) -> bool {
         self.head().attached.load(Ordering::SeqCst) as usize == self.ranks
+    }
+
+    /// What every rank said of itself; complete only when all are there.
+    pub fn seats(&self) -> Vec<link::Seat> {
+        let number = |place: &AtomicU64| place.load(Ordering::SeqCst);
+        let seat = |seat: &Seat| link::Seat { host: number(&seat.host), process: number(&seat.process) };
+        (0..self.ranks).map(|rank| seat(self.seat(rank))).collect()
     }
 
     /// Another rank on the same device.

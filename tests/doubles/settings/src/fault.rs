@@ -9,6 +9,10 @@ pub enum Kind {
     Hang,
     /// The op begins later, by `microseconds`.
     Slow,
+    /// Messages between hosts have `percent` of the rate of their link.
+    SlowLink,
+    /// Messages within a host have `percent` of the rate of NVLink.
+    SlowNvlink,
     /// The call takes the host `microseconds` longer before anything is enqueued.
     SlowHost,
     /// One bit of what the op wrote is turned over.
@@ -43,9 +47,11 @@ pub enum Kind {
     InitError,
 }
 
-const KINDS: [(&str, Kind, i32); 16] = [
+const KINDS: [(&str, Kind, i32); 18] = [
     ("hang", Kind::Hang, 0),
     ("slow", Kind::Slow, 0),
+    ("slow_link", Kind::SlowLink, 0),
+    ("slow_nvlink", Kind::SlowNvlink, 0),
     ("slow_host", Kind::SlowHost, 0),
     ("corrupt", Kind::Corrupt, 0),
     ("early", Kind::Early, 0),
@@ -75,6 +81,10 @@ pub struct Fault {
     pub kind: Kind,
     /// On which rank; on every one without.
     pub rank: Option<u32>,
+    /// The other end of a link.
+    pub peer: Option<u32>,
+    /// The share of a link's rate that is left.
+    pub percent: u32,
     /// At which times, counted from 1; at every one without.
     pub when: RangeInclusive<u64>,
     /// Counted among calls of this name alone.
@@ -97,12 +107,17 @@ fn parse_one(text: &str) -> Result<Fault, String> {
         let known: Vec<_> = KINDS.iter().map(|kind| kind.0).collect();
         format!("fault `{name}` is not known; known are {}", known.join(", "))
     })?;
-    let mut fault = Fault { kind, rank: None, when: 1..=u64::MAX, call: None, code, microseconds: 1000 };
+    let mut fault =
+        Fault { kind, rank: None, peer: None, percent: 50, when: 1..=u64::MAX, call: None, code, microseconds: 1000 };
     for word in words {
         let wrong = || format!("`{word}` in fault `{text}` cannot be read");
         let (key, value) = word.split_once('=').ok_or_else(wrong)?;
         match key {
             "rank" => fault.rank = Some(value.parse().map_err(|_| wrong())?),
+            "peer" => fault.peer = Some(value.parse().map_err(|_| wrong())?),
+            "percent" => {
+                fault.percent = value.parse().ok().filter(|percent| (1..=100).contains(percent)).ok_or_else(wrong)?;
+            }
             "op" | "allocation" | "communicator" => fault.when = times(value).ok_or_else(wrong)?,
             "call" => fault.call = Some(value.to_owned()),
             "code" => fault.code = value.parse().map_err(|_| wrong())?,
@@ -137,7 +152,9 @@ mod tests {
 
     #[test]
     fn what_is_misspelt_is_refused() {
-        for text in ["hnag", "hang rank", "hang rank=x", "hang op=0", "hang when=3", "hang op=3-x"] {
+        for text in
+            ["hnag", "hang rank", "hang rank=x", "hang op=0", "hang when=3", "hang op=3-x", "slow_link percent=0"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -2,8 +2,10 @@
 //! `tests/doubles/README.md`. An invalid setting ends the process: a fault that is silently missing would make a test
 //! pass without testing anything.
 
+mod channels;
 mod fault;
 
+pub use channels::channels_of_a_peer;
 pub use fault::{Fault, Kind, parse};
 
 use std::path::PathBuf;
@@ -29,6 +31,10 @@ pub struct Settings {
     pub blocks: u64,
     /// What decides the order in which streams start what they could start at once; without it, as they come.
     pub order_seed: Option<u64>,
+    /// Bytes per second of a link between hosts; without it messages are as fast as memory.
+    pub network: Option<u64>,
+    /// Ranks that NCCL's formula for channels counts; without it those of the communicator.
+    pub counted_ranks: Option<u32>,
     /// The folder of the memory that ranks share.
     pub shared: PathBuf,
     /// The injected faults.
@@ -52,6 +58,8 @@ pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
     longest_hold: number("COMMGAUGE_DOUBLE_LONGEST_HOLD"),
     blocks: number("COMMGAUGE_DOUBLE_BLOCKS").unwrap_or(32).max(1),
     order_seed: number("COMMGAUGE_DOUBLE_ORDER"),
+    network: number("COMMGAUGE_DOUBLE_NETWORK").filter(|rate| *rate > 0),
+    counted_ranks: number("COMMGAUGE_DOUBLE_RANKS").map(|ranks| ranks as u32),
     shared: text("COMMGAUGE_DOUBLE_SHARED").unwrap_or_else(|| "/dev/shm".to_owned()).into(),
     faults: parse(&text("COMMGAUGE_DOUBLE_FAULTS").unwrap_or_default()).unwrap_or_else(|cause| stop(&cause)),
     process_rank: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
