@@ -354,6 +354,20 @@ fn gpus_of_every_generation_that_nccl_serves_load_the_kernels_and_check_data() {
     }
 }
 
+/// In a chain the last of four stages waits for four communicators before its own: 20 s, of which a deadline of 14 s is the limit.
+#[test]
+fn channels_of_a_pipeline_open_in_time_where_communicators_take_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("config.json");
+    std::fs::write(&model, TINY).unwrap();
+    let how = "--pp 4 --sequence 16 --micro-batches 4 --replay --replay-repetitions 1 --forward-per-layer 20us";
+    let flags = format!("--model {} {how} {QUICKLY} --timeout 14 --no-watchdog", model.display());
+    let record = folder.path().join("replayed.jsonl");
+    let mut command = nccl(4, 4, STEP, &flags, &record);
+    Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", "init_slow microseconds=4000000"), 180).ended_with(0);
+    assert_eq!(of_kind(&lines(&record), "replay")[0]["outcome"]["verified"], true);
+}
+
 #[test]
 fn a_step_whose_streams_would_share_queues_to_the_device_is_not_replayed() {
     let folder = tempfile::tempdir().unwrap();

@@ -26,7 +26,6 @@ pub use pace::{Signals, TimeLimit};
 pub use request::{AfterPlan, InjectedFaults, Listener, ReplayRequest, ReplaySource, Request, Resume};
 
 use crate::backend::Backend;
-use crate::watchdog::{Activity, SETUP_DEADLINE};
 use crate::world::World;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::units::Seconds;
@@ -90,7 +89,7 @@ pub const OUT_OF_TIME: i32 = 75;
 /// ending the run, this does not return.
 fn finalize(run: &mut Run) -> Result<()> {
     let watch = &run.request.watch;
-    watch.begin(|| Activity::named("after the last case", SETUP_DEADLINE));
+    watch.begin_setup("after the last case");
     if run.tally.signal == 0 {
         run.ask_for_signal()?;
     }

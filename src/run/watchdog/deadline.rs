@@ -13,8 +13,16 @@ use commgauge_model::workload::{Case, ProductShape};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Deadline before and after the cases: starting many ranks takes time.
-pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
+/// Deadline before and after the cases of few ranks, and how much longer for each rank: many take longer to start, to create communicators
+/// and to connect to each other in their first call.
+const SETUP: Duration = Duration::from_secs(120);
+
+pub const SETUP_OF_EACH_RANK: Duration = Duration::from_millis(100);
+
+/// Deadline before and after the cases, and of the first call of a case.
+pub(super) fn setup_deadline(ranks: u32) -> Duration {
+    SETUP + SETUP_OF_EACH_RANK * ranks
+}
 
 /// Minimum deadline of MPI finalisation, also if the user set a shorter one for everything.
 const SHORTEST_END: Duration = Duration::from_secs(10);
@@ -43,9 +51,9 @@ pub fn deadline_of_case(case: &Case) -> Duration {
 
 /// Deadline of allocating, filling and checking the buffers of a case and of its first call, for which ranks wait for each other. A user's
 /// deadline for everything is extended by the time for the bytes.
-pub fn deadline_of_preparation(case: &Case, timeout: Option<Duration>) -> Duration {
+pub fn deadline_of_preparation(case: &Case, ranks: u32, timeout: Option<Duration>) -> Duration {
     match timeout {
-        None => deadline_of_case(case).max(SETUP_DEADLINE),
+        None => deadline_of_case(case).max(setup_deadline(ranks)),
         Some(timeout) => timeout + PREPARATION + at_most(FACTOR * seconds_to_move(case)),
     }
 }
@@ -75,8 +83,8 @@ pub(super) fn deadline_of_host(timeout: Option<Duration>) -> Duration {
 }
 
 /// Deadline of MPI finalisation, given the user's deadline for everything.
-pub(super) fn deadline_of_end(timeout: Option<Duration>) -> Duration {
-    timeout.map_or(SETUP_DEADLINE, |timeout| timeout.max(SHORTEST_END))
+pub(super) fn deadline_of_end(ranks: u32, timeout: Option<Duration>) -> Duration {
+    timeout.map_or(setup_deadline(ranks), |timeout| timeout.max(SHORTEST_END))
 }
 
 /// Deadline once the time of a call is known.

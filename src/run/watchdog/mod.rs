@@ -15,8 +15,8 @@ pub mod wire;
 pub use asked_to_end::keep_mark_when_asked_to_end;
 pub use collector::{Setup, start};
 pub use deadline::{
-    CaseDeadlines, DeadlineFollows, SETUP_DEADLINE, WatchedCall, WatchedWorld, deadline_of_copy, deadline_of_product,
-    deadline_of_replay,
+    CaseDeadlines, DeadlineFollows, SETUP_OF_EACH_RANK, WatchedCall, WatchedWorld, deadline_of_copy,
+    deadline_of_product, deadline_of_replay,
 };
 pub use reporter::Activity;
 pub use reporting_thread::LoneReports;
@@ -62,6 +62,15 @@ impl Watch {
         if self.reporter.is_some() { deadline * 2 } else { deadline }
     }
 
+    fn ranks(&self) -> u32 {
+        self.node_of_rank.len() as u32
+    }
+
+    /// Starts what ranks do together before or after the cases.
+    pub fn begin_setup(&self, name: &'static str) {
+        self.begin(|| Activity::named(name, deadline::setup_deadline(self.ranks())));
+    }
+
     /// Starts the next activity, which is the same on every rank. Must be called outside of timed loops.
     pub fn begin(&self, activity: impl FnOnce() -> Activity) {
         self.tell(|reporter| reporter.begin(activity()));
@@ -78,7 +87,11 @@ impl Watch {
             Some(timeout) => (timeout, DeadlineFollows::Request),
             None => (deadline::deadline_of_case(case), DeadlineFollows::MeasuredTimes),
         };
-        CaseDeadlines { call, preparation: deadline::deadline_of_preparation(case, self.timeout), follows }
+        CaseDeadlines {
+            call,
+            preparation: deadline::deadline_of_preparation(case, self.ranks(), self.timeout),
+            follows,
+        }
     }
 
     /// Wraps a bound call with progress reports.
@@ -101,7 +114,7 @@ impl Watch {
 
     /// Starts the last activity, MPI finalisation, in which ranks wait for each other and for their launcher.
     pub fn begin_end(&self) {
-        self.begin(|| Activity::named("MPI_Finalize", deadline::deadline_of_end(self.timeout)));
+        self.begin(|| Activity::named("MPI_Finalize", deadline::deadline_of_end(self.ranks(), self.timeout)));
     }
 
     /// Sets the name of this rank's device in reports.

@@ -6,6 +6,7 @@ use super::device::Device;
 use super::driver::{Arena, CUstream};
 use super::library::{CHANNELS_FROM, Library, Version};
 use crate::backend::Binding;
+use crate::watchdog::SETUP_OF_EACH_RANK;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::variant::Buffers;
@@ -20,9 +21,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Default deadline. Creating a communicator of thousands of ranks may take a minute; one that takes longer than this
-/// has failed. Shorter than the limit of the watchdog before the first case, because this error says more.
-pub(super) const DEADLINE: Duration = Duration::from_secs(100);
+/// Default deadline for creating a communicator and for its first call, in which every rank of an all_to_all connects to all others. Shorter
+/// than the limit of the watchdog before the first case, because this error says more.
+pub(super) fn deadline(ranks: u32) -> Duration {
+    Duration::from_secs(100) + SETUP_OF_EACH_RANK * ranks
+}
 
 /// Aborting a communicator releases everything that waits for it; the launch ends even if the abort does not return.
 const ABORT_DEADLINE: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use crate::world::share_all;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::{Axis, Groups, Membership};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl NcclBackend {
         let mut all: Vec<(Route, Vec<u8>)> = share_all(&self.world, &mine)?.concat();
         all.sort_unstable();
         let me = self.world.rank();
-        for (route, id) in all.into_iter().filter(|(route, _)| route.from == me || route.to == me) {
+        for (route, id) in in_rounds(all).into_iter().filter(|(route, _)| route.from == me || route.to == me) {
             self.open_channel(route, &id)?;
         }
         Ok(())
@@ -111,6 +111,24 @@ impl NcclBackend {
         }
         Ok(())
     }
+}
+
+/// The routes in an order in which no rank waits for a chain of others: in rounds, in each of which a rank has one route at most. In the order
+/// of ranks the last stage of a pipeline would wait for all stages before it, within the deadline of its own communicator.
+fn in_rounds<T>(routes: Vec<(Route, T)>) -> Vec<(Route, T)> {
+    let mut busy: HashMap<u32, BTreeSet<usize>> = HashMap::new();
+    let mut rounds: Vec<(usize, (Route, T))> = Vec::new();
+    for (route, id) in routes {
+        let is_busy = |rank: u32, round: &usize| busy.get(&rank).is_some_and(|rounds| rounds.contains(round));
+        let free = (0..).find(|round| !is_busy(route.from, round) && !is_busy(route.to, round));
+        let round = free.unwrap_or_default();
+        for rank in [route.from, route.to] {
+            busy.entry(rank).or_default().insert(round);
+        }
+        rounds.push((round, (route, id)));
+    }
+    rounds.sort_by_key(|(round, _)| *round);
+    rounds.into_iter().map(|(_, route)| route).collect()
 }
 
 // The communicators of groups: one over all ranks per replicate, which carries the messages of pairs, and those split off from it for each
@@ -271,5 +289,25 @@ impl NcclBackend {
         }
         self.connected.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))?;
         self.buffers.release_kept()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_of_a_pipeline_open_in_as_many_rounds_as_a_stage_has_channels() {
+        let both = |from: u32| [(from, from + 1), (from + 1, from)];
+        let mut chain: Vec<Route> = (0..15).flat_map(both).map(|(from, to)| Route { from, to, stream: 0 }).collect();
+        chain.sort_unstable();
+        // When the ends of a channel have both opened all that comes before it.
+        let mut opened = [0; 16];
+        for (route, ()) in in_rounds(chain.into_iter().map(|route| (route, ())).collect()) {
+            let ends = [route.from, route.to].map(|rank| rank as usize);
+            let time = ends.iter().map(|rank| opened[*rank]).max().unwrap_or(0) + 1;
+            ends.into_iter().for_each(|rank| opened[rank] = time);
+        }
+        assert_eq!(opened.iter().max(), Some(&4), "{opened:?}");
     }
 }

@@ -339,6 +339,9 @@ pub(super) const CHANNELS_FROM: Version = Version(2, 28, 0);
 /// "NCCL_NCHANNELS_PER_NET_PEER").
 const CHANNELS: &str = "NCCL_NCHANNELS_PER_NET_PEER";
 
+/// The variables of Open MPI's collectives over HCOLL (with SHARP) and UCC, which a value of 0 leaves out.
+const OFFLOADED_MPI: [&str; 2] = ["OMPI_MCA_coll_hcoll_enable", "OMPI_MCA_coll_ucc_enable"];
+
 /// The variable by which a message leaves through its own GPU's adapter (NCCL user guide, "NCCL_P2P_PXN_LEVEL"). NCCL sends one to a GPU on
 /// another rail through the adapter of the neighbour on that rail, and a map of pairs would blame the wrong one.
 const DIRECT: (&str, &str) = ("NCCL_P2P_PXN_LEVEL", "0");
@@ -456,6 +459,8 @@ impl Environment {
                 "the environment has NCCL_COMM_BLOCKING=0: NCCL would start a thread for every call, and enqueue it after its time was taken; unset it",
             ));
         }
+        // MPI only carries the control plane here; offloaded, it would take resources of switches from NCCL's CollNet.
+        OFFLOADED_MPI.iter().for_each(|name| set_if_unset(name, "0"));
         // Streams that share one of few hardware queues wait for each other without an explicit dependency. A replay has a stream for each
         // axis and each message channel, so two ranks could deadlock. Ranks that share a device also share its queues, and the first rank
         // would use all of them (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").

@@ -213,7 +213,7 @@ impl Opened {
         let sharing = library::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
         let most = options.ctas.most.or(self.placing.share_gpu.then_some(sharing));
         let ctas = CtaLimits { least: options.ctas.least, most };
-        let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
+        let deadline = options.deadlines.communicator.unwrap_or_else(|| communicator::deadline(world.ranks()));
         let mut cold =
             [Located { value: (device.cache_bytes / u64::from(ranks_on_device)) as f64, rank: world.rank() as i32 }];
         world.all_max(&mut cold)?;

@@ -14,14 +14,14 @@ pub use process::{RankStatus, RankTable, Trigger, process_start};
 pub use report::{BlockedRanks, RankView, hang_line, whole_text};
 pub use serve::Config;
 
-use super::deadline::{SETUP_DEADLINE, deadline_of_host};
+use super::deadline::{deadline_of_host, setup_deadline};
 use super::reporter::Reporter;
 use super::reporting_thread::EndLaunch;
 use super::wire::{
     CHALLENGE_BYTES, Connection, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message,
     session_of_peer,
 };
-use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
+use super::{COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
 use crate::world::{World, agree, from_first, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::{Fault, Progress};
@@ -324,7 +324,7 @@ pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     let port = addresses.ports.get(node as usize).copied().unwrap_or_default();
     let reporter = connect(&setup, me, port, &token);
     let watch = Watch::of(agree(world, reporter)?, setup.timeout, nodes.node_of_rank);
-    watch.begin(|| Activity::named("before the first case", SETUP_DEADLINE));
+    watch.begin_setup("before the first case");
     Ok(watch)
 }
 
@@ -474,7 +474,7 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         let hello = Hello { peer_kind: PeerKind::Rank(rank), pid, process_start };
         let session = greet_of_wire(&mut connection, &hello, token)?;
         let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
-        progress.set_deadline(SETUP_DEADLINE);
+        progress.set_deadline(setup_deadline(setup.hosts.len() as u32));
         let host = &setup.hosts[rank as usize];
         reporting_thread::start(rank, host, progress, connection, session, Arc::clone(&setup.signal), setup.end_launch)
     };

@@ -212,6 +212,9 @@ impl Communicator {
                 },
             );
         }
+        if let Some(fault) = SETTINGS.fault(Kind::InitSlow, Some(self.rank), "", |_| number) {
+            std::thread::sleep(Duration::from_micros(fault.microseconds));
+        }
         if SETTINGS.fault(Kind::InitHang, Some(self.rank), "", |_| number).is_some() {
             self.wait_while(|| true)?;
         }

@@ -43,11 +43,13 @@ pub enum Kind {
     ConnectOutOfMemory,
     /// Making a communicator never ends; counted by `communicator`.
     InitHang,
+    /// Making a communicator takes `microseconds` longer; counted by `communicator`.
+    InitSlow,
     /// Making a communicator fails with `code`; counted by `communicator`.
     InitError,
 }
 
-const KINDS: [(&str, Kind, i32); 18] = [
+const KINDS: [(&str, Kind, i32); 19] = [
     ("hang", Kind::Hang, 0),
     ("slow", Kind::Slow, 0),
     ("slow_link", Kind::SlowLink, 0),
@@ -70,6 +72,7 @@ const KINDS: [(&str, Kind, i32); 18] = [
     ("context", Kind::Context, 46),
     ("module", Kind::Module, 222),
     ("init_hang", Kind::InitHang, 0),
+    ("init_slow", Kind::InitSlow, 0),
     // ncclSystemError.
     ("init_error", Kind::InitError, 2),
 ];
