@@ -10,6 +10,7 @@ use super::suite_sweep::read_sizes;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
+use commgauge_base::writing::eprintln;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -106,15 +107,15 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
 }
 
 impl Training {
-    /// Refuses a sequence that is longer than the model allows.
+    /// Refuses a sequence that is longer than the model allows, and warns of one where the model scales its positions.
     pub fn ensure_positions(&self, model: &Model) -> Result<()> {
-        match model.embedding.maximum_positions {
-            most if self.sequence > most => Err(self.at("sequence").wrong(format!(
-                "found {}; {} allows up to {most} (max_position_embeddings)",
-                self.sequence, model.name
-            ))),
-            _ => Ok(()),
+        let Some(most) = model.embedding.maximum_positions.filter(|most| self.sequence > *most) else { return Ok(()) };
+        let limit = format!("{} allows up to {most} (max_position_embeddings)", model.name);
+        if !model.embedding.scales_positions {
+            return Err(self.at("sequence").wrong(format!("found {}; {limit}", self.sequence)));
         }
+        eprintln!("commgauge: warning: a sequence of {}; {limit}, and scales positions (rope_scaling)", self.sequence);
+        Ok(())
     }
 }
 
@@ -391,7 +392,7 @@ impl ComputeTable {
         let model = table.require("model", "a table such as { preset = \"llama-3-8b\" }")?.table()?;
         let model = read_model(suite, model, hash)?;
         let sequence = table.require("sequence", "the tokens of a sample, such as 2048")?;
-        let longest = model.embedding.maximum_positions.min(LARGEST);
+        let longest = model.embedding.maximum_positions.unwrap_or(LARGEST).min(LARGEST);
         let mut read = ComputeTable {
             sequence: sequence.whole(1..=longest)?,
             model,

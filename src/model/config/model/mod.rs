@@ -8,11 +8,13 @@ mod fields;
 pub(super) mod find;
 mod layers;
 mod parameters;
+mod weights;
 
 #[cfg(test)]
 mod read_tests;
 
 pub use facts::{Family, QueryKeyNorm};
+pub use weights::Counted;
 pub use layers::{
     Blocks, FeedForward, LayerParts, LinearAttention, LinearAttentionParameters, LinearRule, Mixer, Mixture,
 };
@@ -21,6 +23,7 @@ use commgauge_base::element::ElementType;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The shape of a decoder-only transformer, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +33,7 @@ pub struct Model {
     /// What was read, and what was changed or assumed.
     pub source: ModelSource,
     /// Which architecture the fields describe.
-    pub family: Family,
+    pub family: Arc<Family>,
     /// Transformer layers in use; see `source.overrides` if the file has another number.
     pub layers: u32,
     /// Width of the residual stream.
@@ -57,6 +60,8 @@ pub struct Model {
     pub mixture: Option<Mixture>,
     /// Further layers that predict tokens beyond the next one (`num_nextn_predict_layers`); not among `layers`.
     pub prediction_layers: u32,
+    /// Parameters of layers that only formulas of the family describe.
+    pub counted: Option<Counted>,
 }
 
 /// Where a model was read, and what a suite changed or the reader assumed.
@@ -98,8 +103,10 @@ pub struct Attention {
 pub struct Embedding {
     /// Entries of the vocabulary, not padded.
     pub vocabulary: u64,
-    /// Longest sequence that the file allows.
-    pub maximum_positions: u64,
+    /// Longest sequence that the file allows, if it says so.
+    pub maximum_positions: Option<u64>,
+    /// Positions are scaled, so that longer sequences than that may be intended.
+    pub scales_positions: bool,
     /// Whether the output projection shares the word embedding.
     pub tied: bool,
 }
@@ -152,7 +159,7 @@ pub struct Indexer {
     pub tokens: u64,
 }
 
-/// A field that the file leaves out.
+/// A field that the file leaves out, or whose part of the model is not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Inferred {
     /// Its name in config.json.
