@@ -20,7 +20,7 @@ LIKE = {
 # Families whose classes have defaults of a whole model.
 WRITTEN = """bloom cohere2 deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 dots1 ernie4_5 ernie4_5_moe exaone4 falcon falcon_h1 gemma gemma2
 gemma3_text gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite granitemoe hunyuan_v1_dense
-jamba kimi_linear llama llama4_text mamba mamba2 mimo_v2_flash minimax_m2 ministral3 mistral mixtral mpt nemotron nemotron_h olmo2 olmo3 olmoe
+jamba llama llama4_text mamba mamba2 minimax_m2 ministral3 mistral mixtral mpt nemotron nemotron_h olmo2 olmo3 olmoe
 opt phi phi3 phimoe qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_vl_moe_text
 qwen3_vl_text seed_oss smollm3 starcoder2""".split()
 # Fields that the class has no usable default for, as in the published models.

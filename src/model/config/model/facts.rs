@@ -255,4 +255,3 @@ fn over(below: &mut Table, above: Table) {
         }
     }
 }
-

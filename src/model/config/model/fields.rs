@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The names under which a file of the family may have a field, the family's own first.
-    fn own_names(&self, names: &[&'static str]) -> impl Iterator<Item = &'a str> {
+    pub fn own_names(&self, names: &[&'static str]) -> impl Iterator<Item = &'a str> {
         let own: Vec<&str> = names.iter().filter_map(|name| self.family.names.get(*name).map(String::as_str)).collect();
         own.into_iter().chain(names.to_vec())
     }
@@ -149,19 +149,24 @@ const WINDOW: &[&str] = &["sliding_window", "attention_chunk_size"];
 
 impl Fields<'_> {
     pub(super) fn sliding_window(&self, layers: u32) -> Result<Option<SlidingWindow>> {
-        // Hybrid families have no windows; their `layer_types` say something else.
-        if self.family.linear_attention.is_some() {
+        // The `layer_types` of hybrid families, and of those that formulas describe, say something else.
+        if self.family.linear_attention.is_some() || self.family.weights.is_some() {
+            return Ok(None);
+        }
+        // Qwen files contain a width even if it is not in use.
+        let in_use = ["use_sliding_window"];
+        if self.stated(&in_use).is_some_and(|(_, value)| value == false) {
             return Ok(None);
         }
         let Some(tokens) = self.optional(WINDOW)? else { return Ok(None) };
-        // Qwen files contain a width even if it is not in use.
-        if self.truth(&["use_sliding_window"])? == Some(false) {
+        if self.truth(&in_use)? == Some(false) {
             return Ok(None);
         }
         let windowed: Vec<u32> = match (self.first(&["layer_types"]), self.full_attention_step()?) {
             (Some((name, value)), _) => self.listed_windows(name, value, layers)?,
             (None, Some(step)) => {
-                let why = format!("every {step}. layer attends to everything: the default of {}", self.family.model_type);
+                let why =
+                    format!("every {step}. layer attends to everything: the default of {}", self.family.model_type);
                 self.infer("layer_types", Value::Null, why);
                 (0..layers).filter(|layer| !(layer + 1).is_multiple_of(step)).collect()
             }
@@ -282,7 +287,9 @@ fn rough_parameters(model: &Model) -> f64 {
     let layer = attention + linear + experts + 3.0 * (hidden + 2.0) * (model.feed_forward as f64 + 4.0);
     let layers = f64::from(model.layers) + f64::from(model.prediction_layers);
     layers * (layer + 2.0 * hidden * hidden)
-        + 2.0 * (hidden + 1.0) * (model.embedding.vocabulary as f64 + model.embedding.maximum_positions.unwrap_or(0) as f64)
+        + 2.0
+            * (hidden + 1.0)
+            * (model.embedding.vocabulary as f64 + model.embedding.maximum_positions.unwrap_or(0) as f64)
 }
 
 // Which parts each layer of a model has. Layers of hybrid models differ in what mixes their tokens.
@@ -409,7 +416,10 @@ impl Fields<'_> {
             Some(listed) => Ok(listed),
             None => Err(self.wrong(field, format!("found {item} for layer {layer}; {accepted}"))),
         };
-        Ok(ListedLayers { field: field.to_owned(), layers: items.iter().enumerate().map(layer).collect::<Result<_>>()? })
+        Ok(ListedLayers {
+            field: field.to_owned(),
+            layers: items.iter().enumerate().map(layer).collect::<Result<_>>()?,
+        })
     }
 
     /// As many layers as the list has, where nothing else says it.
@@ -491,7 +501,10 @@ impl Fields<'_> {
         let name = "num_nextn_predict_layers";
         let layers = self.optional_from_zero(&[name])?.unwrap_or(0);
         if layers > 0 && (self.family.single_blocks || self.family.weights.is_some()) {
-            let why = format!("{layers}, made otherwise than the other layers of {}, are not counted", self.family.model_type);
+            let why = format!(
+                "{layers}, made otherwise than the other layers of {}, are not counted",
+                self.family.model_type
+            );
             return Ok(self.infer(name, 0, why));
         }
         Ok(layers as u32)

@@ -215,7 +215,8 @@ const DRAFTERS: [&str; 4] = ["eagle", "dflash", "medusa", "draft_vocab_size"];
 /// The family of a file, by its `model_type`, or by its fields.
 fn family(file: &Path, root: &Map<String, Value>) -> Result<Arc<Family>> {
     let families = Families::beside(file)?;
-    let architectures = root.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let architectures =
+        root.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     for name in architectures.chain(root.keys().map(String::as_str)) {
         if DRAFTERS.iter().any(|drafter| name.to_lowercase().contains(drafter)) {
             let problem = "a drafter of tokens, which is no whole model; accepted: the config.json of the model that it drafts for";
@@ -405,7 +406,8 @@ impl Fields<'_> {
             return Ok((stated, self.truth(&["attention_out_bias"])?.unwrap_or_else(follows)));
         }
         let why = taken.why.clone().unwrap_or_else(|| format!("the default of {}", self.family.model_type));
-        Ok((self.infer(names[0], taken.query_key_value, why), taken.output))
+        let field = self.own_names(&names).next().unwrap_or(names[0]);
+        Ok((self.infer(field, taken.query_key_value, why), taken.output))
     }
 
     fn query_key_norm(&self) -> Result<QueryKeyNorm> {
@@ -428,14 +430,18 @@ impl Fields<'_> {
     }
 
     fn element(&self) -> Result<Option<ElementType>> {
-        let Some((name, value)) = self.first(&["torch_dtype", "dtype"]).or_else(|| self.outermost(&["torch_dtype", "dtype"])) else {
+        let Some((name, value)) =
+            self.first(&["torch_dtype", "dtype"]).or_else(|| self.outermost(&["torch_dtype", "dtype"]))
+        else {
             self.infer("torch_dtype", Value::Null, "not said; nothing is counted with it");
             return Ok(None);
         };
         let Some(text) = value.as_str() else {
             return Err(self.wrong(name, format!("found {value}; accepted: a text such as \"bfloat16\"")));
         };
-        text.trim_start_matches("torch.").parse().map(Some).map_err(|problem| self.wrong(name, problem))
+        // DeepSeek's inference/model.py takes "fp8" as `float8_e4m3fn`.
+        let text = if text == "fp8" { "fp8_e4m3" } else { text.trim_start_matches("torch.") };
+        text.parse().map(Some).map_err(|problem| self.wrong(name, problem))
     }
 
     fn latent_attention(&self) -> Result<Option<LatentAttention>> {

@@ -283,7 +283,7 @@ const EXPERTS_PER_TOKEN: &[&str] = &["num_experts_per_tok", "experts_per_token"]
 
 const EXPERT_FEED_FORWARD: &[&str] = &["moe_intermediate_size"];
 
-const SHARED_WIDTH: &[&str] = &["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"];
+const SHARED_WIDTH: &[&str] = &["shared_expert_intermediate_size"];
 
 impl Fields<'_> {
     /// The experts of a family that has them.
@@ -300,6 +300,10 @@ impl Fields<'_> {
         };
         let (shared_experts, shared_feed_forward) = self.shared_experts(facts, expert_feed_forward)?;
         let (layer_step, layer_offset) = self.expert_layers()?;
+        let (first_dense_layers, dense_layers) = match is_single {
+            true => (0, (0..layers).filter(|layer| plan.expert_layers.binary_search(layer).is_err()).collect()),
+            false => self.dense_layers(layers)?,
+        };
         Ok(Some(Mixture {
             experts: self.need(EXPERTS)?,
             experts_per_token: self.need(EXPERTS_PER_TOKEN)?,
@@ -308,13 +312,10 @@ impl Fields<'_> {
             shared_feed_forward,
             shared_expert_gate: facts.shared_gate,
             router_bias: facts.router_bias,
-            first_dense_layers: self.or_none("first_k_dense_replace")? as u32,
+            first_dense_layers,
             layer_step,
             layer_offset,
-            dense_layers: match is_single {
-                true => (0..layers).filter(|layer| plan.expert_layers.binary_search(layer).is_err()).collect(),
-                false => self.dense_layers(layers)?,
-            },
+            dense_layers,
             latent_width: self.optional(&["moe_latent_size"])?,
             router_groups: groups,
         }))
@@ -349,12 +350,24 @@ impl Fields<'_> {
         Ok((self.optional(&["moe_layer_freq"])?.unwrap_or(1) as u32, 0))
     }
 
-    /// Layers without experts that are listed, or that are not among the listed ones with experts.
-    fn dense_layers(&self, layers: u32) -> Result<Vec<u32>> {
-        if let Some(with_experts) = self.listed_layers("moe_layers")? {
-            return Ok((0..layers).filter(|layer| with_experts.binary_search(layer).is_err()).collect());
+    /// How many layers at the front have no experts, and which others: listed, or not among the listed ones with experts.
+    fn dense_layers(&self, layers: u32) -> Result<(u32, Vec<u32>)> {
+        // Files of transformers 5 name the feed-forward of every layer.
+        if let Some((name, value)) = self.first(&["mlp_layer_types"]) {
+            let accepted = format!("accepted: a list of \"dense\" and \"sparse\", {layers} long");
+            let kinds = value.as_array().filter(|kinds| kinds.len() as u64 == u64::from(layers));
+            let kinds = kinds.ok_or_else(|| self.wrong(name, format!("found {value}; {accepted}")))?;
+            if let Some(other) = kinds.iter().find(|kind| !["dense", "sparse"].contains(&kind.as_str().unwrap_or(""))) {
+                return Err(self.wrong(name, format!("found {other}; {accepted}")));
+            }
+            let first = kinds.iter().take_while(|kind| *kind == "dense").count() as u32;
+            return Ok((first, (first..layers).filter(|layer| kinds[*layer as usize] == "dense").collect()));
         }
-        Ok(self.listed_layers("mlp_only_layers")?.unwrap_or_default())
+        let first = self.or_none("first_k_dense_replace")? as u32;
+        if let Some(with_experts) = self.listed_layers("moe_layers")? {
+            return Ok((first, (0..layers).filter(|layer| with_experts.binary_search(layer).is_err()).collect()));
+        }
+        Ok((first, self.listed_layers("mlp_only_layers")?.unwrap_or_default()))
     }
 
     fn listed_layers(&self, name: &'static str) -> Result<Option<Vec<u32>>> {

@@ -141,7 +141,8 @@ impl<'a> Scope<'a> {
     /// The item of the layer, where a list is not searched.
     fn of_layer(self, held: Held<'a>) -> Found<Held<'a>> {
         let Held::List(items) = held else { return Ok(held) };
-        let item = items.get(self.layer as usize).ok_or(format!("a list of {} has no layer {}", items.len(), self.layer));
+        let item =
+            items.get(self.layer as usize).ok_or(format!("a list of {} has no layer {}", items.len(), self.layer));
         Ok(self.held(item?))
     }
 }
@@ -184,7 +185,13 @@ impl<'a> Reader<'a> {
     fn sum(&mut self) -> Found<Held<'a>> {
         let mut left = self.product()?;
         loop {
-            let sign = if self.takes("+") { 1.0 } else if self.takes("-") { -1.0 } else { return Ok(left) };
+            let sign = if self.takes("+") {
+                1.0
+            } else if self.takes("-") {
+                -1.0
+            } else {
+                return Ok(left);
+            };
             left = Held::Number(number_of(left)? + sign * number_of(self.product()?)?);
         }
     }
@@ -207,7 +214,11 @@ impl<'a> Reader<'a> {
     fn atom(&mut self, of_layer: bool) -> Found<Held<'a>> {
         if self.takes("(") {
             let inner = self.comparison()?;
-            return if self.takes(")") { Ok(inner) } else { Err("a parenthesis is not closed".to_owned()) };
+            return if self.takes(")") {
+                self.or_else(Ok(inner))
+            } else {
+                Err("a parenthesis is not closed".to_owned())
+            };
         }
         if let Some((text, rest)) = self.rest.strip_prefix('\'').and_then(|rest| rest.split_once('\'')) {
             self.rest = rest.trim_start();
@@ -221,13 +232,17 @@ impl<'a> Reader<'a> {
             Err(_) if word.is_empty() => Err(format!("found `{rest}` where a name or a number belongs")),
             Err(_) => {
                 let found = self.scope.named(word);
-                let found = if of_layer { found.and_then(|held| self.scope.of_layer(held)) } else { found };
-                if !self.takes("or ") {
-                    return found;
-                }
-                let instead = self.product()?;
-                Ok(found.ok().filter(|held| *held != Held::Number(0.0)).unwrap_or(instead))
+                self.or_else(if of_layer { found.and_then(|held| self.scope.of_layer(held)) } else { found })
             }
         }
+    }
+
+    /// What was found, or what is behind `or` if that is nothing or 0.
+    fn or_else(&mut self, found: Found<Held<'a>>) -> Found<Held<'a>> {
+        if !self.takes("or ") {
+            return found;
+        }
+        let instead = self.product()?;
+        Ok(found.ok().filter(|held| *held != Held::Number(0.0)).unwrap_or(instead))
     }
 }

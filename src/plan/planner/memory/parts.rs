@@ -3,9 +3,7 @@
 use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, TensorStyle};
-use commgauge_model::config::{
-    LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm,
-};
+use commgauge_model::config::{LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm};
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -465,7 +463,8 @@ impl Elementwise {
             // Input, half of it, the hyperbolic tangent, one more than that, and their product.
             (false, false) => 5,
         };
-        let copies_input = !kernels.fused_elementwise && model.family.transformers.routes_in_full && element < FULL_PRECISION_BYTES;
+        let copies_input =
+            !kernels.fused_elementwise && model.family.transformers.routes_in_full && element < FULL_PRECISION_BYTES;
         Elementwise {
             norm_bytes: norm_bytes(if casts { FULL_PRECISION_BYTES } else { element }),
             inner_norm_bytes: norm_bytes(element),
