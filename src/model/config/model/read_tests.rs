@@ -463,7 +463,7 @@ fn formulas_give_the_parameters_of_layers_and_refuse_their_steps() {
     assert_eq!(counted.layers[..4], [[4099, 4099], [4102, 4101], [3, 1], [6, 3]]);
     assert_eq!(counted.outside, 7);
     assert_eq!(model.steps_refused().unwrap(), "mine (new) has no list of calls: why");
-    // NVIDIA's model card: 49,867,145,216 weights. DeepSeek's own file of DeepSeek-V3: its total without the prediction layer.
+    // By the shapes of modeling_decilm.py; the card rounds to 49B. DeepSeek's own file of DeepSeek-V3: without the prediction layer.
     let nas = read_file("models/nemotron-super-49b/config.json");
     assert_eq!((nas.parameters(), nas.steps_refused().is_some()), (49_867_145_216, true));
     let deepseek = read_file("models/deepseek-inference/config_671B.json");
