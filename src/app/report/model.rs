@@ -24,7 +24,7 @@ pub fn text(document: &ModelDocument, width: u16) -> String {
     let mut out = format!("{}  ({}, {})\n\n", document.name, document.model_type, document.file);
     out.push_str(&lines(parameters(document), &["parameters", "count", "billion"], &[1, 2], width));
     out.push('\n');
-    out.push_str(&lines(shape(&document.shape), &["shape", ""], &[], width));
+    out.push_str(&lines(shape(&document.shape, document.has_parts()), &["shape", ""], &[], width));
     out.push('\n');
     if let Some(problem) = &document.steps_refused {
         let _ = writeln!(out, "{problem}\n");
@@ -73,7 +73,7 @@ fn parameters(document: &ModelDocument) -> Vec<Vec<String>> {
     row("final norm".to_owned(), document.parameters_final_norm);
     for kind in &document.layers {
         row(heading(kind, document), kind.parameters);
-        if kind.parameters_feed_forward + kind.parameters_attention == 0 {
+        if !kind.has_parts() {
             row("  active per token".to_owned(), kind.parameters_active);
             continue;
         }
@@ -112,6 +112,7 @@ fn heading(kind: &LayerKind, document: &ModelDocument) -> String {
         None => "",
     };
     let feed_forward = match kind.kind {
+        _ if !kind.has_parts() => "",
         Kind::Dense if is_hybrid && kind.mixer.is_none() => "feed-forward ",
         Kind::Dense => "dense ",
         Kind::Experts => "expert ",
@@ -133,14 +134,16 @@ fn heading(kind: &LayerKind, document: &ModelDocument) -> String {
     format!("each of {} {what} ({})", kind.count, ranges.join(", "))
 }
 
-fn shape(shape: &Shape) -> Vec<Vec<String>> {
+fn shape(shape: &Shape, has_parts: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = |label: &str, value: String| rows.push(vec![label.to_owned(), value]);
     row("layers", shape.layers.to_string());
     row("hidden size", shape.hidden.to_string());
-    let gate = if shape.attention_gate { ", each with a gate" } else { "" };
-    row("query heads", format!("{} of {}{gate}", shape.heads, shape.head_dimension));
-    row("key and value heads", shape.kv_heads.to_string());
+    if has_parts {
+        let gate = if shape.attention_gate { ", each with a gate" } else { "" };
+        row("query heads", format!("{} of {}{gate}", shape.heads, shape.head_dimension));
+        row("key and value heads", shape.kv_heads.to_string());
+    }
     if let Some(latent) = &shape.latent_attention {
         row("latent attention", latent_attention(latent));
     }
@@ -393,6 +396,11 @@ pub struct Shape {
 }
 
 impl ModelDocument {
+    /// Whether it is known what the parameters of layers are of.
+    fn has_parts(&self) -> bool {
+        self.layers.iter().all(LayerKind::has_parts)
+    }
+
     /// Counts everything once.
     pub fn new(model: &Model) -> ModelDocument {
         let layers = kinds(model);
@@ -414,6 +422,13 @@ impl ModelDocument {
             steps_refused: model.steps_refused(),
             inferred: model.source.inferred.clone(),
         }
+    }
+}
+
+impl LayerKind {
+    /// Whether it is known what the parameters are of.
+    fn has_parts(&self) -> bool {
+        self.parameters_attention + self.parameters_feed_forward > 0
     }
 }
 

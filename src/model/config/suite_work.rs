@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::Once;
 
 /// Reads the work of a suite: tables at the top are the default of every layout.
 pub(super) struct WorkReader<'a> {
@@ -102,19 +103,30 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     if training.is_none() && serving.is_none() {
         return Err(place.wrong("[model] needs [training], with `sequence` and batch, or [serving]"));
     }
-    training.as_ref().map_or(Ok(()), |training| training.ensure_positions(&model))?;
+    training.as_ref().map_or(Ok(()), |training| training.ensure_fits(&model))?;
     Ok(Some(ModelWork { model, training, serving }))
 }
 
 impl Training {
-    /// Refuses a sequence that is longer than the model allows, and warns of one where the model scales its positions.
-    pub fn ensure_positions(&self, model: &Model) -> Result<()> {
+    /// Refuses a model whose steps have no list of calls and a sequence that is longer than the model allows. Where the model scales
+    /// positions, such a sequence has a warning, once.
+    pub fn ensure_fits(&self, model: &Model) -> Result<()> {
+        static WARNED: Once = Once::new();
+        if let Some(problem) = model.steps_refused() {
+            return Err(self.places.table().wrong(problem));
+        }
         let Some(most) = model.embedding.maximum_positions.filter(|most| self.sequence > *most) else { return Ok(()) };
         let limit = format!("{} allows up to {most} (max_position_embeddings)", model.name);
         if !model.embedding.scales_positions {
             return Err(self.at("sequence").wrong(format!("found {}; {limit}", self.sequence)));
         }
-        eprintln!("commgauge: warning: a sequence of {}; {limit}, and scales positions (rope_scaling)", self.sequence);
+        let warn = || {
+            eprintln!(
+                "commgauge: warning: a sequence of {}; {limit}, and scales positions (rope_scaling)",
+                self.sequence
+            )
+        };
+        WARNED.call_once(warn);
         Ok(())
     }
 }

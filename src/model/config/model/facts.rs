@@ -209,7 +209,7 @@ impl Families {
         self.rows.iter().find_map(|(name, row)| {
             let fields = row.get("recognised_by")?.as_array()?;
             let has = |field: &toml::Value| field.as_str().is_some_and(|field| root.contains_key(field));
-            fields.iter().all(has).then_some(name.as_str())
+            (!fields.is_empty() && fields.iter().all(has)).then_some(name.as_str())
         })
     }
 

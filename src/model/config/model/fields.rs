@@ -1,4 +1,4 @@
-//! The fields of one config.json: looked up by all their names, read by type, noted if absent. `read` has the meaning
+//! The fields of one config.json: looked up by all their names, read by type, noted if absent. `find` has the meaning
 //! of each field.
 
 use super::facts::Family;
@@ -166,7 +166,7 @@ impl Fields<'_> {
             (Some((name, value)), _) => self.listed_windows(name, value, layers)?,
             (None, Some(step)) => {
                 let why =
-                    format!("every {step}. layer attends to everything: the default of {}", self.family.model_type);
+                    format!("one layer of {step} attends to everything: the default of {}", self.family.model_type);
                 self.infer("layer_types", Value::Null, why);
                 (0..layers).filter(|layer| !(layer + 1).is_multiple_of(step)).collect()
             }
@@ -347,7 +347,7 @@ impl Model {
     }
 }
 
-// Reads which layers of a hybrid model have linear attention, and its shape; the fields of every model are read in `read`.
+// Reads which layers of a hybrid model have linear attention, and its shape; the fields of every model are read in `find`.
 
 const LISTS: &[&str] = &["layers_block_type", "layer_types"];
 
@@ -457,7 +457,7 @@ impl Fields<'_> {
         Ok(LayerPlan { blocks, expert_layers, linear_attention })
     }
 
-    /// Every n-th layer attends to everything, counted from 1.
+    /// One layer of so many attends to everything, counted from 1.
     fn by_interval(&self, layers: u32) -> Result<Vec<Listed>> {
         let interval = self.need(&["full_attention_interval"])?;
         let mixer = |layer: u64| match layer.is_multiple_of(interval) {

@@ -1,4 +1,4 @@
-//! Locates a model's config.json: by path, by folder, or by the name of a preset. Reading it is in `read`.
+//! Locates a model's config.json: by path, by folder, or by the name of a preset. Reads it.
 
 use super::super::shipped::{CONFIG, Shipped, is_embedded, read_text};
 use super::facts::{Families, Family, QueryKeyNorm};
@@ -168,8 +168,7 @@ impl<'de> Visitor<'de> for Values {
 
 // Reads a Hugging Face config.json unchanged: the names of every field, and the meaning of an absent one.
 //
-// Experts are in `read_experts`, windows of attention in `read_windows`, hybrid layers in `read_hybrid`. `fields` looks up fields, `family` has the properties of a family that no field
-// states, `check` the invalid combinations of values.
+// Experts are in `parameters`, windows of attention and hybrid layers in `fields`.
 
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "num_layers"];
 
@@ -202,6 +201,13 @@ impl Model {
             fields.infer(part, Value::Null, "not counted: the total is that of the language model");
         }
         fields.note_in(&mut model);
+        if model.counted.is_some() {
+            // No parameter of these follows from them.
+            model
+                .source
+                .inferred
+                .retain(|one| !["num_key_value_heads", "head_dim", "attention_bias"].contains(&one.field.as_str()));
+        }
         Ok(model)
     }
 }
@@ -261,6 +267,9 @@ fn unknown(found: &str, families: &Families) -> String {
 impl Fields<'_> {
     fn model(&self, name: &str, family: &Arc<Family>) -> Result<Model> {
         let hidden = self.need(HIDDEN)?;
+        if family.weights.is_none() {
+            self.need(HEADS)?;
+        }
         let listed = self.listed_layers_of()?;
         let layers = self.layers(listed.as_ref())?;
         let plan = self.layer_plan(layers, listed)?;

@@ -216,7 +216,7 @@ impl LinearAttention {
     }
 }
 
-// Mixture of experts: its shape, and which layers have it. Reading the fields is in `read`.
+// Mixture of experts: its shape, and which layers have it. Reading the fields is in `parameters`.
 
 /// Mixture of experts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -1,7 +1,7 @@
 //! The shape of a language model, as described by its config.json.
 //!
-//! `find` locates the file, `read` reads its fields, `family` has their meaning by family, and `parameters` counts the
-//! parameters.
+//! `find` locates and reads the file, `fields` looks up its fields, `facts` has what its family says, `weights` formulas of families, and
+//! `parameters` counts the parameters.
 
 mod facts;
 mod fields;

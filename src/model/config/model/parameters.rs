@@ -275,7 +275,7 @@ impl Model {
     }
 }
 
-// Reads the fields of a mixture of experts; the fields of every model are read in `read`.
+// Reads the fields of a mixture of experts; the fields of every model are read in `find`.
 
 const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
 
