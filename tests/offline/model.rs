@@ -43,7 +43,11 @@ fn the_json_that_is_printed_fits_the_schema_that_is_printed() {
     let schema = commgauge(root, &["show", "schema", "model"]);
     let schema: Value = serde_json::from_slice(&schema.stdout).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
-    for model in ["llama-3-8b", "suites/models/gpt-oss-20b", "suites/models/deepseek-v3/config.json"] {
+    let data = |name: &str| format!("tests/data/transformers/{name}");
+    let (experts_alone, formulas) = (data("nemotron-3-super"), data("deepseek-v4-pro"));
+    for model in
+        ["llama-3-8b", "suites/models/gpt-oss-20b", "suites/models/deepseek-v3/config.json", &experts_alone, &formulas]
+    {
         let output = commgauge(root, &["show", "model", model, "--format", "json"]);
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
@@ -75,4 +79,25 @@ fn a_reader_that_closes_the_pipe_early_is_no_error() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_step_is_refused_where_no_list_is_known_and_goes_on_where_positions_are_scaled() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ops = |model: &str, further: &[&str]| {
+        let step = ["ops", "--ranks", "8", "--global-batch", "8", "--model", model];
+        let output = commgauge(root, &[&step, further].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, message) = ops("tests/data/transformers/glm-5.2", &["--sequence", "4096"]);
+    assert!(code == Some(2) && message.contains("several of its layers share an indexer"), "{message}");
+    let (code, message) = ops("llama-3-8b", &["--sequence", "16384"]);
+    assert!(code == Some(2) && message.contains("llama-3-8b allows up to 8192 (max_position_embeddings)"), "{message}");
+    let (code, message) = ops("tests/data/models/scaled-positions", &["--sequence", "262144"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert_eq!(
+        message.matches("warning: a sequence of 262144; scaled-positions allows up to 131072").count(),
+        1,
+        "{message}"
+    );
 }

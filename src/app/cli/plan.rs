@@ -557,7 +557,7 @@ impl QuestionFlags {
             flags.push(("--element-type", "parameter_element_type", element.clone()));
         }
         let training = Training::read(Table::of_flags(flags))?;
-        training.ensure_positions(model)?;
+        training.ensure_fits(model)?;
         Ok(training)
     }
 }

@@ -375,7 +375,7 @@ impl StepFlags {
                 layers.parse().map_err(|_| place.wrong(format!("found `{layers}`; accepted: a whole number")))?;
             model.keep_layers(layers).map_err(|problem| place.wrong(problem))?;
         }
-        training.as_ref().map_or(Ok(()), |training| training.ensure_positions(&model))?;
+        training.as_ref().map_or(Ok(()), |training| training.ensure_fits(&model))?;
         table.work = Some(Arc::new(ModelWork { model, training, serving }));
         Ok(table)
     }

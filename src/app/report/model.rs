@@ -24,13 +24,16 @@ pub fn text(document: &ModelDocument, width: u16) -> String {
     let mut out = format!("{}  ({}, {})\n\n", document.name, document.model_type, document.file);
     out.push_str(&lines(parameters(document), &["parameters", "count", "billion"], &[1, 2], width));
     out.push('\n');
-    out.push_str(&lines(shape(&document.shape), &["shape", ""], &[], width));
+    out.push_str(&lines(shape(&document.shape, document.has_parts()), &["shape", ""], &[], width));
     out.push('\n');
+    if let Some(problem) = &document.steps_refused {
+        let _ = writeln!(out, "{problem}\n");
+    }
     if document.inferred.is_empty() {
         out.push_str("No values were inferred; config.json states every field.\n");
     } else {
         let rows = document.inferred.iter().map(|one| vec![one.field.clone(), taken_as(&one.value), one.why.clone()]);
-        out.push_str(&lines(rows.collect(), &["absent field", "taken as", "why"], &[], width));
+        out.push_str(&lines(rows.collect(), &["absent or left out", "taken as", "why"], &[], width));
     }
     visible_lines(&out).into_owned()
 }
@@ -70,6 +73,10 @@ fn parameters(document: &ModelDocument) -> Vec<Vec<String>> {
     row("final norm".to_owned(), document.parameters_final_norm);
     for kind in &document.layers {
         row(heading(kind, document), kind.parameters);
+        if !kind.has_parts() {
+            row("  active per token".to_owned(), kind.parameters_active);
+            continue;
+        }
         match kind.mixer {
             Some(Mixer::Attention) => row("  attention".to_owned(), kind.parameters_attention),
             Some(Mixer::Linear) => row("  linear attention".to_owned(), kind.parameters_attention),
@@ -105,6 +112,7 @@ fn heading(kind: &LayerKind, document: &ModelDocument) -> String {
         None => "",
     };
     let feed_forward = match kind.kind {
+        _ if !kind.has_parts() => "",
         Kind::Dense if is_hybrid && kind.mixer.is_none() => "feed-forward ",
         Kind::Dense => "dense ",
         Kind::Experts => "expert ",
@@ -126,29 +134,34 @@ fn heading(kind: &LayerKind, document: &ModelDocument) -> String {
     format!("each of {} {what} ({})", kind.count, ranges.join(", "))
 }
 
-fn shape(shape: &Shape) -> Vec<Vec<String>> {
+fn shape(shape: &Shape, has_parts: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = |label: &str, value: String| rows.push(vec![label.to_owned(), value]);
     row("layers", shape.layers.to_string());
     row("hidden size", shape.hidden.to_string());
-    let gate = if shape.attention_gate { ", each with a gate" } else { "" };
-    row("query heads", format!("{} of {}{gate}", shape.heads, shape.head_dimension));
-    row("key and value heads", shape.kv_heads.to_string());
+    if has_parts {
+        let gate = if shape.attention_gate { ", each with a gate" } else { "" };
+        row("query heads", format!("{} of {}{gate}", shape.heads, shape.head_dimension));
+        row("key and value heads", shape.kv_heads.to_string());
+    }
     if let Some(latent) = &shape.latent_attention {
         row("latent attention", latent_attention(latent));
     }
     if let Some(linear) = &shape.linear_attention {
         row("linear attention", linear_attention(linear, shape.linear_attention_state.unwrap_or(0)));
     }
-    let matrices = if shape.gated { "gate, up and down" } else { "up and down" };
-    let activation = shape.activation.as_deref().map_or(String::new(), |name| format!(", {name}"));
-    row("feed-forward", format!("{} ({matrices}{activation})", shape.feed_forward));
+    if shape.feed_forward > 0 {
+        let matrices = if shape.gated { "gate, up and down" } else { "up and down" };
+        let activation = shape.activation.as_deref().map_or(String::new(), |name| format!(", {name}"));
+        row("feed-forward", format!("{} ({matrices}{activation})", shape.feed_forward));
+    }
     if let Some(experts) = &shape.experts {
         row("experts", experts_text(experts));
     }
     row("vocabulary", shape.vocabulary.to_string());
     let learned = if shape.learned_positions { " (a learned table)" } else { "" };
-    row("longest sequence", format!("{}{learned}", shape.maximum_positions));
+    let longest = shape.maximum_positions.map_or("not said".to_owned(), |tokens| tokens.to_string());
+    row("longest sequence", format!("{longest}{learned}"));
     if let Some(tokens) = shape.sliding_window {
         row("sliding window", format!("{tokens} tokens in {} layers", shape.sliding_window_layers));
     }
@@ -191,6 +204,9 @@ fn experts_text(experts: &Mixture) -> String {
         format!("{} of {}, {} for each token", experts.experts, experts.expert_feed_forward, experts.experts_per_token);
     if let Some((groups, selected)) = experts.router_groups {
         let _ = write!(text, " out of {selected} of {groups} groups");
+    }
+    if let Some(width) = experts.latent_width {
+        let _ = write!(text, ", in a width of {width}");
     }
     if experts.shared_experts > 0 {
         let _ = write!(text, "; {} shared, {} together", experts.shared_experts, experts.shared_feed_forward);
@@ -270,7 +286,10 @@ pub struct ModelDocument {
     pub layers: Vec<LayerKind>,
     /// The shape.
     pub shape: Shape,
-    /// Fields that the file leaves out, and what they were taken as.
+    /// Why no step of the model has a list of calls; then the parts of its layers are not known, and are 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_refused: Option<String>,
+    /// Fields that the file leaves out, and what they were taken as; parts of the model that are not counted.
     pub inferred: Vec<Inferred>,
 }
 
@@ -336,8 +355,8 @@ pub struct Shape {
     pub head_dimension: u64,
     /// Entries of the vocabulary, not padded.
     pub vocabulary: u64,
-    /// Longest sequence that the file allows.
-    pub maximum_positions: u64,
+    /// Longest sequence that the file allows; null where it does not say.
+    pub maximum_positions: Option<u64>,
     /// Whether the output projection shares the word embedding.
     pub tied_embeddings: bool,
     /// Whether positions are a learned table.
@@ -377,6 +396,11 @@ pub struct Shape {
 }
 
 impl ModelDocument {
+    /// Whether it is known what the parameters of layers are of.
+    fn has_parts(&self) -> bool {
+        self.layers.iter().all(LayerKind::has_parts)
+    }
+
     /// Counts everything once.
     pub fn new(model: &Model) -> ModelDocument {
         let layers = kinds(model);
@@ -385,7 +409,7 @@ impl ModelDocument {
             version: VERSION,
             name: model.shown_name(),
             file: model.source.file.display().to_string(),
-            model_type: model.family.model_type().to_owned(),
+            model_type: model.family.model_type.clone(),
             parameters_total: model.parameters(),
             parameters_active: model.parameters_active(),
             parameters_per_layer: most_common(&layers),
@@ -395,8 +419,16 @@ impl ModelDocument {
             parameters_prediction_layers: model.prediction_layer_parameters(),
             layers,
             shape: Shape::of(model),
+            steps_refused: model.steps_refused(),
             inferred: model.source.inferred.clone(),
         }
+    }
+}
+
+impl LayerKind {
+    /// Whether it is known what the parameters are of.
+    fn has_parts(&self) -> bool {
+        self.parameters_attention + self.parameters_feed_forward > 0
     }
 }
 
@@ -412,7 +444,7 @@ impl Shape {
             layers: model.layers,
             hidden: model.hidden,
             feed_forward: model.feed_forward,
-            gated: model.family.gated(),
+            gated: model.family.gated,
             activation: model.activation.clone(),
             heads: model.attention.heads,
             kv_heads: model.attention.kv_heads,
@@ -420,7 +452,7 @@ impl Shape {
             vocabulary: model.embedding.vocabulary,
             maximum_positions: model.embedding.maximum_positions,
             tied_embeddings: model.embedding.tied,
-            learned_positions: model.family.has_learned_positions(),
+            learned_positions: model.family.learned_positions,
             query_key_value_bias: model.biases.query_key_value,
             attention_output_bias: model.biases.attention_output,
             feed_forward_bias: model.biases.feed_forward,
@@ -448,8 +480,8 @@ fn most_common(kinds: &[LayerKind]) -> u64 {
 
 fn kinds(model: &Model) -> Vec<LayerKind> {
     let ranges = |layers: &[u32]| layers.chunk_by(|a, b| a + 1 == *b).map(|run| [run[0], run[run.len() - 1]]).collect();
-    let layers = (0..model.layers).map(|layer| (model.parts_of(layer), layer));
-    grouped(layers).into_iter().map(|(parts, layers)| layer_kind(model, parts, ranges(&layers))).collect()
+    let layers = (0..model.layers).map(|layer| ((model.parts_of(layer), model.layer_parameters(layer, 1)), layer));
+    grouped(layers).into_iter().map(|((parts, _), layers)| layer_kind(model, parts, ranges(&layers))).collect()
 }
 
 fn layer_kind(model: &Model, parts: LayerParts, ranges: Vec<[u32; 2]>) -> LayerKind {
@@ -459,7 +491,10 @@ fn layer_kind(model: &Model, parts: LayerParts, ranges: Vec<[u32; 2]>) -> LayerK
         Some(FeedForward::Experts) => Kind::Experts,
         None => Kind::None,
     };
-    let (attention, norms) = (model.mixer_parameters(parts.mixer, 1), model.layer_norm_parameters());
+    let has_parts = model.counted.is_none();
+    let of_parts = |parameters: u64| if has_parts { parameters } else { 0 };
+    let (attention, norms) =
+        (of_parts(model.mixer_parameters(parts.mixer, 1)), of_parts(model.layer_norm_parameters()));
     let parameters = model.layer_parameters(first, 1);
     let of_experts = |parameters: u64| if kind == Kind::Experts { parameters } else { 0 };
     LayerKind {
@@ -470,7 +505,7 @@ fn layer_kind(model: &Model, parts: LayerParts, ranges: Vec<[u32; 2]>) -> LayerK
         parameters,
         parameters_active: model.layer_parameters_active(first),
         parameters_attention: attention,
-        parameters_feed_forward: parameters - attention - norms,
+        parameters_feed_forward: of_parts(parameters - attention - norms),
         parameters_norms: norms,
         parameters_router: of_experts(model.router_parameters()),
         parameters_one_expert: of_experts(model.one_expert_parameters(1)),

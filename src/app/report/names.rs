@@ -495,7 +495,7 @@ fn model(name: String) -> ModelFacts {
             ModelFacts {
                 name,
                 file,
-                description: format!("{}, hidden size {}{experts}", model.family.model_type(), model.hidden),
+                description: format!("{}, hidden size {}{experts}", model.family.model_type, model.hidden),
                 parameters: model.parameters(),
                 parameters_active: model.parameters_active(),
                 layers: model.layers,

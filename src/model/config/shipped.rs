@@ -165,7 +165,7 @@ fn bare(requested: &Path) -> Option<&str> {
 }
 
 /// The names most similar to the requested one.
-fn nearest(requested: &str, known: &[String]) -> Vec<String> {
+pub(super) fn nearest(requested: &str, known: &[String]) -> Vec<String> {
     let requested = requested.to_lowercase();
     let mut near: Vec<(f64, &String)> =
         known.iter().map(|name| (strsim::jaro_winkler(&requested, name), name)).collect();

@@ -10,11 +10,13 @@ use super::suite_sweep::read_sizes;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
+use commgauge_base::writing::eprintln;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::Once;
 
 /// Reads the work of a suite: tables at the top are the default of every layout.
 pub(super) struct WorkReader<'a> {
@@ -101,20 +103,31 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     if training.is_none() && serving.is_none() {
         return Err(place.wrong("[model] needs [training], with `sequence` and batch, or [serving]"));
     }
-    training.as_ref().map_or(Ok(()), |training| training.ensure_positions(&model))?;
+    training.as_ref().map_or(Ok(()), |training| training.ensure_fits(&model))?;
     Ok(Some(ModelWork { model, training, serving }))
 }
 
 impl Training {
-    /// Refuses a sequence that is longer than the model allows.
-    pub fn ensure_positions(&self, model: &Model) -> Result<()> {
-        match model.embedding.maximum_positions {
-            most if self.sequence > most => Err(self.at("sequence").wrong(format!(
-                "found {}; {} allows up to {most} (max_position_embeddings)",
-                self.sequence, model.name
-            ))),
-            _ => Ok(()),
+    /// Refuses a model whose steps have no list of calls and a sequence that is longer than the model allows. Where the model scales
+    /// positions, such a sequence has a warning, once.
+    pub fn ensure_fits(&self, model: &Model) -> Result<()> {
+        static WARNED: Once = Once::new();
+        if let Some(problem) = model.steps_refused() {
+            return Err(self.places.table().wrong(problem));
         }
+        let Some(most) = model.embedding.maximum_positions.filter(|most| self.sequence > *most) else { return Ok(()) };
+        let limit = format!("{} allows up to {most} (max_position_embeddings)", model.name);
+        if !model.embedding.scales_positions {
+            return Err(self.at("sequence").wrong(format!("found {}; {limit}", self.sequence)));
+        }
+        let warn = || {
+            eprintln!(
+                "commgauge: warning: a sequence of {}; {limit}, and scales positions (rope_scaling)",
+                self.sequence
+            )
+        };
+        WARNED.call_once(warn);
+        Ok(())
     }
 }
 
@@ -391,7 +404,7 @@ impl ComputeTable {
         let model = table.require("model", "a table such as { preset = \"llama-3-8b\" }")?.table()?;
         let model = read_model(suite, model, hash)?;
         let sequence = table.require("sequence", "the tokens of a sample, such as 2048")?;
-        let longest = model.embedding.maximum_positions.min(LARGEST);
+        let longest = model.embedding.maximum_positions.unwrap_or(LARGEST).min(LARGEST);
         let mut read = ComputeTable {
             sequence: sequence.whole(1..=longest)?,
             model,

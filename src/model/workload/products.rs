@@ -41,6 +41,9 @@ impl ProductShape {
 pub(super) fn of(tables: &[ComputeTable]) -> Result<Vec<ProductShape>> {
     let mut shapes: Vec<ProductShape> = Vec::new();
     for table in tables {
+        if let Some(problem) = table.model.steps_refused() {
+            return Err(Error::usage(problem));
+        }
         for (element, tp, micro_batch) in choices(table) {
             let tokens = micro_batch.checked_mul(table.sequence).ok_or_else(|| too_large(&table.model))?;
             for (layer, m, n, k) in linears(&table.model, tp, tokens) {
@@ -85,7 +88,7 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
         linears.push(("linear attention input", tokens, linear.input_width(t), h));
         linears.push(("linear attention output", tokens, h, linear.value_width(t)));
     }
-    let gate_and_up = if model.family.gated() { 2 } else { 1 };
+    let gate_and_up = if model.family.gated { 2 } else { 1 };
     if model.has_dense_layers() {
         linears.push(("mlp up", tokens, gate_and_up * model.feed_forward / t, h));
         linears.push(("mlp down", tokens, h, model.feed_forward / t));

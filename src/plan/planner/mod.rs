@@ -52,7 +52,7 @@ impl Kernels {
     /// Whether the activation function is one kernel, together with the gate if there is one.
     fn has_one_for_activations_of(self, model: &Model) -> bool {
         let by_operations = model.activation.as_deref() == Some(GELU_BY_OPERATIONS);
-        self.fused_elementwise || !(model.family.gated() || by_operations)
+        self.fused_elementwise || !(model.family.gated || by_operations)
     }
 }
 

@@ -1,9 +1,9 @@
-//! Locates a model's config.json: by path, by folder, or by the name of a preset. Reading it is in `read`.
+//! Locates a model's config.json: by path, by folder, or by the name of a preset. Reads it.
 
 use super::super::shipped::{CONFIG, Shipped, is_embedded, read_text};
-use super::facts::{Family, QueryKeyNorm};
-use super::fields::{Fields, ListedLayers, MOST_LAYERS, check};
-use super::{Attention, Biases, Embedding, Indexer, LatentAttention, Model, ModelSource};
+use super::facts::{Families, Family, QueryKeyNorm};
+use super::fields::{Fields, ListedLayers, MOST_LAYERS, check, text_part};
+use super::{Attention, Biases, Embedding, Indexer, LatentAttention, Mixture, Model, ModelSource};
 use crate::config::document::Place;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -12,6 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error as DeError, MapAccess, SeqAcces
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 impl Model {
     /// Reads a model: the path of its config.json, that of the file's folder, or a name, as [`Shipped::find`] finds it.
@@ -167,8 +168,7 @@ impl<'de> Visitor<'de> for Values {
 
 // Reads a Hugging Face config.json unchanged: the names of every field, and the meaning of an absent one.
 //
-// Experts are in `read_experts`, windows of attention in `read_windows`, hybrid layers in `read_hybrid`. `fields` looks up fields, `family` has the properties of a family that no field
-// states, `check` the invalid combinations of values.
+// Experts are in `parameters`, windows of attention and hybrid layers in `fields`.
 
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "num_layers"];
 
@@ -193,50 +193,105 @@ impl Model {
         let Value::Object(root) = &document else {
             return Err(Error::config(file, "the file", "found no JSON object; accepted: a Hugging Face config.json"));
         };
-        let fields = Fields::new(file, root);
-        let family = fields.family()?;
-        let mut model = fields.model(name, family)?;
+        let family = family(file, root)?;
+        let fields = Fields::new(file, root, &family);
+        let mut model = fields.model(name, &family)?;
         check(&model).map_err(|(field, problem)| fields.wrong(field, problem))?;
+        for part in PARTS.into_iter().filter(|part| root.get(*part).is_some_and(Value::is_object)) {
+            fields.infer(part, Value::Null, "not counted: the total is that of the language model");
+        }
         fields.note_in(&mut model);
+        if model.counted.is_some() {
+            // No parameter of these follows from them.
+            model
+                .source
+                .inferred
+                .retain(|one| !["num_key_value_heads", "head_dim", "attention_bias"].contains(&one.field.as_str()));
+        }
         Ok(model)
     }
 }
 
-impl Fields<'_> {
-    fn family(&self) -> Result<Family> {
-        let supported = Family::ALL.map(Family::model_type).join(", ");
-        let Some(found) = self.model_type() else {
-            return Err(self.wrong("model_type", format!("is missing; supported: {supported}")));
-        };
-        // The nested form of a multimodal file is called `llama_text` or the like.
-        let plain = found.strip_suffix("_text").unwrap_or(found);
-        Family::ALL
-            .into_iter()
-            .find(|family| family.model_type() == plain)
-            .ok_or_else(|| self.wrong("model_type", format!("found `{found}`; supported: {supported}")))
-    }
+/// Parts of a multimodal model that are not its language model.
+const PARTS: [&str; 3] = ["vision_config", "audio_config", "speech_config"];
 
-    fn model(&self, name: &str, family: Family) -> Result<Model> {
+/// What `architectures` and the fields of a part of a model say, which drafts tokens for a whole one.
+const DRAFTERS: [&str; 4] = ["eagle", "dflash", "medusa", "draft_vocab_size"];
+
+/// The family of a file, by its `model_type`, or by its fields.
+fn family(file: &Path, root: &Map<String, Value>) -> Result<Arc<Family>> {
+    let families = Families::beside(file)?;
+    let architectures =
+        root.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    for name in architectures.chain(root.keys().map(String::as_str)) {
+        if DRAFTERS.iter().any(|drafter| name.to_lowercase().contains(drafter)) {
+            let problem = "a drafter of tokens, which is no whole model; accepted: the config.json of the model that it drafts for";
+            return Err(Error::config(file, "architectures", format!("`{name}` names {problem}")));
+        }
+    }
+    let text = text_part(root);
+    // A whole file may be refused though its text part is named as that of another family.
+    if let Some(Some(found)) = root.get("model_type").map(Value::as_str)
+        && let Some(Family { refused: Some(why), .. }) = families.find(found)?.as_deref()
+    {
+        return Err(Error::config(file, "model_type", format!("found `{found}`: {why}")));
+    }
+    let stated = text.get("model_type").or_else(|| root.get("model_type")).and_then(Value::as_str);
+    let Some(found) = stated.or_else(|| families.recognised(root)) else {
+        let problem = format!("is missing; supported: {}", families.names().join(", "));
+        return Err(Error::config(file, "model_type", problem));
+    };
+    match families.find(found)? {
+        Some(family) => match &family.refused {
+            Some(why) => Err(Error::config(file, "model_type", format!("found `{found}`: {why}"))),
+            None => Ok(family),
+        },
+        None => Err(Error::config(file, "model_type", unknown(found, &families))),
+    }
+}
+
+/// Names the families that a file of another may be like, and how to say so.
+fn unknown(found: &str, families: &Families) -> String {
+    let plain = found.strip_suffix("_text").unwrap_or(found);
+    match families.nearest(plain).as_slice() {
+        [] => format!("found `{found}`; supported: {}", families.names().join(", ")),
+        near => format!(
+            "found `{found}`, which no family has; nearest: {}. If its modelling code has the same layers, write a families.toml next to \
+             the file with [{plain}], like = \"{}\" and source, and compare the total with the published one",
+            near.join(", "),
+            near[0]
+        ),
+    }
+}
+
+impl Fields<'_> {
+    fn model(&self, name: &str, family: &Arc<Family>) -> Result<Model> {
         let hidden = self.need(HIDDEN)?;
-        let heads = self.need(HEADS)?;
-        let listed = self.listed_layers_of(family)?;
+        if family.weights.is_none() {
+            self.need(HEADS)?;
+        }
+        let listed = self.listed_layers_of()?;
         let layers = self.layers(listed.as_ref())?;
-        let plan = self.layer_plan(family, layers, listed)?;
-        let latent = self.latent_attention(family)?;
-        let feed_forward = self.feed_forward(family, hidden)?;
+        let plan = self.layer_plan(layers, listed)?;
+        let counted = family.weights.as_ref().map_or(Ok(None), |weights| weights.count(self, layers))?;
+        let heads = if counted.is_some() { self.optional(HEADS)?.unwrap_or(1) } else { self.need(HEADS)? };
+        let mixture = self.mixture(layers, &plan)?;
+        let latent = self.latent_attention()?;
+        let feed_forward = self.feed_forward(hidden, layers, mixture.as_ref())?;
         let kv_heads = self.kv_heads(heads)?;
-        let head_dimension = self.head_dimension(family, latent.as_ref(), hidden, heads)?;
+        let head_dimension = self.head_dimension(latent.as_ref(), hidden, heads)?;
         // In this order, as what is inferred is listed in it.
-        let (query_key_value, attention_output) = self.attention_bias(family)?;
+        let (query_key_value, attention_output) = self.attention_bias()?;
         let embedding = Embedding {
             vocabulary: self.need(&["vocab_size"])?,
-            maximum_positions: self.need(POSITIONS)?,
-            tied: self.tied_embeddings(family)?,
+            maximum_positions: self.maximum_positions()?,
+            scales_positions: self.scales_positions(),
+            tied: self.tied_embeddings()?,
         };
         Ok(Model {
             name: name.to_owned(),
             source: ModelSource { file: self.file().to_owned(), overrides: Vec::new(), inferred: Vec::new() },
-            family,
+            family: Arc::clone(family),
             layers,
             hidden,
             feed_forward,
@@ -244,30 +299,48 @@ impl Fields<'_> {
                 heads,
                 kv_heads,
                 head_dimension,
-                query_key_norm: self.query_key_norm(family)?,
-                gate: family.facts().attention_gate,
-                sliding_window: self.sliding_window(family, layers)?,
+                query_key_norm: self.query_key_norm()?,
+                gate: family.attention_gate,
+                sliding_window: self.sliding_window(layers)?,
                 linear: plan.linear_attention,
                 latent,
-                indexer: self.indexer(family)?,
+                indexer: self.indexer()?,
             },
             embedding,
             biases: Biases {
                 query_key_value,
                 attention_output,
-                feed_forward: self.feed_forward_bias(family)?,
+                feed_forward: self.truth(&["mlp_bias"])?.unwrap_or(family.feed_forward_bias),
                 output_projection: self.truth(&["lm_head_bias"])?.unwrap_or(false),
             },
-            parallel_residual: self.parallel_residual(family)?,
+            parallel_residual: self.truth(&["use_parallel_residual"])?.unwrap_or(family.parallel_residual),
             activation: self.activation()?,
             element: self.element()?,
             blocks: plan.blocks,
-            mixture: match family.facts().experts {
-                Some(experts) => Some(self.mixture(family, experts, layers)?),
-                None => None,
-            },
-            prediction_layers: self.prediction_layers(family)?,
+            mixture,
+            prediction_layers: self.prediction_layers()?,
+            counted,
         })
+    }
+
+    /// The longest sequence, which only a table of positions needs.
+    fn maximum_positions(&self) -> Result<Option<u64>> {
+        let stated = self.optional(POSITIONS)?;
+        match stated {
+            None if self.family.learned_positions => Err(self.missing(POSITIONS)),
+            None => {
+                self.infer(POSITIONS[0], Value::Null, "not said; sequences of any length are accepted");
+                Ok(None)
+            }
+            Some(_) => Ok(stated),
+        }
+    }
+
+    /// Whether the file scales the angles of rotation, by `rope_scaling` or, in newer files, `rope_parameters`.
+    fn scales_positions(&self) -> bool {
+        let scaling = self.outermost(&["rope_scaling", "rope_parameters"]).and_then(|(_, value)| value.as_object());
+        let kind = scaling.and_then(|scaling| scaling.get("rope_type").or_else(|| scaling.get("type")));
+        kind.and_then(Value::as_str).is_some_and(|kind| kind != "default")
     }
 
     fn layers(&self, listed: Option<&ListedLayers>) -> Result<u32> {
@@ -281,16 +354,17 @@ impl Fields<'_> {
         Ok(layers as u32)
     }
 
-    fn feed_forward(&self, family: Family, hidden: u64) -> Result<u64> {
-        // Llama 4 has one width for its dense layers and another for its experts.
-        let named = if family == Family::Llama4 { &["intermediate_size_mlp"] } else { FEED_FORWARD };
-        match self.optional(named)? {
-            Some(width) => Ok(width),
-            None if family.facts().feed_forward.widens_four_times => {
-                let why = format!("4 x n_embd {hidden}, the rule of {}", family.model_type());
-                Ok(self.infer("n_inner", 4 * hidden, why))
+    /// The width of a dense feed-forward; 0 where no layer has one and no field says it.
+    fn feed_forward(&self, hidden: u64, layers: u32, mixture: Option<&Mixture>) -> Result<u64> {
+        match (self.optional(FEED_FORWARD)?, self.family.widens) {
+            (Some(width), _) => Ok(width),
+            (None, Some(times)) => {
+                let why = format!("{times} x n_embd {hidden}, the rule of {}", self.family.model_type);
+                Ok(self.infer("n_inner", times * hidden, why))
             }
-            None => Err(self.missing(named)),
+            (None, None) if mixture.is_some_and(|mixture| (0..layers).all(|layer| mixture.is_in(layer))) => Ok(0),
+            (None, None) if self.family.weights.is_some() => Ok(0),
+            (None, None) => Err(self.missing(FEED_FORWARD)),
         }
     }
 
@@ -307,76 +381,48 @@ impl Fields<'_> {
         })
     }
 
-    fn head_dimension(&self, family: Family, latent: Option<&LatentAttention>, hidden: u64, heads: u64) -> Result<u64> {
+    fn head_dimension(&self, latent: Option<&LatentAttention>, hidden: u64, heads: u64) -> Result<u64> {
         if let Some(latent) = latent {
             return Ok(latent.plain_dimension + latent.rotary_dimension);
         }
-        match (self.optional(&["head_dim", "attention_head_dim"])?, family.facts().head_dimension) {
-            (Some(dimension), _) => Ok(dimension),
-            (None, Some(fixed)) => Ok(self.infer("head_dim", fixed, format!("the default of {}", family.model_type()))),
-            (None, None) if hidden.is_multiple_of(heads) => {
+        match self.optional(&["head_dim", "attention_head_dim"])? {
+            Some(dimension) => Ok(dimension),
+            None if hidden.is_multiple_of(heads) => {
                 Ok(self.infer("head_dim", hidden / heads, format!("= hidden size {hidden} / {heads} heads")))
             }
-            (None, None) => {
+            None => {
                 let problem = format!("is missing, and hidden size {hidden} is not a multiple of {heads} heads");
                 Err(self.wrong("head_dim", problem))
             }
         }
     }
 
-    fn tied_embeddings(&self, family: Family) -> Result<bool> {
+    fn tied_embeddings(&self) -> Result<bool> {
         let name = "tie_word_embeddings";
-        match self.first_anywhere(&[name]) {
+        match self.outermost(&[name]) {
             Some((_, value)) => self.truth_of(name, value),
-            None => {
-                let default = family.facts().ties_embeddings;
-                Ok(self.infer(name, default, format!("the default of {}", family.model_type())))
-            }
+            None => Ok(self.infer(name, false, format!("the default of {}", self.family.model_type))),
         }
     }
 
     /// Biases on queries, keys and values, and on the output.
-    fn attention_bias(&self, family: Family) -> Result<(bool, bool)> {
-        let taken = family.facts().attention_bias;
-        // The class of nemotron_h has the field and no bias.
-        let stated = self.truth(&["attention_bias", "qkv_bias"])?.filter(|_| family != Family::NemotronH);
-        if let Some(stated) = stated {
+    fn attention_bias(&self) -> Result<(bool, bool)> {
+        let taken = &self.family.attention_bias;
+        let names = ["attention_bias", "qkv_bias"];
+        if let Some(stated) = self.truth(&names)?.filter(|_| !taken.never_stated) {
             // GPT-2's output projection has its bias in any case: its files have no such field.
-            let output = match self.truth(&["attention_out_bias"])? {
-                Some(output) => output,
-                None => family == Family::Gpt2 || (stated && taken.output_follows),
-            };
-            return Ok((stated, output));
+            let follows = || taken.output_always || (stated && taken.output_follows);
+            return Ok((stated, self.truth(&["attention_out_bias"])?.unwrap_or_else(follows)));
         }
-        let field = if family == Family::Qwen2Moe { "qkv_bias" } else { "attention_bias" };
-        let why = taken.why.map_or_else(|| format!("the default of {}", family.model_type()), str::to_owned);
+        let why = taken.why.clone().unwrap_or_else(|| format!("the default of {}", self.family.model_type));
+        let field = self.own_names(&names).next().unwrap_or(names[0]);
         Ok((self.infer(field, taken.query_key_value, why), taken.output))
     }
 
-    fn feed_forward_bias(&self, family: Family) -> Result<bool> {
-        let stated = self.truth(&["mlp_bias"])?;
-        Ok(match stated {
-            Some(stated) => stated,
-            None if family == Family::Llama => self.infer("mlp_bias", false, "the default of llama"),
-            None => family.facts().feed_forward.bias,
-        })
-    }
-
-    fn parallel_residual(&self, family: Family) -> Result<bool> {
-        let name = "use_parallel_residual";
-        Ok(match self.truth(&[name])? {
-            Some(stated) => stated,
-            None if family == Family::GptNeox => self.infer(name, true, "the default of gpt_neox"),
-            None => family.facts().parallel_residual,
-        })
-    }
-
-    fn query_key_norm(&self, family: Family) -> Result<QueryKeyNorm> {
-        Ok(match (family, self.truth(&["use_qk_norm"])?) {
-            // Its norm of queries and keys has no parameters.
-            (Family::Llama4, _) => QueryKeyNorm::None,
-            (Family::Glm4Moe, Some(true)) => QueryKeyNorm::EachHead,
-            _ => family.facts().query_key_norm,
+    fn query_key_norm(&self) -> Result<QueryKeyNorm> {
+        Ok(match (self.family.query_key_norm, self.truth(&["use_qk_norm"])?) {
+            (_, Some(true)) if self.family.states_norms => QueryKeyNorm::EachHead,
+            (of_family, _) => of_family,
         })
     }
 
@@ -393,30 +439,28 @@ impl Fields<'_> {
     }
 
     fn element(&self) -> Result<Option<ElementType>> {
-        let Some((name, value)) = self.first_anywhere(&["torch_dtype", "dtype"]) else {
+        let Some((name, value)) =
+            self.first(&["torch_dtype", "dtype"]).or_else(|| self.outermost(&["torch_dtype", "dtype"]))
+        else {
             self.infer("torch_dtype", Value::Null, "not said; nothing is counted with it");
             return Ok(None);
         };
         let Some(text) = value.as_str() else {
             return Err(self.wrong(name, format!("found {value}; accepted: a text such as \"bfloat16\"")));
         };
-        text.trim_start_matches("torch.").parse().map(Some).map_err(|problem| self.wrong(name, problem))
+        // DeepSeek's inference/model.py takes "fp8" as `float8_e4m3fn`.
+        let text = if text == "fp8" { "fp8_e4m3" } else { text.trim_start_matches("torch.") };
+        text.parse().map(Some).map_err(|problem| self.wrong(name, problem))
     }
 
-    fn latent_attention(&self, family: Family) -> Result<Option<LatentAttention>> {
-        if !family.has_latent_attention() {
+    fn latent_attention(&self) -> Result<Option<LatentAttention>> {
+        if !self.family.latent_attention {
             return Ok(None);
         }
-        let query_rank = match self.optional(&["q_lora_rank"])? {
-            Some(rank) => Some(rank),
-            None if self.is_absent("q_lora_rank") => {
-                Some(self.infer("q_lora_rank", 1536, format!("absent: the default of {}", family.model_type())))
-            }
-            None => {
-                self.infer("q_lora_rank", Value::Null, "null: queries are not compressed");
-                None
-            }
-        };
+        let query_rank = self.optional(&["q_lora_rank"])?;
+        if query_rank.is_none() {
+            self.infer("q_lora_rank", Value::Null, "null: queries are not compressed");
+        }
         Ok(Some(LatentAttention {
             query_rank,
             kv_rank: self.need(&["kv_lora_rank"])?,
@@ -426,8 +470,8 @@ impl Fields<'_> {
         }))
     }
 
-    fn indexer(&self, family: Family) -> Result<Option<Indexer>> {
-        if family != Family::DeepseekV32 {
+    fn indexer(&self) -> Result<Option<Indexer>> {
+        if !self.family.indexer {
             return Ok(None);
         }
         Ok(Some(Indexer {

@@ -1,7 +1,7 @@
 //! What a layer can consist of: what mixes its tokens, and which feed-forward it has. Which layer has what is in `layer_parts`.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What carries information from token to token in a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -62,7 +62,7 @@ impl LayerParts {
 // column-parallel, the output projection is row-parallel.
 
 /// How the state follows from token to token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinearRule {
     /// The state forgets, and what it has under a key is replaced (arXiv 2412.06464).
@@ -216,7 +216,7 @@ impl LinearAttention {
     }
 }
 
-// Mixture of experts: its shape, and which layers have it. Reading the fields is in `read`.
+// Mixture of experts: its shape, and which layers have it. Reading the fields is in `parameters`.
 
 /// Mixture of experts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -245,6 +245,9 @@ pub struct Mixture {
     pub dense_layers: Vec<u32>,
     /// Groups that the router chooses among, and how many it keeps.
     pub router_groups: Option<(u64, u64)>,
+    /// Width in which the routed experts work, between two projections, where it is not that of the residual stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latent_width: Option<u64>,
 }
 
 impl Mixture {
@@ -279,6 +282,7 @@ mod tests {
             layer_offset: 0,
             dense_layers: Vec::new(),
             router_groups: None,
+            latent_width: None,
         };
         change(&mut mixture);
         (0..6).filter(|layer| mixture.is_in(*layer)).collect()

@@ -7,9 +7,8 @@
 //! Only parameters that training updates by gradients are counted. DeepSeek's `e_score_correction_bias`, one number
 //! for each expert, is updated by a separate rule and not counted.
 
-use super::facts::ExpertFacts;
-use super::facts::Family;
-use super::fields::Fields;
+use super::facts::Experts;
+use super::fields::{Fields, LayerPlan};
 use super::{
     FeedForward, Indexer, LatentAttention, LayerParts, LinearAttentionParameters, Mixer, Mixture, Model, QueryKeyNorm,
 };
@@ -19,7 +18,8 @@ impl Model {
     /// All parameters, without the layers that predict further tokens.
     pub fn parameters(&self) -> u64 {
         let layers: u64 = (0..self.layers).map(|layer| self.layer_parameters(layer, 1)).sum();
-        self.embedding_parameters() + layers + self.norm_parameters() + self.output_projection_parameters()
+        let outside = self.counted.as_ref().map_or(0, |counted| counted.outside);
+        self.embedding_parameters() + outside + layers + self.norm_parameters() + self.output_projection_parameters()
     }
 
     /// Parameters that take part in the computation of one token: all but the routed experts that it is not sent to.
@@ -61,8 +61,25 @@ impl Model {
         self.embedding.vocabulary.next_multiple_of(128 * tensor_parallel)
     }
 
-    /// Parameters of one layer on one of `tensor_parallel` ranks; experts are split by the same degree.
+    /// Why no step of the model has a list of calls, if none has.
+    pub fn steps_refused(&self) -> Option<String> {
+        let latent = self.mixture.as_ref().and_then(|mixture| mixture.latent_width);
+        let why = match (&self.counted, latent) {
+            (Some(counted), _) => counted.steps_refused.clone(),
+            (None, Some(width)) => {
+                format!("its experts work in a width of {width} (moe_latent_size), whose traffic is not modelled")
+            }
+            (None, None) => return None,
+        };
+        Some(format!("{} ({}) has no list of calls: {why}", self.name, self.family.model_type))
+    }
+
+    /// Parameters of one layer on one of `tensor_parallel` ranks; experts are split by the same degree. Where formulas count them, the
+    /// degree is 1.
     pub fn layer_parameters(&self, layer: u32, tensor_parallel: u64) -> u64 {
+        if let Some(counted) = &self.counted {
+            return counted.layers[layer as usize][0];
+        }
         self.parameters_of_parts(self.parts_of(layer), tensor_parallel)
     }
 
@@ -70,6 +87,7 @@ impl Model {
         let feed_forward = match (parts.feed_forward, &self.mixture) {
             (Some(FeedForward::Experts), Some(mixture)) => {
                 self.router_parameters()
+                    + 2 * self.hidden * mixture.latent_width.unwrap_or(0)
                     + mixture.experts * self.one_expert_parameters(tensor_parallel)
                     + self.shared_expert_parameters(tensor_parallel)
             }
@@ -90,6 +108,9 @@ impl Model {
 
     /// Parameters of one layer that take part in the computation of one token.
     pub fn layer_parameters_active(&self, layer: u32) -> u64 {
+        if let Some(counted) = &self.counted {
+            return counted.layers[layer as usize][1];
+        }
         let idle = match &self.mixture {
             Some(mixture) if self.has_experts_in(layer) => {
                 (mixture.experts - mixture.experts_per_token) * self.one_expert_parameters(1)
@@ -122,7 +143,7 @@ impl Model {
 
     /// Whether norms take away the mean and have a bias, as in the GPT families; others divide by the root mean square only.
     pub fn norms_have_bias(&self) -> bool {
-        self.family.facts().norms.bias
+        self.family.norm_bias
     }
 
     /// The norms of a layer as wide as the residual stream: two in most families. Never divided.
@@ -132,7 +153,7 @@ impl Model {
 
     /// Norms as wide as the residual stream in each layer.
     pub fn norms_per_layer(&self) -> u64 {
-        self.family.facts().norms.per_layer
+        self.family.norms_per_layer
     }
 
     /// The norms of queries and of keys of a layer on one of `tensor_parallel` ranks. A norm over all heads is divided as the heads are.
@@ -164,7 +185,7 @@ impl Model {
 
     /// The feed-forward of a layer without experts on one of `tensor_parallel` ranks.
     pub fn dense_feed_forward_parameters(&self, tensor_parallel: u64) -> u64 {
-        self.feed_forward_parameters(self.feed_forward, tensor_parallel)
+        self.feed_forward_parameters(self.hidden, self.feed_forward, tensor_parallel)
     }
 
     /// The router of a layer with experts, complete on every rank; 0 for a model without experts.
@@ -177,9 +198,10 @@ impl Model {
 
     /// One routed expert on one of `expert_tensor_parallel` ranks; 0 for a model without experts.
     pub fn one_expert_parameters(&self, expert_tensor_parallel: u64) -> u64 {
-        self.mixture
-            .as_ref()
-            .map_or(0, |mixture| self.feed_forward_parameters(mixture.expert_feed_forward, expert_tensor_parallel))
+        self.mixture.as_ref().map_or(0, |mixture| {
+            let outer = mixture.latent_width.unwrap_or(self.hidden);
+            self.feed_forward_parameters(outer, mixture.expert_feed_forward, expert_tensor_parallel)
+        })
     }
 
     /// The shared experts of a layer, together, on one of `tensor_parallel` ranks, with their gate.
@@ -188,13 +210,13 @@ impl Model {
             Mixture { shared_feed_forward: 0, .. } => 0,
             Mixture { shared_feed_forward, shared_expert_gate, .. } => {
                 let gate = if *shared_expert_gate { self.hidden } else { 0 };
-                self.feed_forward_parameters(*shared_feed_forward, tensor_parallel) + gate
+                self.feed_forward_parameters(self.hidden, *shared_feed_forward, tensor_parallel) + gate
             }
         })
     }
 
     fn position_parameters(&self) -> u64 {
-        if self.family.has_learned_positions() { self.embedding.maximum_positions * self.hidden } else { 0 }
+        if self.family.learned_positions { self.embedding.maximum_positions.unwrap_or(0) * self.hidden } else { 0 }
     }
 
     fn plain_attention_parameters(&self, t: u64) -> u64 {
@@ -205,7 +227,7 @@ impl Model {
         let biases = if self.biases.query_key_value { input } else { 0 }
             + if self.biases.attention_output { self.hidden } else { 0 };
         let norms: u64 = self.query_key_norm_parameters(t).iter().sum();
-        let sinks = if self.family.facts().attention_sinks { self.attention.heads / t } else { 0 };
+        let sinks = if self.family.attention_sinks { self.attention.heads / t } else { 0 };
         self.hidden * (input + queries) + biases + norms + sinks
     }
 
@@ -246,14 +268,14 @@ impl Model {
         })
     }
 
-    fn feed_forward_parameters(&self, width: u64, t: u64) -> u64 {
-        let inputs = if self.family.gated() { 2 } else { 1 };
-        let biases = if self.biases.feed_forward { inputs * width / t + self.hidden } else { 0 };
-        (inputs + 1) * self.hidden * width / t + biases
+    fn feed_forward_parameters(&self, outer: u64, width: u64, t: u64) -> u64 {
+        let inputs = if self.family.gated { 2 } else { 1 };
+        let biases = if self.biases.feed_forward { inputs * width / t + outer } else { 0 };
+        (inputs + 1) * outer * width / t + biases
     }
 }
 
-// Reads the fields of a mixture of experts; the fields of every model are read in `read`.
+// Reads the fields of a mixture of experts; the fields of every model are read in `find`.
 
 const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
 
@@ -261,64 +283,63 @@ const EXPERTS_PER_TOKEN: &[&str] = &["num_experts_per_tok", "experts_per_token"]
 
 const EXPERT_FEED_FORWARD: &[&str] = &["moe_intermediate_size"];
 
+const SHARED_WIDTH: &[&str] = &["shared_expert_intermediate_size"];
+
 impl Fields<'_> {
     /// The experts of a family that has them.
-    pub(super) fn mixture(&self, family: Family, facts: ExpertFacts, layers: u32) -> Result<Mixture> {
+    pub(super) fn mixture(&self, layers: u32, plan: &LayerPlan) -> Result<Option<Mixture>> {
+        let is_single = self.family.single_blocks;
+        let Some(facts) = self.family.experts.as_ref().filter(|_| !is_single || !plan.expert_layers.is_empty()) else {
+            return Ok(None);
+        };
         let groups = self.optional(&["n_group"])?.zip(self.optional(&["topk_group"])?);
         let expert_feed_forward = match self.optional(EXPERT_FEED_FORWARD)? {
             Some(width) => width,
             None if facts.of_feed_forward_width => self.need(&["intermediate_size"])?,
             None => return Err(self.missing(EXPERT_FEED_FORWARD)),
         };
-        let (shared_experts, shared_feed_forward) = self.shared_experts(family, facts, expert_feed_forward)?;
+        let (shared_experts, shared_feed_forward) = self.shared_experts(facts, expert_feed_forward)?;
         let (layer_step, layer_offset) = self.expert_layers()?;
-        Ok(Mixture {
+        let (first_dense_layers, dense_layers) = match is_single {
+            true => (0, (0..layers).filter(|layer| plan.expert_layers.binary_search(layer).is_err()).collect()),
+            false => self.dense_layers(layers)?,
+        };
+        Ok(Some(Mixture {
             experts: self.need(EXPERTS)?,
             experts_per_token: self.need(EXPERTS_PER_TOKEN)?,
             expert_feed_forward,
             shared_experts,
             shared_feed_forward,
             shared_expert_gate: facts.shared_gate,
-            router_bias: family == Family::GptOss,
-            first_dense_layers: self.first_dense_layers(family, facts)?,
+            router_bias: facts.router_bias,
+            first_dense_layers,
             layer_step,
             layer_offset,
-            dense_layers: self.dense_layers(layers)?,
+            dense_layers,
+            latent_width: self.optional(&["moe_latent_size"])?,
             router_groups: groups,
-        })
+        }))
     }
 
     /// How many shared experts, and how wide they are together.
-    fn shared_experts(&self, family: Family, facts: ExpertFacts, expert_feed_forward: u64) -> Result<(u64, u64)> {
-        if let Some(width) = self.optional_from_zero(&["shared_expert_intermediate_size"])? {
+    fn shared_experts(&self, facts: &Experts, expert_feed_forward: u64) -> Result<(u64, u64)> {
+        if let Some(width) = self.optional_from_zero(SHARED_WIDTH)? {
             return Ok((u64::from(width > 0), width));
         }
-        let shared = match (self.optional_from_zero(&["n_shared_experts"])?, facts.shared) {
-            (Some(shared), _) => shared,
-            // Its one shared expert is as wide as a routed one (transformers, `Llama4TextMoe`).
-            (None, _) if family == Family::Llama4 => 1,
-            (None, _) if facts.shared_gate => return Err(self.missing(&["shared_expert_intermediate_size"])),
-            (None, Some(default)) => self.of_class(family, "n_shared_experts", default),
-            (None, None) => 0,
-        };
+        if facts.shared_gate {
+            return Err(self.missing(SHARED_WIDTH));
+        }
+        let shared = self.or_none("n_shared_experts")?.max(facts.always_shared);
         Ok((shared, shared.saturating_mul(expert_feed_forward)))
     }
 
-    fn first_dense_layers(&self, family: Family, facts: ExpertFacts) -> Result<u32> {
-        let name = "first_k_dense_replace";
+    /// A number that is 0 where it is null or absent; null is noted where the class has a default.
+    fn or_none(&self, name: &'static str) -> Result<u64> {
         Ok(match self.optional_from_zero(&[name])? {
-            Some(layers) => layers as u32,
-            None if facts.first_dense > 0 => self.of_class(family, name, facts.first_dense) as u32,
+            Some(number) => number,
+            None if self.family.defaults.contains_key(name) => self.infer(name, 0, "null: none"),
             None => 0,
         })
-    }
-
-    /// The class has defaults for absent fields, and treats null as no value.
-    fn of_class(&self, family: Family, name: &'static str, default: u64) -> u64 {
-        match self.is_absent(name) {
-            true => self.infer(name, default, format!("absent: the default of {}", family.model_type())),
-            false => self.infer(name, 0, "null: none"),
-        }
     }
 
     /// Every how many layers there are experts, and from which on. DeepSeek counts layers from 0, Qwen and Llama 4 from 1.
@@ -329,12 +350,24 @@ impl Fields<'_> {
         Ok((self.optional(&["moe_layer_freq"])?.unwrap_or(1) as u32, 0))
     }
 
-    /// Layers without experts that are listed, or that are not among the listed ones with experts.
-    fn dense_layers(&self, layers: u32) -> Result<Vec<u32>> {
-        if let Some(with_experts) = self.listed_layers("moe_layers")? {
-            return Ok((0..layers).filter(|layer| with_experts.binary_search(layer).is_err()).collect());
+    /// How many layers at the front have no experts, and which others: listed, or not among the listed ones with experts.
+    fn dense_layers(&self, layers: u32) -> Result<(u32, Vec<u32>)> {
+        // Files of transformers 5 name the feed-forward of every layer.
+        if let Some((name, value)) = self.first(&["mlp_layer_types"]) {
+            let accepted = format!("accepted: a list of \"dense\" and \"sparse\", {layers} long");
+            let kinds = value.as_array().filter(|kinds| kinds.len() as u64 == u64::from(layers));
+            let kinds = kinds.ok_or_else(|| self.wrong(name, format!("found {value}; {accepted}")))?;
+            if let Some(other) = kinds.iter().find(|kind| !["dense", "sparse"].contains(&kind.as_str().unwrap_or(""))) {
+                return Err(self.wrong(name, format!("found {other}; {accepted}")));
+            }
+            let first = kinds.iter().take_while(|kind| *kind == "dense").count() as u32;
+            return Ok((first, (first..layers).filter(|layer| kinds[*layer as usize] == "dense").collect()));
         }
-        Ok(self.listed_layers("mlp_only_layers")?.unwrap_or_default())
+        let first = self.or_none("first_k_dense_replace")? as u32;
+        if let Some(with_experts) = self.listed_layers("moe_layers")? {
+            return Ok((first, (0..layers).filter(|layer| with_experts.binary_search(layer).is_err()).collect()));
+        }
+        Ok((first, self.listed_layers("mlp_only_layers")?.unwrap_or_default()))
     }
 
     fn listed_layers(&self, name: &'static str) -> Result<Option<Vec<u32>>> {

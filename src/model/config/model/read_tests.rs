@@ -1,6 +1,7 @@
 //! Reading: which files are refused and how, and the defaults of absent fields.
 
-use super::{Blocks, Family, Mixer, Model};
+use super::facts::Families;
+use super::{Blocks, FeedForward, Mixer, Model};
 use commgauge_base::error::Result;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -43,8 +44,17 @@ fn an_invalid_file_is_refused_with_file_field_and_accepted_values() {
         ("vocab_size", json!(1u64 << 40), "vocab_size: found 1099511627776; accepted: whole numbers below 2^32"),
         ("num_key_value_heads", json!(7), "found 7, which does not divide the 32 query heads"),
         ("num_attention_heads", json!(24), "head_dim: is missing, and hidden size 4096 is not a multiple of 24"),
-        ("model_type", json!("mamba"), "config.json: model_type: found `mamba`; supported: llama, llama4, mistral"),
-        ("model_type", Value::Null, "config.json: model_type: is missing; supported: llama"),
+        ("model_type", json!("rwkv"), "config.json: model_type: found `rwkv`; supported: bloom, cohere2, config_671B"),
+        ("model_type", json!("qwen9_moe"), "model_type: found `qwen9_moe`, which no family has; nearest: qwen"),
+        ("model_type", json!("every"), "model_type: found `every`"),
+        ("model_type", json!("kimi_k3"), "model_type: found `kimi_k3`: its experts work in a narrower width"),
+        ("architectures", json!(["LlamaForCausalLMEagle3"]), "architectures: `LlamaForCausalLMEagle3` names a drafter"),
+        (
+            "dflash_config",
+            json!({}),
+            "architectures: `dflash_config` names a drafter of tokens, which is no whole model",
+        ),
+        ("model_type", Value::Null, "config.json: model_type: is missing; supported: bloom"),
         ("torch_dtype", json!("float17"), "config.json: torch_dtype: found element type `float17`; accepted"),
         ("torch_dtype", json!(16), "config.json: torch_dtype: found 16; accepted: a text such as \"bfloat16\""),
         ("hidden_act", json!(1), "config.json: hidden_act: found 1; accepted: a text"),
@@ -65,7 +75,6 @@ fn a_missing_field_is_named_with_every_name_that_it_may_have() {
         ("llama-3-8b", "intermediate_size", "; also accepted: n_inner, ffn_dim, ffn_hidden_size"),
         ("llama-3-8b", "num_attention_heads", "; also accepted: n_head"),
         ("llama-3-8b", "vocab_size", ""),
-        ("llama-3-8b", "max_position_embeddings", "; also accepted: n_positions, seq_length"),
         ("mixtral-8x7b", "num_local_experts", "; also accepted: num_experts, n_routed_experts"),
         ("mixtral-8x7b", "num_experts_per_tok", "; also accepted: experts_per_token"),
         ("qwen3-30b-a3b", "moe_intermediate_size", ""),
@@ -78,6 +87,11 @@ fn a_missing_field_is_named_with_every_name_that_it_may_have() {
         let message = read(&without(shipped(model), &[field])).unwrap_err().to_string();
         assert_eq!(message, format!("config.json: {field}: is missing{others}"), "{model}");
     }
+    // Only a table of positions needs their number.
+    let message = read(&without(shipped("gpt2"), &["n_positions"])).unwrap_err().to_string();
+    assert!(message.contains("max_position_embeddings: is missing; also accepted: n_positions"), "{message}");
+    let positions = read(&without(llama(), &["max_position_embeddings"])).unwrap().embedding.maximum_positions;
+    assert_eq!(positions, None);
 }
 
 #[test]
@@ -141,12 +155,12 @@ fn inferred_fields_are_listed_with_the_reason() {
     assert_eq!(
         inferred(&deepseek),
         [
-            "q_lora_rank null null: queries are not compressed",
-            "n_shared_experts 1 absent: the default of deepseek_v3",
+            "n_shared_experts 1 the default of deepseek_v3",
             "first_k_dense_replace 0 null: none",
+            "q_lora_rank null null: queries are not compressed",
         ]
     );
-    let absent = ["q_lora_rank 1536 absent: the default of deepseek_v3"];
+    let absent = ["q_lora_rank 1536 the default of deepseek_v3"];
     assert_eq!(inferred(&without(shipped("deepseek-v3"), &["q_lora_rank"])), absent);
 }
 
@@ -215,7 +229,7 @@ fn a_language_model_nested_in_a_multimodal_file_is_found() {
     let outer = json!({"model_type": "llava", "text_config": text, "torch_dtype": "float16",
         "tie_word_embeddings": true, "hidden_size": 1});
     let model = read(&outer).unwrap();
-    assert_eq!((model.family, model.hidden, model.embedding.tied), (Family::Llama, 4096, true));
+    assert_eq!((model.family.model_type.as_str(), model.hidden, model.embedding.tied), ("llama", 4096, true));
     assert_eq!(model.element, Some(commgauge_base::element::ElementType::Float16));
 }
 
@@ -289,12 +303,8 @@ fn hybrid_layers_that_cannot_be_read_are_refused_with_what_would_be() {
         (with(qwen3_next(), "linear_key_head_dim", json!(1u64 << 31)), "accepted: up to 1e15"),
         (without(qwen3_next(), &["linear_num_value_heads"]), "linear_num_value_heads: is missing"),
         (
-            nemotron_h("ME*"),
-            "hybrid_override_pattern: found \"E\" for layer 1: layers that are experts alone have calls that no list here has",
-        ),
-        (
             nemotron_h("MX"),
-            "found \"X\" for layer 1; accepted: a text of M (Mamba-2), * (attention) and - (feed-forward)",
+            "found \"X\" for layer 1; accepted: a text of M (Mamba-2), * (attention), - (feed-forward) and E (experts)",
         ),
         (nemotron_h(""), "names 0 layers; accepted: 1 to 100000"),
         (
@@ -314,14 +324,15 @@ fn hybrid_layers_that_cannot_be_read_are_refused_with_what_would_be() {
             with(nemotron_h("M"), "n_groups", json!(3)),
             "n_groups: found 3, which does not divide the 128 heads of values",
         ),
-        (
-            with(nemotron_h("M"), "num_nextn_predict_layers", json!(1)),
-            "num_nextn_predict_layers: found 1: the layers of nemotron_h that",
-        ),
+        (nemotron_h("ME"), "moe_intermediate_size: is missing"),
     ] {
         let message = read(&document).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
     }
+}
+
+fn families() -> Vec<String> {
+    Families::beside(Path::new("config.json")).unwrap().names().into_iter().map(str::to_owned).collect()
 }
 
 /// Every number that a shape follows from.
@@ -362,18 +373,18 @@ const NUMBERS: [&str; 31] = [
 proptest! {
     #[test]
     fn no_numbers_make_a_count_overflow(
-        family in proptest::sample::select(Family::ALL.to_vec()),
+        family in proptest::sample::select(families()),
         pattern in proptest::collection::vec(
-            proptest::sample::select(vec!["linear_attention", "full_attention", "mlp"]), 1..9),
+            proptest::sample::select(vec!["linear_attention", "full_attention", "mlp", "moe"]), 1..9),
         numbers in proptest::collection::vec(
             prop_oneof![8 => 1u64..9, 2 => 1u64 << 10..1 << 24, 1 => (1u64 << 31)..(1 << 32) + 2], NUMBERS.len()),
     ) {
-        let mut document = json!({"model_type": family.model_type(), "conv_kernel": 4, "chunk_size": 128,
+        let mut document = json!({"model_type": family, "conv_kernel": 4, "chunk_size": 128,
             "layers_block_type": pattern});
         for (name, number) in NUMBERS.iter().zip(numbers) {
             document[*name] = json!(number);
         }
-        if family == Family::NemotronH {
+        if family == "nemotron_h" {
             for field in ["num_hidden_layers", "num_nextn_predict_layers"] {
                 document.as_object_mut().unwrap().remove(field);
             }
@@ -389,4 +400,139 @@ proptest! {
             prop_assert!(u128::from(total) + u128::from(model.prediction_layer_parameters()) <= 1_000_000_000_000_000);
         }
     }
+}
+
+fn read_file(file: &str) -> Model {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(file);
+    Model::read(&file, "test", &std::fs::read_to_string(&file).unwrap()).unwrap()
+}
+
+/// A folder with a llama's config.json under another `model_type`, and a file of families in the folder of that name.
+fn with_families(model_type: &str, below: &str, families: &str) -> Result<Model> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine/config.json");
+    std::fs::create_dir(folder.path().join("mine")).unwrap();
+    std::fs::write(folder.path().join(below).join("families.toml"), families).unwrap();
+    Model::read(&file, "mine", &with(llama(), "model_type", json!(model_type)).to_string())
+}
+
+#[test]
+fn files_of_families_are_refused_by_the_key_that_is_wrong() {
+    let formula = |text: &str| format!("[new.weights]\nsteps_refused = \"why\"\nlayer = {{ all = \"{text}\" }}");
+    for (families, expected) in [
+        ("[new]\nlike = \"llama\"\nguess = 1".to_owned(), "families.toml: new: unknown field `guess`"),
+        ("[new]\nlike = 3".to_owned(), "families.toml: new: like: accepted: the name of another row"),
+        ("[new]\nlike = \"new\"".to_owned(), "families.toml: new: `like` leads over more than 8 rows"),
+        ("[new]\nlike = \"none\"".to_owned(), "families.toml: new: there is no row `none`"),
+        ("[new]\ngated = 1".to_owned(), "families.toml: new: invalid type: integer `1`, expected a boolean"),
+        ("[new".to_owned(), "families.toml: the file: "),
+        (formula("hidden_size // 0"), "hidden_size // 0: divides by 0"),
+        (formula("(hidden_size"), "(hidden_size: a parenthesis is not closed"),
+        (formula("hidden_size)"), "hidden_size): `)` cannot be read here"),
+        (formula("hidden_size *"), "hidden_size *: found `` where a name or a number belongs"),
+        (formula("rank * 2"), "rank * 2: rank is missing"),
+        (formula("hidden_act + 1"), "hidden_act + 1: \"silu\" is no number"),
+        (formula("1 - hidden_size"), "1 - hidden_size: gives -4095; accepted: 0 to 1e15"),
+        (formula("1 in hidden_size"), "1 in hidden_size: in needs a list behind it"),
+        (formula(&"(".repeat(2000)), "is longer than 1000 bytes"),
+        (format!("{}\nnamed = {{ one = \"one\" }}", formula("one")), "one: one names itself"),
+    ] {
+        let message = with_families("new", "mine", &families).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}\n  expected {expected}");
+    }
+}
+
+#[test]
+fn a_family_that_is_another_under_a_new_name_is_a_row_next_to_its_file_or_above() {
+    let row = "[new]\nlike = \"qwen2\"\nnames = { intermediate_size = \"hidden_size\" }";
+    for below in ["mine", ""] {
+        let model = with_families("new", below, row).unwrap();
+        assert!(model.biases.query_key_value && !model.biases.attention_output);
+        assert_eq!((model.feed_forward, model.family.model_type.as_str()), (4096, "new"));
+    }
+    let replaced = with_families("llama", "mine", "[llama]\nnorms_per_layer = 4").unwrap();
+    assert_eq!(replaced.norms_per_layer(), 4);
+}
+
+#[test]
+fn formulas_give_the_parameters_of_layers_and_refuse_their_steps() {
+    let text = "[new.weights]\nsteps_refused = \"why\"\noutside = \"7\"\nidle = \"layer\"\n\
+                layer = { a = \"(layer % 2 == 1) * (none or 3) + 2 * 5 // 3\", b = \"(layer < 2) * hidden_size - 0\" }";
+    let model = with_families("new", "mine", text).unwrap();
+    let counted = model.counted.as_ref().unwrap();
+    assert_eq!(counted.layers[..4], [[4099, 4099], [4102, 4101], [3, 1], [6, 3]]);
+    assert_eq!(counted.outside, 7);
+    assert_eq!(model.steps_refused().unwrap(), "mine (new) has no list of calls: why");
+    // By the shapes of modeling_decilm.py; the card rounds to 49B. DeepSeek's own file of DeepSeek-V3: without the prediction layer.
+    let nas = read_file("models/nemotron-super-49b/config.json");
+    assert_eq!((nas.parameters(), nas.steps_refused().is_some()), (49_867_145_216, true));
+    let deepseek = read_file("models/deepseek-inference/config_671B.json");
+    assert_eq!((deepseek.parameters(), deepseek.steps_refused()), (671_026_404_352, None));
+}
+
+#[test]
+fn files_of_other_forms_are_named_as_what_they_are() {
+    let meta = json!({"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "norm_eps": 1e-5,
+        "multiple_of": 1024, "ffn_dim_multiplier": 1.3, "rope_theta": 500000.0});
+    let message = read(&meta).unwrap_err().to_string();
+    assert!(
+        message.contains("found `params`: Meta's params.json, whose feed-forward width depends on code"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_whole_file_wins_over_its_text_part_and_what_is_not_counted_is_listed() {
+    let text = with(with(llama(), "tie_word_embeddings", json!(true)), "model_type", json!("llama_text"));
+    let outer = json!({"model_type": "llava", "text_config": text, "tie_word_embeddings": false, "vision_config": {"hidden_size": 1}});
+    let model = read(&outer).unwrap();
+    assert!(!model.embedding.tied);
+    let last = model.source.inferred.last().unwrap();
+    assert_eq!(
+        (last.field.as_str(), last.why.as_str()),
+        ("vision_config", "not counted: the total is that of the language model")
+    );
+}
+
+#[test]
+fn a_file_saved_as_differences_has_the_defaults_of_its_class() {
+    // As transformers 5.23.0 counts the language model of Gemma3ForConditionalGeneration.
+    let nested = json!({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+        "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}});
+    let model = read(&nested).unwrap();
+    assert_eq!((model.attention.heads, model.attention.kv_heads, model.embedding.vocabulary), (8, 4, 262_208));
+    assert_eq!(model.parameters(), 3_880_263_168);
+}
+
+#[test]
+fn layers_that_are_experts_alone_are_read_with_their_shared_and_narrow_experts() {
+    let nano = read_file("transformers/nemotron-3-nano/config.json");
+    let experts = nano.mixture.as_ref().unwrap();
+    assert_eq!((experts.experts, experts.shared_feed_forward, experts.latent_width), (128, 3712, None));
+    let parts: Vec<_> =
+        (0..6).map(|layer| nano.parts_of(layer)).map(|parts| (parts.mixer, parts.feed_forward)).collect();
+    let (linear, moe) = ((Some(Mixer::Linear), None), (None, Some(FeedForward::Experts)));
+    assert_eq!(parts, [linear, moe, linear, moe, linear, (Some(Mixer::Attention), None)]);
+    assert_eq!(nano.steps_refused(), None);
+    let large = read_file("transformers/nemotron-3-super/config.json");
+    assert!(large.steps_refused().unwrap().contains("work in a width of 1024 (moe_latent_size)"));
+    assert_eq!(large.source.inferred.iter().filter(|one| one.field == "num_nextn_predict_layers").count(), 1);
+}
+
+#[test]
+fn the_feed_forward_of_each_layer_is_that_of_the_list_of_newer_files() {
+    let kinds = |names: [&str; 4]| {
+        let glm = json!({"model_type": "glm4_moe_lite", "num_hidden_layers": 4, "mlp_layer_types": names, "n_routed_experts": 8,
+            "num_experts_per_tok": 2, "moe_intermediate_size": 64, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 32,
+            "v_head_dim": 64});
+        let mut document = llama();
+        document.as_object_mut().unwrap().extend(glm.as_object().unwrap().clone());
+        read(&document).map(|model| (0..4).map(|layer| model.has_experts_in(layer)).collect::<Vec<_>>())
+    };
+    assert_eq!(kinds(["dense", "dense", "sparse", "dense"]).unwrap(), [false, false, true, false]);
+    let message = kinds(["dense", "dense", "hash", "dense"]).unwrap_err().to_string();
+    assert!(
+        message.contains("mlp_layer_types: found \"hash\"; accepted: a list of \"dense\" and \"sparse\", 4 long"),
+        "{message}"
+    );
 }

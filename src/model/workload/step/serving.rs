@@ -89,7 +89,7 @@ impl ServingStep<'_> {
     /// Whether each rank of tp gives all of its tokens to the experts, and the results are summed over tp.
     pub fn experts_take_whole_tokens(&self) -> bool {
         let by_vllm = self.serving.framework == Some(Framework::Vllm);
-        let tokens = self.serving.expert.tokens.unwrap_or(match by_vllm && !self.model.family.parts_tokens_in_vllm() {
+        let tokens = self.serving.expert.tokens.unwrap_or(match by_vllm && !self.model.family.parts_tokens_in_vllm {
             true => ExpertTokens::Whole,
             false => ExpertTokens::Parts,
         });
@@ -269,6 +269,9 @@ pub(super) fn widest(model: &Model, tokens: u128) -> std::result::Result<(), Str
 
 /// Whether the degrees divide heads, feed-forward and experts.
 pub(super) fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
+    if let Some(problem) = model.steps_refused() {
+        return Err(problem);
+    }
     let (t, k) = (u64::from(degrees.tp), model.attention.kv_heads);
     // If every layer has experts, no rank has a part of a dense feed-forward.
     let inner = if model.has_dense_layers() { model.feed_forward } else { t };
@@ -389,8 +392,15 @@ fn check_heads(step: &TrainingStep, exchanging: u64) -> Result<()> {
 /// Checks of the axes. Heads of keys and of values are both divided (Megatron-LM core/transformer/transformer_config.py,
 /// `linear_num_key_heads` and `linear_num_value_heads`; core/ssm/mamba_mixer.py, `nheads` and `ngroups`).
 pub(super) fn axes(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
-    let Some(linear) = model.linear_attention_in_use() else { return Ok(()) };
     let t = u64::from(degrees.tp);
+    let shares_none = model.mixture.as_ref().is_some_and(|mixture| mixture.shared_experts == 0);
+    if t > 1 && shares_none && matches!(model.blocks, Blocks::Single { .. }) {
+        return Err(format!(
+            "layers of {} are routed experts alone, whose calls with tp = {t} are not modelled; accepted: tp = 1",
+            model.name
+        ));
+    }
+    let Some(linear) = model.linear_attention_in_use() else { return Ok(()) };
     for (what, field, heads) in [
         ("key heads of linear attention", linear.rule.key_heads_field(), linear.key_heads),
         ("value heads of linear attention", linear.rule.value_heads_field(), linear.value_heads),

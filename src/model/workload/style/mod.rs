@@ -135,7 +135,7 @@ mod hybrid_tests {
     use crate::workload::Style;
     use crate::workload::op::{LayerKind, Pass, When};
     use crate::workload::step::Step;
-    use commgauge_base::collective::Collective::{self, AllGather, AllReduce, ReduceScatter};
+    use commgauge_base::collective::Collective::{self, AllGather, AllReduce, AllToAllV, ReduceScatter};
 
     /// E b s h of 4096 tokens: 2 x 4096 x 2048, and x 4096.
     const QWEN_HIDDEN: u64 = 16_777_216;
@@ -189,6 +189,43 @@ mod hybrid_tests {
             "{message}"
         );
         assert!(message.contains("nearest that do: 4"), "{message}");
+    }
+
+    #[test]
+    fn layers_of_experts_alone_have_a_pair_of_linears_for_their_shared_expert_and_an_exchange() {
+        // Nemotron 3 Nano: 23 Mamba-2, 6 attention and 23 layers of experts, 6 of 128 for each of 4096 tokens of 2688.
+        let (forward, hidden) = (Some(Pass::Forward), 2 * 4096 * 2688);
+        with_steps(&training("nemotron-3-nano", "sequence_parallel = true", "tp = 2"), 2, |step| {
+            let linears = in_layers(step, Style::Sequence);
+            assert_eq!(linears.first(), Some(&(AllGather, forward, hidden, 1, 52 * 2)), "{linears:?}");
+        });
+        with_steps(&training("nemotron-3-nano", "", "dp = 2\nep = 2"), 2, |step| {
+            let exchanged = in_layers(step, Style::Expert);
+            assert!(exchanged.contains(&(AllToAllV, forward, 6 * hidden, 1, 23 * 2)), "{exchanged:?}");
+        });
+        with_steps(&serving("nemotron-3-nano", "", "tp = 2"), 2, |step| {
+            let calls = in_layers(step, Style::Serving);
+            assert!(calls.iter().any(|row| (row.0, row.3, row.4) == (AllReduce, 1, 52)), "{calls:?}");
+        });
+        // Experts that each replica reduces among all ranks: only mixers reduce on tp.
+        with_steps(&serving("nemotron-3-nano", "", "tp = 2\ndp = 2\nep = 4"), 4, |step| {
+            let ops = step.ops_of_stage(0).unwrap();
+            let reduced = ops.iter().filter(|op| op.axis == Axis::Tp && op.collective == AllReduce);
+            let kinds: Vec<_> = reduced.map(|op| op.when.count_per_micro_batch().unwrap()).collect();
+            assert_eq!(kinds, [6, 23], "{:?}", ops.iter().map(|op| &op.why).collect::<Vec<_>>());
+        });
+    }
+
+    #[test]
+    fn steps_of_models_whose_traffic_is_not_known_are_refused_with_the_reason() {
+        for (model, expected) in [
+            ("glm-5.2", "(glm_moe_dsa) has no list of calls: several of its layers share an indexer"),
+            ("deepseek-v4-pro", "(deepseek_v4) has no list of calls: its residual stream has several lanes"),
+            ("nemotron-3-super", "its experts work in a width of 1024 (moe_latent_size)"),
+        ] {
+            assert!(refusal(&training(model, "", "dp = 2"), 2).contains(expected), "{model}");
+            assert!(refusal(&serving(model, "", "tp = 2"), 2).contains(expected), "{model}");
+        }
     }
 
     #[test]
@@ -302,6 +339,18 @@ mod hybrid_tests {
                 (LayerKind::AttentionAlone, 4, attention),
                 (LayerKind::LinearAlone, 24, mamba),
                 (LayerKind::Dense, 24, feed_forward),
+            ]
+        );
+        // Projections to 10304 of 2688, 6144 filters of 4 with a bias, three numbers for each of 64 heads, and a norm of 4096.
+        let mamba = 2688 + 2688 * 10_304 + 6144 * 5 + 3 * 64 + 4096 + 4096 * 2688;
+        let attention = 2688 + 2688 * (2 * 4096 + 2 * 256);
+        let experts = 2688 + 128 * 2688 + 2 * 2688 * (128 * 1856 + 3712);
+        assert_eq!(
+            units("nemotron-3-nano"),
+            [
+                (LayerKind::AttentionAlone, 6, attention),
+                (LayerKind::LinearAlone, 23, mamba),
+                (LayerKind::Experts, 23, experts),
             ]
         );
         // Projections to 12288 + 64 of 2048, 8192 filters of 4, two numbers for each of 32 heads, a norm of 128, and back from 4096.

@@ -293,7 +293,7 @@ fn embedding(step: &TrainingStep, end: End) -> Vec<Op> {
         )];
     }
     // Learned positions are added to whole sequences; only without them are sequences cut without communication.
-    let forward = if step.model.family.has_learned_positions() {
+    let forward = if step.model.family.learned_positions {
         call(AllReduce, Pass::Forward, "vocabulary-parallel embedding, whole because learned positions are added to it")
     } else {
         call(ReduceScatter, Pass::Forward, "vocabulary-parallel embedding, each rank its part of the sequence")

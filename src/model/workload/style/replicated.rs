@@ -222,7 +222,7 @@ fn input_gradients(step: &TrainingStep) -> (String, u64) {
             (gradients, step.model.blocks_per_layer())
         }
         TensorStyle::DTensor => {
-            let feed_forward = if step.model.family.gated() { 2 } else { 1 };
+            let feed_forward = if step.model.family.gated { 2 } else { 1 };
             let which = "input gradients of the column-parallel linears, each alone (q, k, v, gate, up), backward (torch \
                          distributed/tensor/parallel/style.py ColwiseParallel)";
             (which.to_owned(), 3 + feed_forward)
@@ -263,7 +263,7 @@ struct Linear {
 /// The linears of a dense layer, with this many key and value heads.
 fn linears(model: &Model, kv_heads: u64, qkv_formula: &'static str) -> [Linear; 4] {
     let (h, f, heads) = (model.hidden, model.feed_forward, model.attention.heads * model.attention.head_dimension);
-    let (gates, fc1) = if model.family.gated() { (2, "2f (up and gate)") } else { (1, "f") };
+    let (gates, fc1) = if model.family.gated { (2, "2f (up and gate)") } else { (1, "f") };
     [
         Linear {
             name: "QKV",

@@ -6,7 +6,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::config::step::Recompute;
-use commgauge_model::config::{Family, LatentAttention, LinearAttention, LinearRule, Mixer, Model};
+use commgauge_model::config::{LatentAttention, LinearAttention, LinearRule, Mixer, Model};
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -190,7 +190,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
         (None, _) => Work::default(),
     };
     let element = step.activation().size() as f64;
-    let dropout = model.family == Family::Gpt2;
+    let dropout = model.family.transformers.as_gpt2;
     let split = if step.training.tensor.sequence_parallel { t } else { 1 } as f64;
     let (tokens, h, blocks) = (n as f64, model.hidden as f64, parts.count() as f64);
     // Before each block a norm reads and writes; the residual addition after it reads two and writes one, with a dropout mask.
@@ -199,7 +199,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
     let around = tokens * h / split * blocks * (norm + 3.0 * element + f64::from(u8::from(dropout)));
     if parts.feed_forward.is_some() {
         feed_forward(step, layer, t, n, &mut work.products);
-        let numbers = match (model.family.gated(), compute.kernels.has_one_for_activations_of(model)) {
+        let numbers = match (model.family.gated, compute.kernels.has_one_for_activations_of(model)) {
             (true, true) => NUMBERS_OF_GATE,
             (true, false) => NUMBERS_OF_UNFUSED_GATE,
             (false, true) => NUMBERS_OF_ACTIVATION,
@@ -237,11 +237,11 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
         |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, in_8_bits: false };
     products.extend([attention(keys, head), attention(value, keys)]);
     let scores = (model.attention.heads / t) as f64 * n as f64 * keys as f64;
-    let each = if model.family == Family::Gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
+    let each = if model.family.transformers.as_gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
     // A gate reads the output of attention and itself, and writes their product.
     let gated =
         if model.attention.gate { 3.0 * element * n as f64 * (model.attention.heads / t * head) as f64 } else { 0.0 };
-    let rotated = if compute.kernels.fused_elementwise || model.family == Family::Gpt2 {
+    let rotated = if compute.kernels.fused_elementwise || model.family.transformers.as_gpt2 {
         0.0
     } else {
         let width = (model.attention.heads / t + model.kv_heads_per_rank(t)) * head;
@@ -301,7 +301,7 @@ fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
 fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut Vec<Product>) {
     let model = step.model;
     let h = model.hidden;
-    let first = if model.family.gated() { 2 } else { 1 };
+    let first = if model.family.gated { 2 } else { 1 };
     let mut both = |rows: u64, width: u64, count: f64| {
         for (n, k) in [(first * width, h), (h, width)] {
             products.push(Product { count, ..Product::of_block(rows, n, k) });

@@ -3,9 +3,7 @@
 use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, TensorStyle};
-use commgauge_model::config::{
-    Family, LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm,
-};
+use commgauge_model::config::{LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm};
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -172,7 +170,7 @@ impl<'a> Shape<'a> {
             by_sequence,
             by_input: if step.training.tensor.style == TensorStyle::DTensor { 1 } else { by_sequence },
             input_gradients: if joins_linears { 1 } else { 2 },
-            dropout: model.family == Family::Gpt2,
+            dropout: model.family.transformers.as_gpt2,
             kernels,
             elementwise: Elementwise::of(model, element, kernels, casts),
         }
@@ -206,7 +204,7 @@ impl<'a> Shape<'a> {
             None => 0,
             Some(_) if self.model.has_experts_in(layer) => self.feed_forward(step, layer),
             Some(_) => {
-                let widths = if self.model.family.gated() { 2 } else { 1 };
+                let widths = if self.model.family.gated { 2 } else { 1 };
                 widths * self.element * self.tokens * u128::from(self.model.feed_forward) / self.t
             }
         };
@@ -280,7 +278,7 @@ impl<'a> Shape<'a> {
     fn every_second_product(&self, step: &TrainingStep, layer: u32) -> u128 {
         let m = self.model;
         let is_plain =
-            m.attention.latent.is_none() && m.attention.linear.is_none() && !m.attention.gate && m.family.gated();
+            m.attention.latent.is_none() && m.attention.linear.is_none() && !m.attention.gate && m.family.gated;
         if !is_plain || m.has_experts_in(layer) {
             return self.linear(step, layer);
         }
@@ -360,9 +358,9 @@ impl Shape<'_> {
         }
         let is_fused = self.kernels.fused_attention;
         let copies = !is_fused && kv_heads < heads;
-        let family = self.model.family;
-        let joined = matches!(family, Family::GptNeox | Family::Phi3) && !copies;
-        let rotates_a_part = matches!(family, Family::GptNeox | Family::Phi3 | Family::Glm4Moe);
+        let in_transformers = self.model.family.transformers;
+        let joined = in_transformers.joins_products && !in_transformers.as_gpt2 && !copies;
+        let rotates_a_part = in_transformers.rotates_a_part;
         let before_rotation = if joined { heads + kv_heads } else { 0 };
         let result = if rotates_a_part && is_fused { 2 * heads } else { heads };
         let given = if copies { 2 * heads } else { 2 * kv_heads };
@@ -447,16 +445,15 @@ impl Elementwise {
     /// For a model whose activations have this many bytes. `casts`: only products use that type, the rest fp32.
     pub fn of(model: &Model, element: u128, kernels: Kernels, casts: bool) -> Elementwise {
         let norm_is_fused = kernels.has_one_for_norms_of(model);
-        let norm_bytes = |element: u128| match model.family {
+        let norm_bytes = |element: u128| match model.family.transformers.norm_inputs_in_full {
             _ if norm_is_fused => element,
-            // The input minus its mean twice, and the normalised input (`CohereLayerNorm`), in fp32.
-            Family::Cohere2 => 3 * FULL_PRECISION_BYTES,
-            // The input and the normalised input, which is multiplied by the weight, in fp32 (`Gemma3RMSNorm`, `Olmo3RMSNorm`).
-            Family::Gemma3 | Family::Olmo3 => 2 * FULL_PRECISION_BYTES,
+            // The input minus its mean twice, and the normalised input (`CohereLayerNorm`); the input and the normalised input, which is
+            // multiplied by the weight (`Gemma3RMSNorm`, `Olmo3RMSNorm`).
+            Some(inputs) => u128::from(inputs) * FULL_PRECISION_BYTES,
             // The latter in the type of the activations.
-            _ => FULL_PRECISION_BYTES + element,
+            None => FULL_PRECISION_BYTES + element,
         };
-        let inner_numbers = match (model.family.gated(), kernels.has_one_for_activations_of(model)) {
+        let inner_numbers = match (model.family.gated, kernels.has_one_for_activations_of(model)) {
             // Input of the activation function, the other input of the product, and the product.
             (true, true) => 3,
             // And the output of the activation function.
@@ -466,7 +463,8 @@ impl Elementwise {
             // Input, half of it, the hyperbolic tangent, one more than that, and their product.
             (false, false) => 5,
         };
-        let copies_input = !kernels.fused_elementwise && routes_in_full(model.family) && element < FULL_PRECISION_BYTES;
+        let copies_input =
+            !kernels.fused_elementwise && model.family.transformers.routes_in_full && element < FULL_PRECISION_BYTES;
         Elementwise {
             norm_bytes: norm_bytes(if casts { FULL_PRECISION_BYTES } else { element }),
             inner_norm_bytes: norm_bytes(element),
@@ -486,9 +484,9 @@ impl Elementwise {
     /// Number of block inputs that a layer stores: blocks after one norm share one, unless each product copies it.
     pub fn block_inputs(&self, model: &Model, parts: LayerParts) -> u128 {
         if self.copies_inputs {
-            let joined = joins_products(model.family);
+            let joined = model.family.transformers.joins_products;
             let of_attention = if joined { 1 } else { 3 };
-            let of_feed_forward = if joined || !model.family.gated() { 1 } else { 2 };
+            let of_feed_forward = if joined || !model.family.gated { 1 } else { 2 };
             return u128::from(parts.mixer.is_some()) * of_attention
                 + u128::from(parts.feed_forward.is_some()) * of_feed_forward;
         }
@@ -500,16 +498,6 @@ impl Elementwise {
     pub fn query_key_bytes(&self, model: &Model) -> u128 {
         if model.attention.query_key_norm == QueryKeyNorm::None { 0 } else { self.inner_norm_bytes }
     }
-}
-
-/// Whether one product computes queries, keys and values, and one both sides of a gate (transformers, by family).
-fn joins_products(family: Family) -> bool {
-    matches!(family, Family::Gpt2 | Family::GptNeox | Family::Phi3)
-}
-
-/// Whether routers copy their input to fp32 (`DeepseekV3TopkRouter`, `Glm4MoeTopkRouter`).
-fn routes_in_full(family: Family) -> bool {
-    matches!(family, Family::DeepseekV2 | Family::DeepseekV3 | Family::DeepseekV32 | Family::KimiK2 | Family::Glm4Moe)
 }
 
 // What PyTorch's data parallelism keeps in full precision.

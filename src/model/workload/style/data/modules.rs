@@ -5,7 +5,6 @@
 use super::fsdp;
 use super::fsdp::{ReducingRanks, Reduction};
 use super::tensors::{Order, Part, Tensor, of_ends, of_layer_alone, parts};
-use crate::config::Family;
 use crate::config::step::{DEEPSPEED_BUCKET_PARAMETERS, ModuleChoices, Recompute, ShardBuffers};
 use crate::workload::op::{End, Moment, Overlap, Pass, When};
 use crate::workload::step::TrainingStep;
@@ -323,9 +322,9 @@ enum ModuleOrder {
 
 impl ModuleOrder {
     fn of(step: &TrainingStep) -> ModuleOrder {
-        match step.model.family {
-            Family::Mixtral | Family::Qwen2Moe | Family::Qwen3Moe => ModuleOrder::Mixtral,
-            family if step.model.mixture.is_none() && family.gated() => ModuleOrder::Llama,
+        match &step.model.family {
+            family if family.transformers.one_module_of_experts => ModuleOrder::Mixtral,
+            family if step.model.mixture.is_none() && family.gated => ModuleOrder::Llama,
             _ => ModuleOrder::Tensors,
         }
     }

@@ -5,7 +5,7 @@
 //! parameters; a test compares the two.
 
 use crate::config::step::OuterSharding;
-use crate::config::{Family, FeedForward, LatentAttention, LinearRule, Mixer, Model};
+use crate::config::{FeedForward, LatentAttention, LinearRule, Mixer, Model};
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::op::Pass;
@@ -91,7 +91,7 @@ fn norm(model: &Model) -> Vec<Tensor> {
 fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor>) {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
     let parts = model.parts_of(layer);
-    let norms_last = order == Order::Definition && model.family.gated();
+    let norms_last = order == Order::Definition && model.family.gated;
     let first_norm = if norms_last { Vec::new() } else { norm(model) };
     match parts.mixer {
         Some(Mixer::Attention) => of_attention(model, t, order, first_norm, list),
@@ -127,7 +127,7 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
     if width == 0 {
         return vec![Tensor::vector(whole)];
     }
-    let inputs = if model.family.gated() { 2 } else { 1 };
+    let inputs = if model.family.gated { 2 } else { 1 };
     let (first, first_bias) = (inputs * h * width / t, inputs * width / t);
     let (first_bias, second_bias) = if model.biases.feed_forward { (first_bias, h) } else { (0, 0) };
     let second = (h * width / t).min(whole.saturating_sub(first + first_bias + second_bias));
@@ -202,10 +202,22 @@ pub(super) fn of_linear_attention(
     let h = model.hidden;
     let [weight, bias] = parts.input;
     let rows = |elements: u64| Tensor::matrix(elements, h).divided(Division::Rows);
-    let input = [rows(weight - apart), rows(apart), Tensor::vector(bias)];
+    let gate = match order {
+        Order::PyTorch | Order::Definition if model.family.transformers.linear_inputs_apart => {
+            h * model.attention.linear.as_ref().map_or(0, |linear| linear.value_width(t))
+        }
+        _ => 0,
+    };
+    // With separate projections, what each head forgets and replaces has one each.
+    let of_each_head = if gate > 0 { [apart / 2; 2] } else { [apart, 0] };
+    let [first, second] = of_each_head.map(rows);
+    let input = [rows(weight - apart - gate), rows(gate), first, second, Tensor::vector(bias)];
     let tokens = model.attention.linear.as_ref().map_or(1, |linear| linear.convolution_tokens);
     let convolution = [Tensor::filters(parts.convolution[0], tokens), Tensor::vector(parts.convolution[1])];
     let of_heads = parts.of_heads.map(Tensor::vector);
+    let [weight, bias] = parts.output;
+    let output = Tensor::matrix(weight, (weight / h).max(1)).divided(Division::Columns);
+    let output = [Tensor::vector(parts.norm), output, Tensor::vector(bias)];
     match order {
         Order::Megatron => {
             list.extend(of_heads);
@@ -217,12 +229,14 @@ pub(super) fn of_linear_attention(
             list.extend(first_norm);
             list.extend(of_heads);
             list.extend(convolution);
-            list.extend(input);
+            // `Qwen3_5GatedDeltaNet` has norm and output projection in front.
+            let [first, second]: [&[Tensor]; 2] = if gate > 0 { [&output, &input] } else { [&input, &output] };
+            list.extend_from_slice(first);
+            list.extend_from_slice(second);
+            return;
         }
     }
-    let [weight, bias] = parts.output;
-    let output = Tensor::matrix(weight, (weight / h).max(1)).divided(Division::Columns);
-    list.extend([Tensor::vector(parts.norm), output, Tensor::vector(bias)]);
+    list.extend(output);
 }
 
 /// Weight and bias of the attention's output projection.
@@ -239,10 +253,12 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
     }
     let queries = model.projected_queries(t);
     let keys = model.kv_heads_per_rank(t) * model.attention.head_dimension;
-    let (widths, division) = match (order, model.family) {
+    let (widths, division) = match order {
         // GPT-2 has one module for all three (transformers, `GPT2Attention.c_attn`).
-        (Order::Megatron, _) | (_, Family::Gpt2) => (vec![queries + 2 * keys], Division::QueriesKeysValues),
-        (Order::PyTorch | Order::Definition, _) => (vec![queries, keys, keys], Division::Rows),
+        _ if order == Order::Megatron || model.family.transformers.as_gpt2 => {
+            (vec![queries + 2 * keys], Division::QueriesKeysValues)
+        }
+        _ => (vec![queries, keys, keys], Division::Rows),
     };
     let projection = |width: u64| {
         let bias = if model.biases.query_key_value { width } else { 0 };

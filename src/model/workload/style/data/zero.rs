@@ -252,7 +252,7 @@ fn shares(mut tensors: Vec<u64>, ranks: u64) -> Vec<u64> {
 /// The buffers of the model, in one call before the first forward pass of a step.
 pub(super) fn of_buffers(step: &TrainingStep) -> Option<Op> {
     let model = step.model;
-    if step.training.data.broadcast_buffers == BroadcastBuffers::None || !model.family.has_rotary_positions() {
+    if step.training.data.broadcast_buffers == BroadcastBuffers::None || !model.family.rotary_positions {
         return None;
     }
     let width =

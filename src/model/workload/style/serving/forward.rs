@@ -78,10 +78,12 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     if step.experts_are_reduced_on_tp() || step.experts_take_whole_tokens() {
         return Ok(vec![call(LayerKind::Any, step.model.blocks_per_layer(), both)]);
     }
-    Ok(vec![
-        call(LayerKind::Any, 1, mixer),
-        call(LayerKind::Dense, 1, "output of the feed-forward of layers without experts"),
-    ])
+    let mixers: &[LayerKind] = match step.model.blocks {
+        Blocks::Pairs => &[LayerKind::Any],
+        Blocks::Single { .. } => &[LayerKind::AttentionAlone, LayerKind::LinearAlone],
+    };
+    let feed_forward = call(LayerKind::Dense, 1, "output of the feed-forward of layers without experts");
+    Ok(mixers.iter().map(|kind| call(*kind, 1, mixer)).chain([feed_forward]).collect())
 }
 
 /// Only the last token of a request is sampled, so a prefill gathers no more than a decode.
