@@ -297,7 +297,7 @@ impl PlanCommand {
     fn notes(&self, question: &Question, found: &Found, computing: &Computing) -> Result<Vec<String>> {
         let hidden = question.rates.hidden().and_then(Hidden::describe);
         let mut notes = vec![hidden.unwrap_or_else(|| NO_HIDDEN_DATA.to_owned())];
-        notes.extend(computing.notes.iter().cloned());
+        notes.extend(computing.notes.iter().cloned().chain(question.bases.left_out()));
         if let Some(best) = found.best.first() {
             notes.extend(computing.own_shapes(&question.products(&best.layout)?));
         }
@@ -375,6 +375,7 @@ fn none_legal(question: &Question, found: &Found) -> String {
         }
         (true, false) => "no degrees multiply to the GPUs".to_owned(),
     };
+    let why = found.refused.as_ref().map_or(why.clone(), |reason| format!("{why}; {reason}"));
     let among = if question.only.is_anything() { " among those that are asked for" } else { "" };
     format!("no layout of {} on {} GPUs is legal{among}; {why}", question.model.shown_name(), question.gpus)
 }
@@ -517,19 +518,22 @@ impl QuestionFlags {
     /// Values that cannot be, a sequence that the model does not allow, and ZeRO stages that the framework does not have.
     pub fn training(&self, model: &Model, choices: &TrainingFlags, only: &[&Only]) -> Result<PlannedTraining> {
         let bases = match choices.framework {
-            None => Bases::of(&self.read(model, choices, None)?),
+            None => Bases::of(model, &self.read(model, choices, None)?)?,
             Some(framework) => {
-                let sharded = choices.of("data_style").map(|_| DataStyle::Zero3);
-                if sharded.is_some_and(|style| !framework.offers("data_style", style.name())) {
-                    return Err(Error::usage(format!("--training: {framework} has no data_style zero3; leave it out")));
+                let replicated = choices.of("replicas_of_shards").is_some();
+                let given = choices.of("data_style").or(replicated.then_some(DataStyle::Hsdp.name()));
+                if let Some(style) = given.filter(|style| !framework.offers("data_style", style)) {
+                    return Err(Error::usage(format!("--training: {framework} has no data_style {style}")));
                 }
-                Bases::of_framework(framework, sharded, |style| self.read(model, choices, Some(style)))?
+                let sharded = given.and_then(|style| style.parse().ok());
+                Bases::of_framework(framework, model, sharded, |style| self.read(model, choices, Some(style)))?
             }
         };
         let has = |stage: &u8| bases.stage(*stage).is_some();
         if let Some(stage) = only.iter().flat_map(|only| &only.zero_stage).find(|stage| !has(stage)) {
             let accepted = (0..4).filter(has).map(|stage| stage.to_string()).collect::<Vec<_>>().join(", ");
-            return Err(Error::usage(format!("zero_stage: found {stage}; the framework has {accepted}")));
+            let why = bases.reason(*stage).unwrap_or("the framework lacks it");
+            return Err(Error::usage(format!("zero_stage: found {stage}; accepted: {accepted}; {why}")));
         }
         match bases.first.global_batch {
             Some(global_batch) => Ok(PlannedTraining { bases, global_batch }),
@@ -630,9 +634,9 @@ fn choice(text: &str) -> std::result::Result<TrainingChoice, String> {
             "{key} is chosen by the planner or has a flag of its own (--only, --sequence, --global-batch, --framework)"
         ));
     }
-    if key == "data_style" && value != "zero3" {
+    if key == "data_style" && !["zero3", "hsdp"].contains(&value.as_str()) {
         return Err(format!(
-            "data_style: found `{value}`; accepted: zero3, for ZeRO-3 as DeepSpeed has it; else --only zero_stage="
+            "data_style: found `{value}`; accepted: zero3, as DeepSpeed has it, and hsdp, for --only zero_stage=3; else --only zero_stage="
         ));
     }
     match known().find(|known| *known == key) {
@@ -695,7 +699,7 @@ mod tests {
             ("sequence_parallel", "accepted: key=value"),
             ("micro_batch=2", "chosen by the planner"),
             ("micro_batches=2", "chosen by the planner"),
-            ("data_style=ddp", "accepted: zero3"),
+            ("data_style=ddp", "accepted: zero3, as DeepSpeed has it, and hsdp"),
             ("sequence_paralel=false", "did you mean `sequence_parallel`?"),
         ] {
             let problem = choice(text).unwrap_err();

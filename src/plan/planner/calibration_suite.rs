@@ -344,7 +344,7 @@ mod tests {
         requested_calls(gpus, |rates, only| {
             search(&Question {
                 model: &model,
-                bases: Bases::of(&base),
+                bases: Bases::of(&model, &base).unwrap(),
                 global_batch: 64,
                 gpus,
                 ranks_per_node: 8,

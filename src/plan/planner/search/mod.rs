@@ -23,7 +23,7 @@ use commgauge_base::units::Bytes;
 use commgauge_model::config::Training;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use fitting::{Fitting, Memory, Prices, Queue, Stage, Unit, Waiting};
-use question::{Choices, ZERO_STAGES};
+use question::{Choices, ZERO_STAGES, accepts};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,8 @@ pub struct Found {
     pub best: Vec<Priced>,
     /// The layout that needs the least memory.
     pub nearest: Option<Planned>,
+    /// The first reason for which a layout is illegal, in words, if none is legal.
+    pub refused: Option<String>,
 }
 
 impl Found {
@@ -76,6 +78,9 @@ pub fn search(question: &Question) -> Found {
         illegal: space.illegal.iter().map(|(rule, count)| (*rule, *count)).collect(),
         ..Found::default()
     };
+    if found.considered == 0 {
+        found.refused = space.refused.clone().or_else(|| refused(question, &space));
+    }
     let search = Search { question, space: &space, trainings: &trainings, units: &fitting.units };
     found.nearest = fitting
         .nearest
@@ -83,6 +88,21 @@ pub fn search(question: &Question) -> Found {
         .map(|nearest| search.planned(&space.shapes[nearest.shape], 0, nearest.choices, nearest.bytes));
     search.best_first(&mut found);
     found
+}
+
+/// Why the first shape has no step.
+fn refused(question: &Question, space: &Space) -> Option<String> {
+    let order = space.shapes.first()?.orders.first()?;
+    let stages = ZERO_STAGES.into_iter().filter(|stage| accepts(&question.only.zero_stage, stage));
+    let refused = |stage: u8| {
+        let training = question.bases.stage(stage)?;
+        let divided = TrainingStep::divided(order.layout.clone(), training);
+        let step = divided.and_then(|layout| {
+            TrainingStep::without_messages(question.model, training, layout, training.places.table()).map(|_| ())
+        });
+        step.err().map(|error| error.to_string())
+    };
+    stages.filter_map(refused).next()
 }
 
 struct Search<'a> {
