@@ -6,7 +6,7 @@ use super::computing::{Computing, ComputingFlags, RatesFlags};
 use super::output::{FormattedOutput, read_text};
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
-use crate::report::plan::{csv, explain_text, table_text};
+use crate::report::plan::{csv, details_text, explain_text, table_text};
 use crate::report::plan_page;
 use crate::report::pretty_json;
 use commgauge_base::error::{Error, Result};
@@ -19,7 +19,7 @@ use commgauge_model::layout::{Axis, MOST_RANKS};
 use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::rates::Hidden;
 use commgauge_plan::planner::search::{
-    Bases, Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
+    Bases, Found, Only, Priced, Question, Results, families, not_beaten, pareto, probabilities_faster, search, what_if,
 };
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -74,9 +74,13 @@ pub struct PlanCommand {
     #[arg(long, hide_short_help = true)]
     pub(super) allow_untrusted: bool,
 
-    /// How many of the best layouts to show
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How many ways to divide the model to show, each with the plainest of its layouts that are as fast
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) top: u32,
+
+    /// Also show what the step and the memory of the best layout are made of, and what was left out
+    #[arg(long)]
+    pub(super) details: bool,
 
     /// How it is shown.
     #[command(flatten)]
@@ -116,6 +120,9 @@ pub enum PlanFormat {
     /// A page to be sent, as one file that asks for nothing
     Html,
 }
+
+/// Layouts that are compared with the best.
+const COMPARED: usize = 4;
 
 /// Exit code where the best layout rests on curves that predict badly.
 pub(super) const NOT_SURE: i32 = 3;
@@ -183,6 +190,7 @@ impl PlanCommand {
             rates: rates.as_ref(),
             only: self.only.clone().unwrap_or_default(),
             wanted: self.top as usize,
+            results: Results::Layouts,
         };
         use_it(&question, &computing, format)
     }
@@ -214,15 +222,19 @@ impl PlanCommand {
         format: PlanFormat,
     ) -> Result<()> {
         let started = Instant::now();
-        let probability = match found.best.as_slice() {
-            [first, second, ..] => probability_faster(question, &first.layout, &second.layout)?,
-            _ => None,
+        let probabilities = match found.best.as_slice() {
+            [first, others @ ..] if !others.is_empty() => {
+                let others: Vec<_> = others.iter().take(COMPARED).map(|other| &other.layout).collect();
+                probabilities_faster(question, &first.layout, &others)?
+            }
+            _ => Vec::new(),
         };
         let elapsed = (elapsed + started.elapsed()).as_secs_f64();
-        let mut document = PlanDocument::new(question, found, computing.ground.clone(), elapsed, probability);
+        let mut document = PlanDocument::new(question, found, computing.ground.clone(), elapsed, &probabilities);
         document.synthetic |= computing.synthetic;
         document.not_validated = computing.not_validated.clone();
         document.notes = self.notes(question, found, computing)?;
+        document.measured_by = Some(self.question.measured_by(question)).filter(|_| !document.rivals.is_empty());
         if self.question.gpus.len() > 1 {
             document.gpus_compared = self.question.gpus.clone();
         }
@@ -230,6 +242,7 @@ impl PlanCommand {
             document.what_if = what_if(question, &found.best[0]);
         }
         self.shown.write(&match format {
+            PlanFormat::Table if self.details => details_text(&document, self.shown.to.columns()),
             PlanFormat::Table => table_text(&document, self.shown.to.columns()),
             PlanFormat::Json => pretty_json(&document)?,
             PlanFormat::Csv => csv(&document)?,
@@ -255,7 +268,7 @@ impl PlanCommand {
             return Ok(found);
         }
         match self.question.gpus.len() {
-            1 => Ok(search(question)),
+            1 => Ok(families(question)),
             several => {
                 Err(Error::usage(format!("--gpus: found {several} numbers; accepted: one, or several with --pareto")))
             }
@@ -269,7 +282,7 @@ impl PlanCommand {
             Ok(found.best.remove(0))
         };
         let (a, b) = (one(first)?, one(second)?);
-        let probability = probability_faster(first, &a.layout, &b.layout)?;
+        let probability = probabilities_faster(first, &a.layout, &[&b.layout])?.into_iter().next().flatten();
         let comparison = Comparison::new(PlannedLayout::of(&a), PlannedLayout::of(&b), probability);
         let rates = first.rates;
         let mark = match (rates.synthetic() || computing.synthetic, rates.calibrated()) {
@@ -296,7 +309,9 @@ impl PlanCommand {
 
     fn notes(&self, question: &Question, found: &Found, computing: &Computing) -> Result<Vec<String>> {
         let hidden = question.rates.hidden().and_then(Hidden::describe);
-        let mut notes = vec![hidden.unwrap_or_else(|| NO_HIDDEN_DATA.to_owned())];
+        // Published rates say elsewhere that they are not calibrated.
+        let unknown = question.rates.calibrated().then(|| NO_HIDDEN_DATA.to_owned());
+        let mut notes: Vec<String> = hidden.or(unknown).into_iter().collect();
         notes.extend(computing.notes.iter().cloned().chain(question.bases.left_out()));
         if let Some(best) = found.best.first() {
             notes.extend(computing.own_shapes(&question.products(&best.layout)?));
@@ -512,6 +527,20 @@ fn bytes(text: &str) -> std::result::Result<Bytes, String> {
 }
 
 impl QuestionFlags {
+    /// The command that measures the calls and products that decide between layouts, or the flag that takes a user's own step.
+    fn measured_by(&self, question: &Question) -> String {
+        if question.rates.calibrated() {
+            return "a step of each; `--anchor STEP.csv` takes what it lasted".to_owned();
+        }
+        let memory = question.gpu_memory.0 / 1_000_000_000;
+        let QuestionFlags { model, global_batch, sequence, .. } = self;
+        let gpus = question.gpus;
+        format!(
+            "commgauge calibrate measure --model {model} --gpus {gpus} --gpu-memory {memory}GB --global-batch {global_batch} --sequence \
+             {sequence} -- -n {gpus} --backend nccl"
+        )
+    }
+
     /// The training that they describe, with the samples of a step over all replicas.
     ///
     /// # Errors
@@ -532,8 +561,10 @@ impl QuestionFlags {
         let has = |stage: &u8| bases.stage(*stage).is_some();
         if let Some(stage) = only.iter().flat_map(|only| &only.zero_stage).find(|stage| !has(stage)) {
             let accepted = (0..4).filter(has).map(|stage| stage.to_string()).collect::<Vec<_>>().join(", ");
-            let why = bases.reason(*stage).unwrap_or("the framework lacks it");
-            return Err(Error::usage(format!("zero_stage: found {stage}; accepted: {accepted}; {why}")));
+            return Err(Error::usage(match bases.reason(*stage) {
+                Some(reason) => format!("zero_stage: found {stage}; accepted: {accepted}; {reason}"),
+                None => format!("zero_stage: found {stage}; the framework has {accepted}"),
+            }));
         }
         match bases.first.global_batch {
             Some(global_batch) => Ok(PlannedTraining { bases, global_batch }),

@@ -5,8 +5,12 @@ use crate::report::framework_defaults;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_plan::planner::plan_document::{Comparison, OrderVerdict, PlanDocument, PlannedLayout};
+use commgauge_plan::planner::plan_document::{
+    Comparison, OrderVerdict, PartDifference, PlanDocument, PlannedLayout, Reason, Rival,
+};
 use commgauge_plan::planner::price::Exposed;
+use commgauge_plan::planner::search::Variant;
+use std::collections::BTreeSet;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes fits \
     step_seconds step_seconds_low step_seconds_high compute_seconds host_seconds bubble_seconds optimizer_seconds";
@@ -31,23 +35,35 @@ pub fn csv(document: &PlanDocument) -> Result<String> {
 
 // The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
 
-/// The plan for a terminal of this width.
+/// The choice for a terminal of this width.
 pub fn table_text(document: &PlanDocument, width: u16) -> String {
+    Terminal::plain(width).draw(&choice(document))
+}
+
+/// The choice and what it is made of.
+pub fn details_text(document: &PlanDocument, width: u16) -> String {
     Terminal::plain(width).draw(&blocks(document))
 }
 
-/// The plan, whatever it is written for.
-pub(super) fn blocks(document: &PlanDocument) -> Vec<Block> {
+/// The best layouts, and what decides between them.
+fn choice(document: &PlanDocument) -> Vec<Block> {
     let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
-    blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
-    let best = document.layouts.first().filter(|best| !best.memory.is_empty());
-    blocks.extend(best.map(|best| Block::Table(memory(best))));
     blocks.push(Block::apart(Mark::Flush, sentences(document)));
-    blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
     if !document.what_if.is_empty() {
         blocks.push(Block::text("what another machine would choose"));
         blocks.push(Block::Table(what_if(document)));
     }
+    blocks
+}
+
+/// The plan, whatever it is written for.
+pub(super) fn blocks(document: &PlanDocument) -> Vec<Block> {
+    let mut blocks = choice(document);
+    blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
+    let best = document.layouts.first().filter(|best| !best.memory.is_empty());
+    blocks.extend(best.map(|best| Block::Table(memory(best))));
+    blocks.push(Block::apart(Mark::Flush, details(document)));
+    blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
     blocks
 }
 
@@ -99,7 +115,8 @@ fn head(document: &PlanDocument) -> Vec<String> {
         d.global_batch,
         d.sequence
     ));
-    lines.extend([format!("calls: {}", d.rates), format!("computing: {}", d.computing)]);
+    let computing = d.computing.split("; ").next().unwrap_or_default();
+    lines.extend([format!("calls: {}", d.rates), format!("computing: {computing}")]);
     lines.push(format!(
         "{} layouts considered, {} fit into memory, {} priced one by one, in {}",
         d.considered,
@@ -142,12 +159,13 @@ fn layouts(document: &PlanDocument) -> Table {
         .right("zero", 0, |layout| layout.zero_stage)
         .right("mb", 0, |layout| layout.micro_batch)
         .left("recompute", 0, |layout| layout.recompute)
+        .left("as fast", 1, |layout| as_fast(layout))
         .left("order", 2, |layout| layout.order.clone())
         .right("orders", 6, |layout| layout.orders_alike)
         .right("GB", 0, |layout| format!("{}{}", memory(layout), if layout.fits { "" } else { " TOO MUCH" }))
         .right("compute", 3, |layout| share(layout, layout.compute_seconds))
         .right("bubble", 4, |layout| share(layout, layout.bubble_seconds))
-        .left("limited by", 1, |layout| layout.limited_by.clone())
+        .left("limited by", 1, |layout| layout.limited_by.replace(" of the step", ""))
         .table("")
 }
 
@@ -179,38 +197,75 @@ fn memory(layout: &PlannedLayout) -> Table {
         .table("")
 }
 
+/// The chunks and micro-batches that cannot be told apart from those of a layout: `v 3 to 5`.
+fn as_fast(layout: &PlannedLayout) -> String {
+    let range = |name: &str, own: u64, of: &dyn Fn(&Variant) -> u64| {
+        let others: BTreeSet<u64> = layout.variants.iter().map(of).filter(|other| *other != own).collect();
+        let (first, last) = (others.first()?, others.last()?);
+        Some(if first == last { format!("{name} {first}") } else { format!("{name} {first} to {last}") })
+    };
+    let chunks = range("v", u64::from(layout.virtual_stages), &|variant| u64::from(variant.virtual_stages));
+    let samples = range("mb", layout.micro_batch, &|variant| variant.micro_batch);
+    chunks.into_iter().chain(samples).collect::<Vec<_>>().join(", ")
+}
+
+/// What decides between a layout and the first.
+fn rival(rival: &Rival, document: &PlanDocument) -> String {
+    let [first, other] = [0, rival.place as usize - 1].map(|index| document.layouts[index].step_seconds);
+    let slower = if other < first { "faster" } else { "slower" };
+    let part = |part: &PartDifference| {
+        let difference = part.difference_seconds();
+        format!("{} {}{}", part.part, if difference > 0.0 { "+" } else { "-" }, Seconds(difference.abs()))
+    };
+    format!(
+        "Line {} is {} {slower}, and slower in {:.0} of 100 draws only: {}.",
+        rival.place,
+        percent((other / first - 1.0).abs(), 1),
+        100.0 * rival.probability_first_is_faster,
+        rival.decided_by.iter().map(part).collect::<Vec<_>>().join(", ")
+    )
+}
+
 fn sentences(document: &PlanDocument) -> Vec<String> {
-    let mut all = vec![order(document)];
+    let mut all: Vec<String> = document.rivals.iter().map(|other| rival(other, document)).collect();
+    if all.is_empty() {
+        all.push(order(document));
+    }
+    all.extend(document.measured_by.as_ref().map(|command| format!("To decide, measure: {command}")));
     if let Some(best) = document.layouts.first() {
-        all.push(format!(
-            "95 of 100 such steps take {} to {}: the errors of calls, of computing and of what is not modelled, as published runs \
-             show them (`commgauge plan validate`).",
-            Seconds(best.step_seconds_low),
-            Seconds(best.step_seconds_high)
-        ));
+        let [low, high] = [best.step_seconds_low, best.step_seconds_high].map(Seconds);
+        all.push(format!("95 of 100 such steps take {low} to {high} (`commgauge plan validate`)."));
         all.push(format!("The best again: --only {}", best.name));
         all.extend(best.stage_layers.as_ref().map(|layers| {
             let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             format!("Its layers do not divide evenly; its chunks have {layers} (stage_layers).")
         }));
-        let unused = document.gpu_memory_bytes.saturating_sub(best.memory_bytes);
-        if best.fits {
-            let unused = Bytes(unused);
-            all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
-        }
-    }
-    let summary = |reasons: &[commgauge_plan::planner::plan_document::Reason]| {
-        let one =
-            |reason: &commgauge_plan::planner::plan_document::Reason| format!("{} ({})", reason.reason, reason.count);
-        reasons.iter().map(one).collect::<Vec<_>>().join("; ")
-    };
-    if !document.illegal.is_empty() {
-        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
     }
     if !document.unpriced.is_empty() {
         all.push(format!("WITHOUT A PRICE, and so not among these: {}.", summary(&document.unpriced)));
     }
     all.extend(document.notes.iter().cloned());
+    all
+}
+
+fn summary(reasons: &[Reason]) -> String {
+    let one = |reason: &Reason| format!("{} ({})", reason.reason, reason.count);
+    reasons.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn details(document: &PlanDocument) -> Vec<String> {
+    let mut all = vec![
+        format!("computing: {}.", document.computing),
+        "The interval of a step holds the errors of calls, of computing and of what is not modelled, as published runs show them."
+            .to_owned(),
+    ];
+    if let Some(best) = document.layouts.first().filter(|best| best.fits) {
+        let unused = Bytes(document.gpu_memory_bytes.saturating_sub(best.memory_bytes));
+        all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
+    }
+    if !document.illegal.is_empty() {
+        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
+    }
     all
 }
 
@@ -300,8 +355,7 @@ mod tests {
     // What a plan looks like.
     use super::*;
     use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
-    use commgauge_plan::planner::plan_document::Comparison;
-    use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, OrderVerdict, PlannedMemory, Reason, VERSION};
+    use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, PlannedMemory, VERSION};
 
     fn layout(tp: u32, bubble: f64) -> PlannedLayout {
         PlannedLayout {
@@ -331,6 +385,7 @@ mod tests {
                 why: "2 B x 30.75e9".into(),
             }],
             fits: tp < 8,
+            variants: Vec::new(),
             step_seconds: 10.0 + bubble,
             step_seconds_low: 9.0,
             step_seconds_high: 12.0,
@@ -376,6 +431,8 @@ mod tests {
             unpriced: vec![Reason { reason: "reduce_scatter was not measured".to_owned(), count: 12 }],
             order: OrderOfBest { verdict: OrderVerdict::Tie, probability: Some(0.7), relative_difference: Some(0.05) },
             layouts: vec![layout(4, 0.5), layout(8, 1.0)],
+            rivals: Vec::new(),
+            measured_by: None,
             gpus_compared: Vec::new(),
             what_if: Vec::new(),
             notes: Vec::new(),

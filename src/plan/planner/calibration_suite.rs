@@ -258,7 +258,7 @@ impl Rates for Nominal {
 mod tests {
     use super::*;
     use crate::planner::compute::Compute;
-    use crate::planner::search::{Bases, Question, search};
+    use crate::planner::search::{Bases, Question, Results, search};
     use commgauge_base::collective::Collective;
     use commgauge_model::config::{Model, Suite, Table, Training};
     use commgauge_model::layout::Nodes;
@@ -353,6 +353,7 @@ mod tests {
                 rates,
                 only,
                 wanted: 1,
+                results: Results::Layouts,
             })
         })
     }

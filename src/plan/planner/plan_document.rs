@@ -2,7 +2,7 @@
 //! published JSON Schema (`commgauge show schema plan`) is made from these types.
 
 use super::price::{Exposed, StepPrice};
-use super::search::{Found, Planned, Priced, Question, WhatIf};
+use super::search::{Found, Planned, Priced, Question, Variant, WhatIf};
 use super::step_error::SURE;
 use commgauge_model::config::step::{FrameworkChoices, Recompute, ScheduleKind};
 use schemars::JsonSchema;
@@ -63,13 +63,51 @@ pub struct PlanDocument {
     pub unpriced: Vec<Reason>,
     /// Confidence that the first layout is faster than the second.
     pub order: OrderOfBest,
-    /// The best layouts, best first.
+    /// The best layouts, best first; the plainest of those that cannot be told apart comes first.
     pub layouts: Vec<PlannedLayout>,
+    /// Those of them that divide the model otherwise than the first and may be faster, at most two.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<Rival>,
+    /// The command that measures what decides between the first and its rivals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_by: Option<String>,
     /// The choices of a machine that differs in one property, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_if: Vec<WhatIf>,
     /// Notes for the user, as sentences.
     pub notes: Vec<String>,
+}
+
+/// A layout that may be faster than the first, and what decides between them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rival {
+    /// The layout in the syntax of `--only`.
+    pub name: String,
+    /// Its place in the list, of which the first is 1.
+    pub place: u32,
+    /// Share of draws in which the first is faster.
+    pub probability_first_is_faster: f64,
+    /// The parts of the step that differ most, the largest difference first.
+    pub decided_by: Vec<PartDifference>,
+}
+
+/// Rivals that are named, at most.
+const RIVALS: usize = 2;
+
+/// Parts of a step that decide.
+const DECIDING: usize = 2;
+
+/// The rivals of the first of some layouts, given the draws in which the first is faster than each other.
+fn rivals(layouts: &[PlannedLayout], probabilities: &[Option<f64>]) -> Vec<Rival> {
+    let Some((first, others)) = layouts.split_first() else { return Vec::new() };
+    let of = |((place, other), probability): ((u32, &PlannedLayout), &Option<f64>)| {
+        let probability = (*probability)?;
+        let mut decided_by = Comparison::new(first.clone(), other.clone(), None).parts;
+        decided_by.truncate(DECIDING);
+        let rival = Rival { name: other.name.clone(), place, probability_first_is_faster: probability, decided_by };
+        (probability < SURE).then_some(rival)
+    };
+    (2..).zip(others).zip(probabilities).filter_map(of).take(RIVALS).collect()
 }
 
 /// A reason with its count.
@@ -148,6 +186,9 @@ pub struct PlannedLayout {
     pub memory: Vec<PlannedMemory>,
     /// Whether it is within the limit.
     pub fits: bool,
+    /// Layouts with other chunks or micro-batches that cannot be told apart from it, the fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
     /// The step: the sum of the following parts.
     pub step_seconds: f64,
     /// Lower end of the interval that contains 95 of 100 steps: errors of calls, of computing, and of unmodelled effects.
@@ -220,6 +261,7 @@ impl PlannedLayout {
             memory_bytes: layout.memory.0,
             memory: Vec::new(),
             fits: layout.fits,
+            variants: layout.variants.clone(),
             step_seconds: price.step_seconds,
             step_seconds_low: price.step_seconds_low,
             step_seconds_high: price.step_seconds_high,
@@ -281,7 +323,7 @@ impl PlanDocument {
         found: &Found,
         computing: String,
         elapsed_seconds: f64,
-        probability: Option<f64>,
+        probabilities: &[Option<f64>],
     ) -> PlanDocument {
         let reasons = |all: &[(String, u64)]| {
             all.iter().map(|(reason, count)| Reason { reason: reason.clone(), count: *count }).collect()
@@ -289,6 +331,9 @@ impl PlanDocument {
         let illegal: Vec<(String, u64)> =
             found.illegal.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect();
         let best = found.best.first().and_then(|best| question.bases.stage(best.layout.zero_stage));
+        let planned =
+            |priced: &Priced| PlannedLayout { memory: memory(question, &priced.layout), ..PlannedLayout::of(priced) };
+        let layouts: Vec<PlannedLayout> = found.best.iter().map(planned).collect();
         PlanDocument {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -310,12 +355,10 @@ impl PlanDocument {
             elapsed_seconds,
             illegal: reasons(&illegal),
             unpriced: reasons(&found.unpriced),
-            order: OrderOfBest::of(&found.best, probability),
-            layouts: found
-                .best
-                .iter()
-                .map(|priced| PlannedLayout { memory: memory(question, &priced.layout), ..PlannedLayout::of(priced) })
-                .collect(),
+            order: OrderOfBest::of(&found.best, probabilities.first().copied().flatten()),
+            rivals: rivals(&layouts, probabilities),
+            measured_by: None,
+            layouts,
             gpus_compared: Vec::new(),
             what_if: Vec::new(),
             notes: Vec::new(),

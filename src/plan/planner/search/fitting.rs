@@ -480,17 +480,19 @@ impl Queue {
 /// Draws of both layouts.
 const DRAWS: u32 = 100;
 
-/// The share of draws in which the first layout is the faster one: calls vary by the known error of similar predictions, and each step by
-/// that of published steps; `None` if a call has no time.
+/// The share of draws in which the first layout is faster than each other: calls vary by the known error of similar predictions, and each
+/// step by that of published steps; `None` if a call has no time.
 ///
 /// # Errors
 /// If a layout does not fit the question.
-pub fn probability_faster(question: &Question, first: &Planned, second: &Planned) -> Result<Option<f64>> {
-    let (Some(first), Some(second)) = (draws(question, first)?, draws(question, second)?) else {
-        return Ok(None);
+pub fn probabilities_faster(question: &Question, first: &Planned, others: &[&Planned]) -> Result<Vec<Option<f64>>> {
+    let first = draws(question, first)?;
+    let compared = |other: &&Planned| -> Result<Option<f64>> {
+        let Some((first, other)) = first.as_ref().zip(draws(question, other)?) else { return Ok(None) };
+        let sum: f64 = first.iter().zip(&other).map(|(a, b)| question.compute.error.probability_faster(*a, *b)).sum();
+        Ok(Some(sum / first.len().max(1) as f64))
     };
-    let sum: f64 = first.iter().zip(&second).map(|(a, b)| question.compute.error.probability_faster(*a, *b)).sum();
-    Ok(Some(sum / first.len().max(1) as f64))
+    others.par_iter().map(compared).collect()
 }
 
 fn draws(question: &Question, planned: &Planned) -> Result<Option<Vec<f64>>> {

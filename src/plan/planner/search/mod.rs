@@ -13,8 +13,8 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub use fitting::probability_faster;
-pub use question::{Bases, Only, Planned, Priced, Question};
+pub use fitting::probabilities_faster;
+pub use question::{Bases, Family, Only, Planned, Priced, Question, Results, Variant};
 
 use crate::planner::price::FirstStageTimes;
 use crate::planner::rates::Scaled;
@@ -29,7 +29,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use space::{Space, Trainings};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Result of a search.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +90,47 @@ pub fn search(question: &Question) -> Found {
     found
 }
 
+/// Steps whose times differ by less than this share cannot be told apart, however they are measured.
+pub const ALIKE: f64 = 0.01;
+
+/// Layouts of a family that are compared, at most.
+const VARIANTS: usize = 24;
+
+/// The best families of layouts, each as the plainest of its layouts among those that cannot be told apart from its fastest one. The
+/// families follow in the order of their times, except that the plainest of those alike comes first.
+pub fn families(question: &Question) -> Found {
+    let mut found = search(&Question { results: Results::Families, ..question.clone() });
+    found.best = found.best.par_iter().map(|fastest| plainest(question, fastest)).collect();
+    let Some(fastest) = found.best.first().map(|best| best.price.step_seconds) else { return found };
+    let alike = |best: &&Priced| best.price.step_seconds <= fastest * (1.0 + ALIKE);
+    let count = found.best.iter().take_while(alike).count();
+    let first = (0..count).min_by_key(|index| found.best[*index].layout.plainness()).unwrap_or(0);
+    found.best[..=first].rotate_right(1);
+    found.best[1..].sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
+    found
+}
+
+/// The plainest layout among those of a family that cannot be told apart from its fastest one, with the others as variants.
+fn plainest(question: &Question, fastest: &Priced) -> Priced {
+    let only = Only { virtual_stages: question.only.virtual_stages.clone(), ..fastest.layout.only() };
+    let only =
+        Only { schedule: question.only.schedule.clone(), micro_batch: question.only.micro_batch.clone(), ..only };
+    let results = Results::LayoutsWithin(fastest.price.step_seconds * (1.0 + ALIKE));
+    let mut alike = search(&Question { only, results, wanted: VARIANTS, ..question.clone() }).best;
+    let Some(index) = (0..alike.len()).min_by_key(|index| alike[*index].layout.plainness()) else {
+        return fastest.clone();
+    };
+    let mut plainest = alike.remove(index);
+    let variant = |other: &Priced| Variant {
+        name: other.layout.name(),
+        virtual_stages: other.layout.virtual_stages,
+        micro_batch: other.layout.micro_batch,
+        step_seconds: other.price.step_seconds,
+    };
+    plainest.layout.variants = alike.iter().map(variant).collect();
+    plainest
+}
+
 /// Why the first shape has no step.
 fn refused(question: &Question, space: &Space) -> Option<String> {
     let order = space.shapes.first()?.orders.first()?;
@@ -127,10 +168,22 @@ impl Search<'_> {
         let mut queue = Queue::of(self.computing(&mut bounds));
         let wanted = self.question.wanted.max(1);
         let mut results: Vec<Waiting> = Vec::new();
+        let mut families: HashSet<Family> = HashSet::new();
+        let longest = match self.question.results {
+            Results::LayoutsWithin(seconds) => seconds.to_bits(),
+            Results::Layouts | Results::Families => u64::MAX,
+        };
         while let Some(next) = queue.pop() {
             // Not earlier: other orders of the last one may take equally long.
-            if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
+            let all_found = results.len() >= wanted
+                && results.last().is_some_and(|last| {
+                    next.seconds_bits > last.seconds_bits || self.question.results == Results::Families
+                });
+            if all_found || next.seconds_bits > longest {
                 break;
+            }
+            if matches!(next.stage, Stage::Counted | Stage::Priced) && families.contains(&self.family(next)) {
+                continue;
             }
             match next.stage {
                 Stage::Computes => {
@@ -164,6 +217,9 @@ impl Search<'_> {
                         let Some(price) = prices.price(self.question, next.candidate(), &step) else { continue };
                         found.best.push(Priced { layout: self.layout(next), price });
                         results.push(next);
+                        if self.question.results == Results::Families {
+                            families.insert(self.family(next));
+                        }
                     }
                 },
             }
@@ -254,6 +310,11 @@ impl Search<'_> {
         &self.space.shapes[self.units[next.unit as usize].shape]
     }
 
+    fn family(&self, next: Waiting) -> Family {
+        let unit = &self.units[next.unit as usize];
+        Family::of(self.shape(next).degrees, self.choices(unit, next.zero_stage))
+    }
+
     fn stages(&self, next: Waiting) -> &Stages {
         &self.space.stages[&self.units[next.unit as usize].choices.cut(self.shape(next).degrees.pp)]
     }
@@ -305,6 +366,7 @@ impl Search<'_> {
             orders_alike: order.same_placement,
             memory: Bytes(bytes),
             fits: bytes <= self.question.gpu_memory.0,
+            variants: Vec::new(),
         }
     }
 }
@@ -383,7 +445,7 @@ pub fn what_if(question: &Question, best: &Priced) -> Vec<WhatIf> {
         let rates = Scaled { rates: question.rates, within: change.within, between: change.between };
         let memory = Bytes((change.memory * question.gpu_memory.0 as f64) as u64);
         let other = Question { rates: &rates, gpu_memory: memory, wanted: 1, ..question.clone() };
-        let then = search(&other).best.pop().filter(|then| then.layout.fits);
+        let then = families(&other).best.pop().filter(|then| then.layout.fits);
         let today = Question { only: best.layout.only(), ..other.clone() };
         let today = search(&today).best.pop().filter(|today| today.layout.fits).map(|today| today.price.step_seconds);
         let step_seconds = then.as_ref().map(|then| then.price.step_seconds);

@@ -12,6 +12,9 @@ use commgauge_model::config::step::{
 use commgauge_model::config::{Model, Table, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 
 /// A question to the planner.
 #[derive(Clone)]
@@ -31,8 +34,39 @@ pub struct Question<'a> {
     pub rates: &'a dyn Rates,
     /// The fixed parts of the layout.
     pub only: Only,
-    /// Number of layouts to return.
+    /// Number of results to return.
     pub wanted: usize,
+    pub results: Results,
+}
+
+/// What counts as a result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Results {
+    /// Every layout.
+    Layouts,
+    /// Every layout that takes at most these seconds.
+    LayoutsWithin(f64),
+    /// The fastest layout of each [`Family`].
+    Families,
+}
+
+/// Layouts that divide the model alike: they differ in chunks, order of the axes, micro-batch, recomputation, or what ZeRO shards besides
+/// parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Family {
+    pub degrees: Degrees,
+    /// That of one chunk on each rank.
+    schedule: ScheduleKind,
+    shards_parameters: bool,
+}
+
+impl Family {
+    pub(super) fn of(degrees: Degrees, choices: Choices) -> Family {
+        let Choices { schedule, zero_stage, .. } = choices;
+        let schedule =
+            if schedule == ScheduleKind::Interleaved { ScheduleKind::OneForwardOneBackward } else { schedule };
+        Family { degrees, schedule, shards_parameters: zero_stage == 3 }
+    }
 }
 
 impl Question<'_> {
@@ -315,6 +349,21 @@ pub struct Planned {
     pub memory: Bytes,
     /// Whether it is within the limit.
     pub fits: bool,
+    /// Layouts of its family that cannot be told apart from it, the fastest first.
+    pub variants: Vec<Variant>,
+}
+
+/// A layout of the same family.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Variant {
+    /// The layout in the syntax of `--only`.
+    pub name: String,
+    /// Chunks on each rank.
+    pub virtual_stages: u32,
+    /// Samples of a micro-batch.
+    pub micro_batch: u64,
+    /// Its step.
+    pub step_seconds: f64,
 }
 
 impl Planned {
@@ -332,6 +381,11 @@ impl Planned {
              recompute={},order={}",
             self.virtual_stages, self.zero_stage, self.micro_batch, self.recompute, self.order
         )
+    }
+
+    /// How plain it is, the plainest first: layers divided evenly, no context parallelism, few chunks, large micro-batches.
+    pub(super) fn plainness(&self) -> impl Ord + use<> {
+        (self.stage_layers.is_some(), self.degrees.cp, self.virtual_stages, Reverse(self.micro_batch))
     }
 
     /// A restriction to this layout.

@@ -147,6 +147,7 @@ impl World {
             rates,
             only: self.only.clone(),
             wanted: self.wanted,
+            results: Results::Layouts,
         }
     }
 
