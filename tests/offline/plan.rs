@@ -164,11 +164,36 @@ fn the_first_screen_of_a_plan_is_a_choice_between_ways_that_differ_with_the_plai
     let (code, screen, stderr) = plan(folder.path(), &format!("--machine machine.toml {asked}"));
     assert_eq!(code, Some(0), "{stderr}");
     assert!(screen.lines().count() <= 22, "{} lines: {screen}", screen.lines().count());
-    for expected in [" 4   2   4  1   2 ", "v 2 to 20", "Line 2 is ", "exposed +", "To decide, measure: commgauge"] {
+    for expected in [" 4   2   4  1   2 ", "Line 2 is ", "exposed +", "To decide, measure: commgauge"] {
         assert!(screen.contains(expected), "{expected}: {screen}");
     }
     let (_, more, _) = plan(folder.path(), &format!("--machine machine.toml {asked} --details"));
     assert!(more.contains("the best layout") && more.contains("its fullest GPU holds"), "{more}");
+}
+
+#[test]
+fn nvlink_domains_that_do_not_divide_are_filled_alike_and_the_plan_says_so() {
+    let folder = folder();
+    let asked = "--machine gb200-nvl72 --model llama-3-70b --gpu-memory 186GB --global-batch 288 --sequence 8192 --only tp=2,pp=4,cp=1";
+    for (gpus, flags, used, expected) in [
+        (256, "", 64, "64 of the 72 GPUs of each NVLink domain are used: 72 do not divide 256"),
+        (144, "", 72, ""),
+        (64, "", 72, ""),
+        (104, "", 52, "52 of the 72 GPUs"),
+        (88, "", 44, "44 of the 72 GPUs"),
+        (80, "", 40, "40 of the 72 GPUs"),
+        (256, "--ranks-per-node 72", 72, ""),
+    ] {
+        let batch = format!("--global-batch {}", gpus * 4);
+        let asked = asked.replace("--global-batch 288", &batch);
+        let (code, json, stderr) = plan(folder.path(), &format!("{asked} --gpus {gpus} {flags} --format json"));
+        assert_eq!(code, Some(0), "{gpus}: {stderr}");
+        let document: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(document["ranks_per_node"], used, "{gpus} {flags}");
+        let notes = document["notes"].to_string();
+        assert_eq!(notes.contains("NVLink domain"), !expected.is_empty(), "{gpus}: {notes}");
+        assert!(notes.contains(expected), "{gpus}: {notes}");
+    }
 }
 
 /// A plan of Llama 3 8B on a shipped machine.

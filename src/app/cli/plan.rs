@@ -2,7 +2,7 @@
 //! launch.
 
 use super::WithParts;
-use super::computing::{Computing, ComputingFlags, RatesFlags};
+use super::computing::{Computing, ComputingFlags, RatesFlags, used_of_each_domain};
 use super::output::{FormattedOutput, read_text};
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
@@ -173,18 +173,25 @@ impl PlanCommand {
         let PlannedTraining { bases, global_batch } = self.question.training(&model, &self.training, &asked)?;
         let source = self.rates.read()?;
         let rates = source.rates();
-        let computing = self.computing.run_by(self.training.framework).read(
+        let mut computing = self.computing.run_by(self.training.framework).read(
             bases.first.activation_element_type,
             &model,
             source.machine(),
             Some(&source.calls(rates.as_ref(), self.question.ranks_per_node)?),
         )?;
+        let gpus = self.question.gpus.first().copied().unwrap_or(1);
+        let mut ranks_per_node = source.ranks_per_node(self.question.ranks_per_node)?;
+        if self.question.ranks_per_node.is_none() && self.question.gpus.len() == 1 {
+            let (used, sentence) = used_of_each_domain(ranks_per_node, gpus);
+            ranks_per_node = used;
+            computing.notes.extend(sentence);
+        }
         let question = Question {
             model: &model,
             bases,
             global_batch,
-            gpus: self.question.gpus.first().copied().unwrap_or(1),
-            ranks_per_node: source.ranks_per_node(self.question.ranks_per_node)?,
+            gpus,
+            ranks_per_node,
             gpu_memory: self.question.gpu_memory,
             compute: &computing.compute,
             rates: rates.as_ref(),

@@ -9,8 +9,6 @@ use commgauge_plan::planner::plan_document::{
     Comparison, OrderVerdict, PartDifference, PlanDocument, PlannedLayout, Reason, Rival,
 };
 use commgauge_plan::planner::price::Exposed;
-use commgauge_plan::planner::search::Variant;
-use std::collections::BTreeSet;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes fits \
     step_seconds step_seconds_low step_seconds_high compute_seconds host_seconds bubble_seconds optimizer_seconds";
@@ -27,7 +25,7 @@ pub fn csv(document: &PlanDocument) -> Result<String> {
         let mut row = object(layout)?;
         row.insert("calibrated".to_owned(), document.calibrated.into());
         row.insert("synthetic".to_owned(), document.synthetic.into());
-        row.insert("is_untrusted".to_owned(), (!layout.untrusted.is_empty()).into());
+        row.insert("is_untrusted".to_owned(), (!layout.price.untrusted.is_empty()).into());
         Ok(row)
     });
     fields_csv("the plan as CSV", &columns, rows.collect::<Result<Vec<_>>>()?)
@@ -129,7 +127,7 @@ fn head(document: &PlanDocument) -> Vec<String> {
 
 /// On which curves a layout rests that are not to be trusted, as a sentence.
 fn untrusted(which: &str, layout: &PlannedLayout) -> Option<String> {
-    let curves = layout.untrusted.join("; ");
+    let curves = layout.price.untrusted.join("; ");
     (!curves.is_empty())
         .then(|| format!("UNTRUSTED: {which} rests on curves whose held-out error is over 10 %: {curves}"))
 }
@@ -144,35 +142,35 @@ fn gpus(document: &PlanDocument) -> String {
 
 fn layouts(document: &PlanDocument) -> Table {
     let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
-    let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.step_seconds, 1);
-    let memory = |layout: &PlannedLayout| gigabytes(layout.memory_bytes);
+    let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.price.step_seconds, 1);
+    let memory = |layout: &PlannedLayout| gigabytes(layout.layout.memory.0);
     Fields::of(&document.layouts)
-        .right("step", 0, |layout| Seconds(layout.step_seconds))
+        .right("step", 0, |layout| Seconds(layout.price.step_seconds))
         .right("GPUs", of_gpus, |layout| layout.gpus)
-        .right("tp", 0, |layout| layout.tp)
-        .right("cp", 0, |layout| layout.cp)
-        .right("ep", 5, |layout| layout.ep)
-        .right("pp", 0, |layout| layout.pp)
-        .right("v", 0, |layout| layout.virtual_stages)
-        .left("schedule", 8, |layout| layout.schedule)
-        .right("dp", 0, |layout| layout.dp)
-        .right("zero", 0, |layout| layout.zero_stage)
-        .right("mb", 0, |layout| layout.micro_batch)
-        .left("recompute", 0, |layout| layout.recompute)
-        .left("as fast", 1, |layout| as_fast(layout))
-        .left("order", 2, |layout| layout.order.clone())
-        .right("orders", 6, |layout| layout.orders_alike)
-        .right("GB", 0, |layout| format!("{}{}", memory(layout), if layout.fits { "" } else { " TOO MUCH" }))
-        .right("compute", 3, |layout| share(layout, layout.compute_seconds))
-        .right("bubble", 4, |layout| share(layout, layout.bubble_seconds))
+        .right("tp", 0, |layout| layout.layout.degrees.tp)
+        .right("cp", 0, |layout| layout.layout.degrees.cp)
+        .right("ep", 5, |layout| layout.layout.degrees.ep)
+        .right("pp", 0, |layout| layout.layout.degrees.pp)
+        .right("v", 0, |layout| layout.layout.virtual_stages)
+        .left("schedule", 8, |layout| layout.layout.schedule)
+        .right("dp", 0, |layout| layout.layout.degrees.dp)
+        .right("zero", 0, |layout| layout.layout.zero_stage)
+        .right("mb", 0, |layout| layout.layout.micro_batch)
+        .left("recompute", 0, |layout| layout.layout.recompute)
+        .right("alike", 1, |layout| layout.layout.variants.len())
+        .left("order", 2, |layout| layout.layout.order.clone())
+        .right("orders", 6, |layout| layout.layout.orders_alike)
+        .right("GB", 0, |layout| format!("{}{}", memory(layout), if layout.layout.fits { "" } else { " TOO MUCH" }))
+        .right("compute", 3, |layout| share(layout, layout.price.compute_seconds))
+        .right("bubble", 4, |layout| share(layout, layout.price.bubble_seconds))
         .left("limited by", 1, |layout| layout.limited_by.replace(" of the step", ""))
         .table("")
 }
 
 /// The non-zero parts of a step.
 fn breakdown(layout: &PlannedLayout) -> Table {
-    let parts = layout.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * layout.step_seconds);
-    parts_of_a_step("the best layout", parts, layout.step_seconds)
+    let parts = layout.price.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * layout.price.step_seconds);
+    parts_of_a_step("the best layout", parts, layout.price.step_seconds)
 }
 
 /// The parts of a step and their shares, and the step below them.
@@ -197,21 +195,9 @@ fn memory(layout: &PlannedLayout) -> Table {
         .table("")
 }
 
-/// The chunks and micro-batches that cannot be told apart from those of a layout: `v 3 to 5`.
-fn as_fast(layout: &PlannedLayout) -> String {
-    let range = |name: &str, own: u64, of: &dyn Fn(&Variant) -> u64| {
-        let others: BTreeSet<u64> = layout.variants.iter().map(of).filter(|other| *other != own).collect();
-        let (first, last) = (others.first()?, others.last()?);
-        Some(if first == last { format!("{name} {first}") } else { format!("{name} {first} to {last}") })
-    };
-    let chunks = range("v", u64::from(layout.virtual_stages), &|variant| u64::from(variant.virtual_stages));
-    let samples = range("mb", layout.micro_batch, &|variant| variant.micro_batch);
-    chunks.into_iter().chain(samples).collect::<Vec<_>>().join(", ")
-}
-
 /// What decides between a layout and the first.
 fn rival(rival: &Rival, document: &PlanDocument) -> String {
-    let [first, other] = [0, rival.place as usize - 1].map(|index| document.layouts[index].step_seconds);
+    let [first, other] = [0, rival.place as usize - 1].map(|index| document.layouts[index].price.step_seconds);
     let slower = if other < first { "faster" } else { "slower" };
     let part = |part: &PartDifference| {
         let difference = part.difference_seconds();
@@ -233,10 +219,10 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
     }
     all.extend(document.measured_by.as_ref().map(|command| format!("To decide, measure: {command}")));
     if let Some(best) = document.layouts.first() {
-        let [low, high] = [best.step_seconds_low, best.step_seconds_high].map(Seconds);
+        let [low, high] = [best.price.step_seconds_low, best.price.step_seconds_high].map(Seconds);
         all.push(format!("95 of 100 such steps take {low} to {high} (`commgauge plan validate`)."));
         all.push(format!("The best again: --only {}", best.name));
-        all.extend(best.stage_layers.as_ref().map(|layers| {
+        all.extend(best.layout.stage_layers.as_ref().map(|layers| {
             let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             format!("Its layers do not divide evenly; its chunks have {layers} (stage_layers).")
         }));
@@ -259,8 +245,8 @@ fn details(document: &PlanDocument) -> Vec<String> {
         "The interval of a step holds the errors of calls, of computing and of what is not modelled, as published runs show them."
             .to_owned(),
     ];
-    if let Some(best) = document.layouts.first().filter(|best| best.fits) {
-        let unused = Bytes(document.gpu_memory_bytes.saturating_sub(best.memory_bytes));
+    if let Some(best) = document.layouts.first().filter(|best| best.layout.fits) {
+        let unused = Bytes(document.gpu_memory_bytes.saturating_sub(best.layout.memory.0));
         all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
     }
     if !document.illegal.is_empty() {
@@ -304,7 +290,7 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
         .collect();
     let seconds = |name: &str, a: f64, b: f64| {
         let difference = b - a;
-        let share = 100.0 * difference / c.first.step_seconds;
+        let share = 100.0 * difference / c.first.price.step_seconds;
         let signed = if difference > 0.0 { "+" } else { "" };
         vec![
             name.to_owned(),
@@ -314,19 +300,20 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
             format!("{share:+.1} %"),
         ]
     };
-    let memory = (c.second.memory_bytes as f64 - c.first.memory_bytes as f64) / 1e9;
+    let memory = (c.second.layout.memory.0 as f64 - c.first.layout.memory.0 as f64) / 1e9;
     rows.push(vec![
         "memory, GB".to_owned(),
-        gigabytes(c.first.memory_bytes),
-        gigabytes(c.second.memory_bytes),
+        gigabytes(c.first.layout.memory.0),
+        gigabytes(c.second.layout.memory.0),
         format!("{memory:+.1}"),
         String::new(),
     ]);
     rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
-    rows.push(seconds("step", c.first.step_seconds, c.second.step_seconds));
+    rows.push(seconds("step", c.first.price.step_seconds, c.second.price.step_seconds));
     let layouts = || [("A", &c.first), ("B", &c.second)].into_iter();
-    let too_large =
-        layouts().filter(|(_, layout)| !layout.fits).map(|(name, _)| format!("{name} does NOT fit into memory."));
+    let too_large = layouts()
+        .filter(|(_, layout)| !layout.layout.fits)
+        .map(|(name, _)| format!("{name} does NOT fit into memory."));
     let untrusted = layouts().filter_map(|(name, layout)| untrusted(name, layout));
     let sentences = too_large.chain(untrusted).chain([answer(c)]);
     let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
@@ -335,10 +322,10 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
 
 /// Which is faster, and how sure that is.
 fn answer(c: &Comparison) -> String {
-    let faster = if c.first.step_seconds <= c.second.step_seconds { "A" } else { "B" };
+    let faster = if c.first.price.step_seconds <= c.second.price.step_seconds { "A" } else { "B" };
     let why = c.parts.first().map_or_else(String::new, |part| format!(", most of all by {}", part.part));
     match c.probability_first_is_faster {
-        _ if c.first.step_seconds == c.second.step_seconds => "Both take just as long.".to_owned(),
+        _ if c.first.price.step_seconds == c.second.price.step_seconds => "Both take just as long.".to_owned(),
         Some(share) if (0.05..0.95).contains(&share) => {
             format!("A tie: A is faster in {:.0} of 100 draws.", 100.0 * share)
         }
@@ -355,7 +342,10 @@ mod tests {
     // What a plan looks like.
     use super::*;
     use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
+    use commgauge_model::layout::Degrees;
     use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, PlannedMemory, VERSION};
+    use commgauge_plan::planner::price::StepPrice;
+    use commgauge_plan::planner::search::Planned;
 
     fn layout(tp: u32, bubble: f64) -> PlannedLayout {
         PlannedLayout {
@@ -363,39 +353,38 @@ mod tests {
                 "tp={tp},cp=1,ep=1,pp=4,virtual_stages=2,dp=8,zero_stage=1,micro_batch=2,recompute=selective,order=tp-cp-ep-dp-pp"
             ),
             gpus: 256,
-            tp,
-            cp: 1,
-            ep: 1,
-            pp: 4,
-            etp: tp,
-            schedule: ScheduleKind::Interleaved,
-            stage_layers: (tp == 8).then(|| vec![3, 4, 4, 4, 4, 4, 4, 3]),
-            virtual_stages: 2,
-            dp: 8,
-            zero_stage: 1,
-            micro_batch: 2,
-            micro_batches: 16,
-            recompute: Recompute::Selective,
-            order: "tp-cp-ep-dp-pp".to_owned(),
-            orders_alike: 1,
-            memory_bytes: 61_500_000_000,
+            layout: Planned {
+                degrees: Degrees { tp, cp: 1, ep: 1, pp: 4, etp: tp, dp: 8 },
+                schedule: ScheduleKind::Interleaved,
+                stage_layers: (tp == 8).then(|| vec![3, 4, 4, 4, 4, 4, 4, 3]),
+                virtual_stages: 2,
+                zero_stage: 1,
+                micro_batch: 2,
+                micro_batches: 16,
+                recompute: Recompute::Selective,
+                order: "tp-cp-ep-dp-pp".to_owned(),
+                orders_alike: 1,
+                memory: Bytes(61_500_000_000),
+                fits: tp < 8,
+                variants: Vec::new(),
+            },
             memory: vec![PlannedMemory {
                 part: "parameters".into(),
                 bytes: 61_500_000_000,
                 why: "2 B x 30.75e9".into(),
             }],
-            fits: tp < 8,
-            variants: Vec::new(),
-            step_seconds: 10.0 + bubble,
-            step_seconds_low: 9.0,
-            step_seconds_high: 12.0,
-            compute_seconds: 8.0,
-            host_seconds: 0.0,
-            bubble_seconds: bubble,
-            exposed_communication_seconds: Exposed { tp: 1.5, dp: 0.25, ..Exposed::default() },
-            optimizer_seconds: 0.25,
+            price: StepPrice {
+                step_seconds: 10.0 + bubble,
+                step_seconds_low: 9.0,
+                step_seconds_high: 12.0,
+                compute_seconds: 8.0,
+                host_seconds: 0.0,
+                bubble_seconds: bubble,
+                exposed: Exposed { tp: 1.5, dp: 0.25, ..Exposed::default() },
+                optimizer_seconds: 0.25,
+                untrusted: if tp == 8 { vec!["all_reduce of float32 on 2 ranks".to_owned()] } else { Vec::new() },
+            },
             limited_by: "tp exposed (15.0 % of the step)".to_owned(),
-            untrusted: if tp == 8 { vec!["all_reduce of float32 on 2 ranks".to_owned()] } else { Vec::new() },
         }
     }
 

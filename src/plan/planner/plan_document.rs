@@ -1,10 +1,10 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
 //! published JSON Schema (`commgauge show schema plan`) is made from these types.
 
-use super::price::{Exposed, StepPrice};
-use super::search::{Found, Planned, Priced, Question, Variant, WhatIf};
+use super::price::StepPrice;
+use super::search::{Found, Planned, Priced, Question, WhatIf};
 use super::step_error::SURE;
-use commgauge_model::config::step::{FrameworkChoices, Recompute, ScheduleKind};
+use commgauge_model::config::step::FrameworkChoices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -148,67 +148,15 @@ pub struct PlannedLayout {
     pub name: String,
     /// GPUs.
     pub gpus: u64,
-    /// Tensor parallel.
-    pub tp: u32,
-    /// Context parallel.
-    pub cp: u32,
-    /// Expert parallel; tp divides experts if this is 1, otherwise they are whole.
-    pub ep: u32,
-    /// Pipeline parallel.
-    pub pp: u32,
-    /// Tensor parallel within experts.
-    pub etp: u32,
-    /// Order of the passes.
-    pub schedule: ScheduleKind,
-    /// Layers of each chunk of the model, if they are divided unevenly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage_layers: Option<Vec<u32>>,
-    /// Chunks on each rank: 1 is 1F1B unless the schedule says otherwise, more are interleaved.
-    pub virtual_stages: u32,
-    /// Data parallel.
-    pub dp: u32,
-    /// 0 DDP, 1 sharded optimizer, 2 sharded gradients too, 3 sharded parameters too (FSDP).
-    pub zero_stage: u8,
-    /// Samples of a micro-batch.
-    pub micro_batch: u64,
-    /// Micro-batches of a replica in a step.
-    pub micro_batches: u64,
-    /// What is recomputed.
-    pub recompute: Recompute,
-    /// The axes, the fastest varying over consecutive ranks first.
-    pub order: String,
-    /// Orders of the axes that take equally long, including this one.
-    pub orders_alike: u64,
-    /// Memory of the fullest GPU.
-    pub memory_bytes: u64,
-    /// Its parts.
+    #[serde(flatten)]
+    pub layout: Planned,
+    /// Parts of its memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<PlannedMemory>,
-    /// Whether it is within the limit.
-    pub fits: bool,
-    /// Layouts with other chunks or micro-batches that cannot be told apart from it, the fastest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub variants: Vec<Variant>,
-    /// The step: the sum of the following parts.
-    pub step_seconds: f64,
-    /// Lower end of the interval that contains 95 of 100 steps: errors of calls, of computing, and of unmodelled effects.
-    pub step_seconds_low: f64,
-    /// Upper end.
-    pub step_seconds_high: f64,
-    /// Computing of the busiest stage.
-    pub compute_seconds: f64,
-    /// Extra time of its passes because the host cannot start kernels faster.
-    pub host_seconds: f64,
-    /// Its wait for other stages.
-    pub bubble_seconds: f64,
-    /// Its wait for communication, by axis.
-    pub exposed_communication_seconds: Exposed,
-    /// The update of the parameters.
-    pub optimizer_seconds: f64,
+    #[serde(flatten)]
+    pub price: StepPrice,
     /// The largest part other than computing, in words.
     pub limited_by: String,
-    /// Calls from curves whose held-out error is over 10 %, without duplicates.
-    pub untrusted: Vec<String>,
 }
 
 /// A part of the memory of the fullest GPU.
@@ -238,66 +186,14 @@ fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
 
 impl PlannedLayout {
     pub fn of(priced: &Priced) -> PlannedLayout {
-        let Planned { degrees, .. } = &priced.layout;
-        let (layout, price) = (&priced.layout, &priced.price);
-        let mut own = PlannedLayout {
-            name: layout.name(),
-            gpus: degrees.world(),
-            tp: degrees.tp,
-            cp: degrees.cp,
-            ep: degrees.ep,
-            pp: degrees.pp,
-            etp: degrees.etp,
-            schedule: layout.schedule,
-            stage_layers: layout.stage_layers.clone(),
-            virtual_stages: layout.virtual_stages,
-            dp: degrees.dp,
-            zero_stage: layout.zero_stage,
-            micro_batch: layout.micro_batch,
-            micro_batches: layout.micro_batches,
-            recompute: layout.recompute,
-            order: layout.order.clone(),
-            orders_alike: layout.orders_alike,
-            memory_bytes: layout.memory.0,
-            memory: Vec::new(),
-            fits: layout.fits,
-            variants: layout.variants.clone(),
-            step_seconds: price.step_seconds,
-            step_seconds_low: price.step_seconds_low,
-            step_seconds_high: price.step_seconds_high,
-            compute_seconds: price.compute_seconds,
-            host_seconds: price.host_seconds,
-            bubble_seconds: price.bubble_seconds,
-            exposed_communication_seconds: price.exposed,
-            optimizer_seconds: price.optimizer_seconds,
-            limited_by: String::new(),
-            untrusted: price.untrusted.clone(),
+        let Priced { layout, price } = priced.clone();
+        let largest = price.parts().into_iter().skip(1).max_by(|a, b| a.1.total_cmp(&b.1));
+        let limited_by = match largest.filter(|(_, seconds)| *seconds > 0.0) {
+            Some((name, seconds)) => format!("{name} ({:.1} % of the step)", 100.0 * seconds / price.step_seconds),
+            None => "computing alone".to_owned(),
         };
-        let (name, seconds) = own.largest_loss();
-        own.limited_by = match seconds > 0.0 {
-            true => format!("{name} ({:.1} % of the step)", 100.0 * seconds / own.step_seconds),
-            false => "computing alone".to_owned(),
-        };
-        own
-    }
-
-    /// Every part of the step with its name, computing first.
-    pub fn parts(&self) -> Vec<(String, f64)> {
-        let price = StepPrice {
-            compute_seconds: self.compute_seconds,
-            host_seconds: self.host_seconds,
-            bubble_seconds: self.bubble_seconds,
-            exposed: self.exposed_communication_seconds,
-            optimizer_seconds: self.optimizer_seconds,
-            ..StepPrice::default()
-        };
-        price.parts()
-    }
-
-    /// The largest part other than computing.
-    fn largest_loss(&self) -> (String, f64) {
-        let parts = self.parts().into_iter().skip(1);
-        parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
+        let gpus = layout.degrees.world();
+        PlannedLayout { name: layout.name(), gpus, layout, memory: Vec::new(), price, limited_by }
     }
 }
 
@@ -405,9 +301,10 @@ impl Comparison {
     /// For two layouts.
     pub fn new(first: PlannedLayout, second: PlannedLayout, probability: Option<f64>) -> Comparison {
         let mut parts: Vec<PartDifference> = first
+            .price
             .parts()
             .into_iter()
-            .zip(second.parts())
+            .zip(second.price.parts())
             .map(|((part, first_seconds), (_, second_seconds))| PartDifference { part, first_seconds, second_seconds })
             .filter(|part| part.first_seconds > 0.0 || part.second_seconds > 0.0)
             .collect();

@@ -14,13 +14,15 @@ mod space;
 mod tests;
 
 pub use fitting::probabilities_faster;
-pub use question::{Bases, Family, Only, Planned, Priced, Question, Results, Variant};
+pub use question::{Bases, Only, Planned, Priced, Question, Results};
 
 use crate::planner::price::FirstStageTimes;
 use crate::planner::rates::Scaled;
 use bound::{Bounds, LayerKey, OrderedShape};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::Training;
+use commgauge_model::config::step::ScheduleKind;
+use commgauge_model::layout::Degrees;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use fitting::{Fitting, Memory, Prices, Queue, Stage, Unit, Waiting};
 use question::{Choices, ZERO_STAGES, accepts};
@@ -112,22 +114,14 @@ pub fn families(question: &Question) -> Found {
 
 /// The plainest layout among those of a family that cannot be told apart from its fastest one, with the others as variants.
 fn plainest(question: &Question, fastest: &Priced) -> Priced {
-    let only = Only { virtual_stages: question.only.virtual_stages.clone(), ..fastest.layout.only() };
-    let only =
-        Only { schedule: question.only.schedule.clone(), micro_batch: question.only.micro_batch.clone(), ..only };
+    let asked = question.only.clone();
+    let Only { virtual_stages, schedule, micro_batch, .. } = asked;
+    let only = Only { virtual_stages, schedule, micro_batch, ..fastest.layout.only() };
     let results = Results::LayoutsWithin(fastest.price.step_seconds * (1.0 + ALIKE));
     let mut alike = search(&Question { only, results, wanted: VARIANTS, ..question.clone() }).best;
-    let Some(index) = (0..alike.len()).min_by_key(|index| alike[*index].layout.plainness()) else {
-        return fastest.clone();
-    };
-    let mut plainest = alike.remove(index);
-    let variant = |other: &Priced| Variant {
-        name: other.layout.name(),
-        virtual_stages: other.layout.virtual_stages,
-        micro_batch: other.layout.micro_batch,
-        step_seconds: other.price.step_seconds,
-    };
-    plainest.layout.variants = alike.iter().map(variant).collect();
+    let plainest = (0..alike.len()).min_by_key(|index| alike[*index].layout.plainness());
+    let mut plainest = plainest.map_or_else(|| fastest.clone(), |index| alike.remove(index));
+    plainest.layout.variants = alike.iter().map(|other| other.layout.name()).collect();
     plainest
 }
 
@@ -168,7 +162,7 @@ impl Search<'_> {
         let mut queue = Queue::of(self.computing(&mut bounds));
         let wanted = self.question.wanted.max(1);
         let mut results: Vec<Waiting> = Vec::new();
-        let mut families: HashSet<Family> = HashSet::new();
+        let mut families = HashSet::new();
         let longest = match self.question.results {
             Results::LayoutsWithin(seconds) => seconds.to_bits(),
             Results::Layouts | Results::Families => u64::MAX,
@@ -310,9 +304,13 @@ impl Search<'_> {
         &self.space.shapes[self.units[next.unit as usize].shape]
     }
 
-    fn family(&self, next: Waiting) -> Family {
-        let unit = &self.units[next.unit as usize];
-        Family::of(self.shape(next).degrees, self.choices(unit, next.zero_stage))
+    /// Degrees, schedule of one chunk on each rank, and whether parameters are sharded.
+    fn family(&self, next: Waiting) -> (Degrees, ScheduleKind, bool) {
+        let schedule = match self.units[next.unit as usize].choices.schedule {
+            ScheduleKind::Interleaved => ScheduleKind::OneForwardOneBackward,
+            other => other,
+        };
+        (self.shape(next).degrees, schedule, next.zero_stage == 3)
     }
 
     fn stages(&self, next: Waiting) -> &Stages {

@@ -46,27 +46,9 @@ pub enum Results {
     Layouts,
     /// Every layout that takes at most these seconds.
     LayoutsWithin(f64),
-    /// The fastest layout of each [`Family`].
+    /// The fastest layout of each family: those that divide the model alike, and differ in chunks, order of the axes, micro-batch,
+    /// recomputation, or what ZeRO shards besides parameters.
     Families,
-}
-
-/// Layouts that divide the model alike: they differ in chunks, order of the axes, micro-batch, recomputation, or what ZeRO shards besides
-/// parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Family {
-    pub degrees: Degrees,
-    /// That of one chunk on each rank.
-    schedule: ScheduleKind,
-    shards_parameters: bool,
-}
-
-impl Family {
-    pub(super) fn of(degrees: Degrees, choices: Choices) -> Family {
-        let Choices { schedule, zero_stage, .. } = choices;
-        let schedule =
-            if schedule == ScheduleKind::Interleaved { ScheduleKind::OneForwardOneBackward } else { schedule };
-        Family { degrees, schedule, shards_parameters: zero_stage == 3 }
-    }
 }
 
 impl Question<'_> {
@@ -324,12 +306,14 @@ impl Bases {
 // A planned layout, and the price of its step.
 
 /// A complete layout.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Planned {
+    #[serde(flatten)]
     pub degrees: Degrees,
     /// Order of the passes.
     pub schedule: ScheduleKind,
     /// Layers of each chunk of the model, if they are divided unevenly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_layers: Option<Vec<u32>>,
     /// Chunks on each rank.
     pub virtual_stages: u32,
@@ -346,24 +330,13 @@ pub struct Planned {
     /// Orders of the axes that take equally long, including this one.
     pub orders_alike: u64,
     /// Memory in use on the fullest GPU.
+    #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
     /// Whether it is within the limit.
     pub fits: bool,
-    /// Layouts of its family that cannot be told apart from it, the fastest first.
-    pub variants: Vec<Variant>,
-}
-
-/// A layout of the same family.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Variant {
-    /// The layout in the syntax of `--only`.
-    pub name: String,
-    /// Chunks on each rank.
-    pub virtual_stages: u32,
-    /// Samples of a micro-batch.
-    pub micro_batch: u64,
-    /// Its step.
-    pub step_seconds: f64,
+    /// Layouts with other chunks or micro-batches that cannot be told apart from it, in the syntax of `--only`, the fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<String>,
 }
 
 impl Planned {

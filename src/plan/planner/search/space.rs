@@ -14,27 +14,10 @@ use std::collections::{BTreeMap, HashMap};
 /// Placeholder for an irrelevant batch size.
 const ONE_MICRO_BATCH: u64 = 1;
 
-/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and the other axes only have calls of a
+/// The further axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and the other axes only have calls of a
 /// few bytes.
-const PLACED: [Axis; 17] = [
-    Axis::Tp,
-    Axis::Cp,
-    Axis::Ep,
-    Axis::Etp,
-    Axis::EtpEp,
-    Axis::Dp,
-    Axis::DpCp,
-    Axis::Edp,
-    Axis::Pp,
-    Axis::Mp,
-    Axis::World,
-    Axis::CpInner,
-    Axis::CpOuter,
-    Axis::EpInner,
-    Axis::EpOuter,
-    Axis::DpShard,
-    Axis::DpReplicate,
-];
+const PLACED: [Axis; 8] =
+    [Axis::Dp, Axis::DpCp, Axis::Edp, Axis::Pp, Axis::Mp, Axis::World, Axis::DpShard, Axis::DpReplicate];
 
 /// Degrees, and all orders of the axes that place ranks differently.
 #[derive(Clone, Debug)]
@@ -225,7 +208,8 @@ fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
         let Ok(layout) = Layout::new(degrees, &order) else { continue };
         legal += 1;
         let divided = question.divided(&layout, &question.bases.first);
-        let places: Vec<Locality> = PLACED.into_iter().map(|axis| place(question, &divided, axis)).collect();
+        let places: Vec<Locality> =
+            IN_LAYERS.into_iter().chain(PLACED).map(|axis| place(question, &divided, axis)).collect();
         match found.iter_mut().find(|(known, _)| *known == places) {
             Some((_, order)) => order.same_placement += 1,
             None => found.push((places, Order { layout, same_placement: 1 })),
