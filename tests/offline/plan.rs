@@ -131,7 +131,21 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
         let end = |name: &str| layout[name].as_f64().unwrap_or(f64::NAN);
         assert!(end("step_seconds_low") < seconds(layout) && seconds(layout) < end("step_seconds_high"), "{layout}");
     }
-    assert!(layouts.len() == 10 && layouts.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])));
+    assert!(layouts.len() == 5 && layouts[1..].windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])));
+    let ways = |layout: &Value| ["tp", "cp", "pp", "dp", "zero_stage"].map(|key| layout[key].to_string());
+    let ways: std::collections::BTreeSet<_> = layouts.iter().map(ways).collect();
+    assert_eq!(ways.len(), 5, "each layout divides the model otherwise: {ways:?}");
+    for rival in document["rivals"].as_array().expect("rivals") {
+        let place = rival["place"].as_u64().expect("a place") as usize;
+        assert_eq!(rival["name"], layouts[place - 1]["name"]);
+        assert!(
+            rival["probability_first_is_faster"].as_f64() < Some(0.95) && !rival["decided_by"][0].is_null(),
+            "{rival}"
+        );
+    }
+    assert!(
+        document["measured_by"].as_str().expect("a command").starts_with("commgauge calibrate measure --model gpt2")
+    );
     for layout in layouts {
         let exposed = layout["exposed_communication_seconds"].as_object().expect("axes");
         let parts =
@@ -141,6 +155,45 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     }
     let (_, table, _) = plan(folder.path(), &format!("--machine machine.toml {SMALL}"));
     assert!(table.starts_with("NOT CALIBRATED"), "{table}");
+}
+
+#[test]
+fn the_first_screen_of_a_plan_is_a_choice_between_ways_that_differ_with_the_plainest_first() {
+    let folder = folder();
+    let asked = "--model llama-3-70b --gpus 64 --gpu-memory 80GB --global-batch 512 --sequence 8192 --width 100";
+    let (code, screen, stderr) = plan(folder.path(), &format!("--machine machine.toml {asked}"));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(screen.lines().count() <= 22, "{} lines: {screen}", screen.lines().count());
+    for expected in [" 4   2   4  1   2 ", "Line 2 is ", "exposed +", "To decide, measure: commgauge"] {
+        assert!(screen.contains(expected), "{expected}: {screen}");
+    }
+    let (_, more, _) = plan(folder.path(), &format!("--machine machine.toml {asked} --details"));
+    assert!(more.contains("the best layout") && more.contains("its fullest GPU holds"), "{more}");
+}
+
+#[test]
+fn nvlink_domains_that_do_not_divide_are_filled_alike_and_the_plan_says_so() {
+    let folder = folder();
+    let asked = "--machine gb200-nvl72 --model llama-3-70b --gpu-memory 186GB --global-batch 288 --sequence 8192 --only tp=2,pp=4,cp=1";
+    for (gpus, flags, used, expected) in [
+        (256, "", 64, "64 of the 72 GPUs of each NVLink domain are used: 72 do not divide 256"),
+        (144, "", 72, ""),
+        (64, "", 72, ""),
+        (104, "", 52, "52 of the 72 GPUs"),
+        (88, "", 44, "44 of the 72 GPUs"),
+        (80, "", 40, "40 of the 72 GPUs"),
+        (256, "--ranks-per-node 72", 72, ""),
+    ] {
+        let batch = format!("--global-batch {}", gpus * 4);
+        let asked = asked.replace("--global-batch 288", &batch);
+        let (code, json, stderr) = plan(folder.path(), &format!("{asked} --gpus {gpus} {flags} --format json"));
+        assert_eq!(code, Some(0), "{gpus}: {stderr}");
+        let document: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(document["ranks_per_node"], used, "{gpus} {flags}");
+        let notes = document["notes"].to_string();
+        assert_eq!(notes.contains("NVLink domain"), !expected.is_empty(), "{gpus}: {notes}");
+        assert!(notes.contains(expected), "{gpus}: {notes}");
+    }
 }
 
 /// A plan of Llama 3 8B on a shipped machine.

@@ -27,7 +27,7 @@ use commgauge_plan::planner::calibration_suite::{
 };
 use commgauge_plan::planner::compute::MeasuredProduct;
 use commgauge_plan::planner::rank::RankOptions;
-use commgauge_plan::planner::search::{Planned, Question, search};
+use commgauge_plan::planner::search::{Planned, Question, Results, search};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -275,6 +275,7 @@ impl MeasureCommand {
             configurations: None,
             pareto: false,
             what_if: false,
+            details: true,
             allow_untrusted: false,
             top: LAYOUTS_SHOWN,
             shown: FormattedOutput { format: None, to: TextOutput { output: None, width: self.width } },
@@ -322,6 +323,7 @@ impl MeasureCommand {
                 rates,
                 only,
                 wanted: 1,
+                results: Results::Layouts,
             })
         });
         if calls.is_empty() {

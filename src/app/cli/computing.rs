@@ -578,6 +578,24 @@ impl RatesSource {
     }
 }
 
+/// Fewest GPUs of an NVLink domain that is more than a node: racks, whose trays hold this many GPUs.
+const TRAY: u32 = 4;
+
+/// GPUs that a job uses of each NVLink domain of several trays: all, unless they do not divide the GPUs of the job. Then the most whole trays
+/// that do, if that is at least half of them, as published jobs use 64 of each rack of 72
+/// (NVIDIA-NeMo/Megatron-Bridge docs/performance-summary-archive.md); and a sentence that says so.
+pub fn used_of_each_domain(domain: u32, gpus: u32) -> (u32, Option<String>) {
+    let is_rack = domain > 4 * TRAY;
+    if !is_rack || gpus <= domain || gpus.is_multiple_of(domain) {
+        return (domain, None);
+    }
+    let trays = (1..domain / TRAY).rev().map(|trays| trays * TRAY).take_while(|used| 2 * used >= domain);
+    let used = trays.into_iter().find(|used| gpus.is_multiple_of(*used)).unwrap_or(domain);
+    let what = if used < domain { "are used" } else { "hold groups that lie across domains" };
+    let sentence = format!("{used} of the {domain} GPUs of each NVLink domain {what}: {domain} do not divide {gpus}.");
+    (used, Some(sentence))
+}
+
 /// Ranks on each node: as requested, else from the machine file.
 ///
 /// # Errors

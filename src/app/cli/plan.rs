@@ -2,11 +2,11 @@
 //! launch.
 
 use super::WithParts;
-use super::computing::{Computing, ComputingFlags, RatesFlags};
+use super::computing::{Computing, ComputingFlags, RatesFlags, used_of_each_domain};
 use super::output::{FormattedOutput, read_text};
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
-use crate::report::plan::{csv, explain_text, table_text};
+use crate::report::plan::{csv, details_text, explain_text, table_text};
 use crate::report::plan_page;
 use crate::report::pretty_json;
 use commgauge_base::error::{Error, Result};
@@ -19,7 +19,7 @@ use commgauge_model::layout::{Axis, MOST_RANKS};
 use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::rates::Hidden;
 use commgauge_plan::planner::search::{
-    Bases, Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
+    Bases, Found, Only, Priced, Question, Results, families, not_beaten, pareto, probabilities_faster, search, what_if,
 };
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -74,9 +74,13 @@ pub struct PlanCommand {
     #[arg(long, hide_short_help = true)]
     pub(super) allow_untrusted: bool,
 
-    /// How many of the best layouts to show
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How many ways to divide the model to show, each with the plainest of its layouts that are as fast
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) top: u32,
+
+    /// Also show what the step and the memory of the best layout are made of, and what was left out
+    #[arg(long)]
+    pub(super) details: bool,
 
     /// How it is shown.
     #[command(flatten)]
@@ -116,6 +120,9 @@ pub enum PlanFormat {
     /// A page to be sent, as one file that asks for nothing
     Html,
 }
+
+/// Layouts that are compared with the best.
+const COMPARED: usize = 4;
 
 /// Exit code where the best layout rests on curves that predict badly.
 pub(super) const NOT_SURE: i32 = 3;
@@ -166,23 +173,31 @@ impl PlanCommand {
         let PlannedTraining { bases, global_batch } = self.question.training(&model, &self.training, &asked)?;
         let source = self.rates.read()?;
         let rates = source.rates();
-        let computing = self.computing.run_by(self.training.framework).read(
+        let mut computing = self.computing.run_by(self.training.framework).read(
             bases.first.activation_element_type,
             &model,
             source.machine(),
             Some(&source.calls(rates.as_ref(), self.question.ranks_per_node)?),
         )?;
+        let gpus = self.question.gpus.first().copied().unwrap_or(1);
+        let mut ranks_per_node = source.ranks_per_node(self.question.ranks_per_node)?;
+        if self.question.ranks_per_node.is_none() && self.question.gpus.len() == 1 {
+            let (used, sentence) = used_of_each_domain(ranks_per_node, gpus);
+            ranks_per_node = used;
+            computing.notes.extend(sentence);
+        }
         let question = Question {
             model: &model,
             bases,
             global_batch,
-            gpus: self.question.gpus.first().copied().unwrap_or(1),
-            ranks_per_node: source.ranks_per_node(self.question.ranks_per_node)?,
+            gpus,
+            ranks_per_node,
             gpu_memory: self.question.gpu_memory,
             compute: &computing.compute,
             rates: rates.as_ref(),
             only: self.only.clone().unwrap_or_default(),
             wanted: self.top as usize,
+            results: Results::Layouts,
         };
         use_it(&question, &computing, format)
     }
@@ -214,15 +229,19 @@ impl PlanCommand {
         format: PlanFormat,
     ) -> Result<()> {
         let started = Instant::now();
-        let probability = match found.best.as_slice() {
-            [first, second, ..] => probability_faster(question, &first.layout, &second.layout)?,
-            _ => None,
+        let probabilities = match found.best.as_slice() {
+            [first, others @ ..] if !others.is_empty() => {
+                let others: Vec<_> = others.iter().take(COMPARED).map(|other| &other.layout).collect();
+                probabilities_faster(question, &first.layout, &others)?
+            }
+            _ => Vec::new(),
         };
         let elapsed = (elapsed + started.elapsed()).as_secs_f64();
-        let mut document = PlanDocument::new(question, found, computing.ground.clone(), elapsed, probability);
+        let mut document = PlanDocument::new(question, found, computing.ground.clone(), elapsed, &probabilities);
         document.synthetic |= computing.synthetic;
         document.not_validated = computing.not_validated.clone();
         document.notes = self.notes(question, found, computing)?;
+        document.measured_by = Some(self.question.measured_by(question)).filter(|_| !document.rivals.is_empty());
         if self.question.gpus.len() > 1 {
             document.gpus_compared = self.question.gpus.clone();
         }
@@ -230,6 +249,7 @@ impl PlanCommand {
             document.what_if = what_if(question, &found.best[0]);
         }
         self.shown.write(&match format {
+            PlanFormat::Table if self.details => details_text(&document, self.shown.to.columns()),
             PlanFormat::Table => table_text(&document, self.shown.to.columns()),
             PlanFormat::Json => pretty_json(&document)?,
             PlanFormat::Csv => csv(&document)?,
@@ -255,7 +275,7 @@ impl PlanCommand {
             return Ok(found);
         }
         match self.question.gpus.len() {
-            1 => Ok(search(question)),
+            1 => Ok(families(question)),
             several => {
                 Err(Error::usage(format!("--gpus: found {several} numbers; accepted: one, or several with --pareto")))
             }
@@ -269,7 +289,7 @@ impl PlanCommand {
             Ok(found.best.remove(0))
         };
         let (a, b) = (one(first)?, one(second)?);
-        let probability = probability_faster(first, &a.layout, &b.layout)?;
+        let probability = probabilities_faster(first, &a.layout, &[&b.layout])?.into_iter().next().flatten();
         let comparison = Comparison::new(PlannedLayout::of(&a), PlannedLayout::of(&b), probability);
         let rates = first.rates;
         let mark = match (rates.synthetic() || computing.synthetic, rates.calibrated()) {
@@ -296,8 +316,10 @@ impl PlanCommand {
 
     fn notes(&self, question: &Question, found: &Found, computing: &Computing) -> Result<Vec<String>> {
         let hidden = question.rates.hidden().and_then(Hidden::describe);
-        let mut notes = vec![hidden.unwrap_or_else(|| NO_HIDDEN_DATA.to_owned())];
-        notes.extend(computing.notes.iter().cloned());
+        // Published rates say elsewhere that they are not calibrated.
+        let unknown = question.rates.calibrated().then(|| NO_HIDDEN_DATA.to_owned());
+        let mut notes: Vec<String> = hidden.or(unknown).into_iter().collect();
+        notes.extend(computing.notes.iter().cloned().chain(question.bases.left_out()));
         if let Some(best) = found.best.first() {
             notes.extend(computing.own_shapes(&question.products(&best.layout)?));
         }
@@ -375,6 +397,7 @@ fn none_legal(question: &Question, found: &Found) -> String {
         }
         (true, false) => "no degrees multiply to the GPUs".to_owned(),
     };
+    let why = found.refused.as_ref().map_or(why.clone(), |reason| format!("{why}; {reason}"));
     let among = if question.only.is_anything() { " among those that are asked for" } else { "" };
     format!("no layout of {} on {} GPUs is legal{among}; {why}", question.model.shown_name(), question.gpus)
 }
@@ -511,25 +534,44 @@ fn bytes(text: &str) -> std::result::Result<Bytes, String> {
 }
 
 impl QuestionFlags {
+    /// The command that measures the calls and products that decide between layouts, or the flag that takes a user's own step.
+    fn measured_by(&self, question: &Question) -> String {
+        if question.rates.calibrated() {
+            return "a step of each; `--anchor STEP.csv` takes what it lasted".to_owned();
+        }
+        let memory = question.gpu_memory.0 / 1_000_000_000;
+        let QuestionFlags { model, global_batch, sequence, .. } = self;
+        let gpus = question.gpus;
+        format!(
+            "commgauge calibrate measure --model {model} --gpus {gpus} --gpu-memory {memory}GB --global-batch {global_batch} --sequence \
+             {sequence} -- -n {gpus} --backend nccl"
+        )
+    }
+
     /// The training that they describe, with the samples of a step over all replicas.
     ///
     /// # Errors
     /// Values that cannot be, a sequence that the model does not allow, and ZeRO stages that the framework does not have.
     pub fn training(&self, model: &Model, choices: &TrainingFlags, only: &[&Only]) -> Result<PlannedTraining> {
         let bases = match choices.framework {
-            None => Bases::of(&self.read(model, choices, None)?),
+            None => Bases::of(model, &self.read(model, choices, None)?)?,
             Some(framework) => {
-                let sharded = choices.of("data_style").map(|_| DataStyle::Zero3);
-                if sharded.is_some_and(|style| !framework.offers("data_style", style.name())) {
-                    return Err(Error::usage(format!("--training: {framework} has no data_style zero3; leave it out")));
+                let replicated = choices.of("replicas_of_shards").is_some();
+                let given = choices.of("data_style").or(replicated.then_some(DataStyle::Hsdp.name()));
+                if let Some(style) = given.filter(|style| !framework.offers("data_style", style)) {
+                    return Err(Error::usage(format!("--training: {framework} has no data_style {style}")));
                 }
-                Bases::of_framework(framework, sharded, |style| self.read(model, choices, Some(style)))?
+                let sharded = given.and_then(|style| style.parse().ok());
+                Bases::of_framework(framework, model, sharded, |style| self.read(model, choices, Some(style)))?
             }
         };
         let has = |stage: &u8| bases.stage(*stage).is_some();
         if let Some(stage) = only.iter().flat_map(|only| &only.zero_stage).find(|stage| !has(stage)) {
             let accepted = (0..4).filter(has).map(|stage| stage.to_string()).collect::<Vec<_>>().join(", ");
-            return Err(Error::usage(format!("zero_stage: found {stage}; the framework has {accepted}")));
+            return Err(Error::usage(match bases.reason(*stage) {
+                Some(reason) => format!("zero_stage: found {stage}; accepted: {accepted}; {reason}"),
+                None => format!("zero_stage: found {stage}; the framework has {accepted}"),
+            }));
         }
         match bases.first.global_batch {
             Some(global_batch) => Ok(PlannedTraining { bases, global_batch }),
@@ -630,9 +672,9 @@ fn choice(text: &str) -> std::result::Result<TrainingChoice, String> {
             "{key} is chosen by the planner or has a flag of its own (--only, --sequence, --global-batch, --framework)"
         ));
     }
-    if key == "data_style" && value != "zero3" {
+    if key == "data_style" && !["zero3", "hsdp"].contains(&value.as_str()) {
         return Err(format!(
-            "data_style: found `{value}`; accepted: zero3, for ZeRO-3 as DeepSpeed has it; else --only zero_stage="
+            "data_style: found `{value}`; accepted: zero3, as DeepSpeed has it, and hsdp, for --only zero_stage=3; else --only zero_stage="
         ));
     }
     match known().find(|known| *known == key) {
@@ -695,7 +737,7 @@ mod tests {
             ("sequence_parallel", "accepted: key=value"),
             ("micro_batch=2", "chosen by the planner"),
             ("micro_batches=2", "chosen by the planner"),
-            ("data_style=ddp", "accepted: zero3"),
+            ("data_style=ddp", "accepted: zero3, as DeepSpeed has it, and hsdp"),
             ("sequence_paralel=false", "did you mean `sequence_parallel`?"),
         ] {
             let problem = choice(text).unwrap_err();

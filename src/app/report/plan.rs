@@ -5,7 +5,9 @@ use crate::report::framework_defaults;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_plan::planner::plan_document::{Comparison, OrderVerdict, PlanDocument, PlannedLayout};
+use commgauge_plan::planner::plan_document::{
+    Comparison, OrderVerdict, PartDifference, PlanDocument, PlannedLayout, Reason, Rival,
+};
 use commgauge_plan::planner::price::Exposed;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes fits \
@@ -23,7 +25,7 @@ pub fn csv(document: &PlanDocument) -> Result<String> {
         let mut row = object(layout)?;
         row.insert("calibrated".to_owned(), document.calibrated.into());
         row.insert("synthetic".to_owned(), document.synthetic.into());
-        row.insert("is_untrusted".to_owned(), (!layout.untrusted.is_empty()).into());
+        row.insert("is_untrusted".to_owned(), (!layout.price.untrusted.is_empty()).into());
         Ok(row)
     });
     fields_csv("the plan as CSV", &columns, rows.collect::<Result<Vec<_>>>()?)
@@ -31,23 +33,35 @@ pub fn csv(document: &PlanDocument) -> Result<String> {
 
 // The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
 
-/// The plan for a terminal of this width.
+/// The choice for a terminal of this width.
 pub fn table_text(document: &PlanDocument, width: u16) -> String {
+    Terminal::plain(width).draw(&choice(document))
+}
+
+/// The choice and what it is made of.
+pub fn details_text(document: &PlanDocument, width: u16) -> String {
     Terminal::plain(width).draw(&blocks(document))
 }
 
-/// The plan, whatever it is written for.
-pub(super) fn blocks(document: &PlanDocument) -> Vec<Block> {
+/// The best layouts, and what decides between them.
+fn choice(document: &PlanDocument) -> Vec<Block> {
     let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
-    blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
-    let best = document.layouts.first().filter(|best| !best.memory.is_empty());
-    blocks.extend(best.map(|best| Block::Table(memory(best))));
     blocks.push(Block::apart(Mark::Flush, sentences(document)));
-    blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
     if !document.what_if.is_empty() {
         blocks.push(Block::text("what another machine would choose"));
         blocks.push(Block::Table(what_if(document)));
     }
+    blocks
+}
+
+/// The plan, whatever it is written for.
+pub(super) fn blocks(document: &PlanDocument) -> Vec<Block> {
+    let mut blocks = choice(document);
+    blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
+    let best = document.layouts.first().filter(|best| !best.memory.is_empty());
+    blocks.extend(best.map(|best| Block::Table(memory(best))));
+    blocks.push(Block::apart(Mark::Flush, details(document)));
+    blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
     blocks
 }
 
@@ -99,7 +113,8 @@ fn head(document: &PlanDocument) -> Vec<String> {
         d.global_batch,
         d.sequence
     ));
-    lines.extend([format!("calls: {}", d.rates), format!("computing: {}", d.computing)]);
+    let computing = d.computing.split("; ").next().unwrap_or_default();
+    lines.extend([format!("calls: {}", d.rates), format!("computing: {computing}")]);
     lines.push(format!(
         "{} layouts considered, {} fit into memory, {} priced one by one, in {}",
         d.considered,
@@ -112,7 +127,7 @@ fn head(document: &PlanDocument) -> Vec<String> {
 
 /// On which curves a layout rests that are not to be trusted, as a sentence.
 fn untrusted(which: &str, layout: &PlannedLayout) -> Option<String> {
-    let curves = layout.untrusted.join("; ");
+    let curves = layout.price.untrusted.join("; ");
     (!curves.is_empty())
         .then(|| format!("UNTRUSTED: {which} rests on curves whose held-out error is over 10 %: {curves}"))
 }
@@ -127,34 +142,35 @@ fn gpus(document: &PlanDocument) -> String {
 
 fn layouts(document: &PlanDocument) -> Table {
     let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
-    let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.step_seconds, 1);
-    let memory = |layout: &PlannedLayout| gigabytes(layout.memory_bytes);
+    let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.price.step_seconds, 1);
+    let memory = |layout: &PlannedLayout| gigabytes(layout.layout.memory.0);
     Fields::of(&document.layouts)
-        .right("step", 0, |layout| Seconds(layout.step_seconds))
+        .right("step", 0, |layout| Seconds(layout.price.step_seconds))
         .right("GPUs", of_gpus, |layout| layout.gpus)
-        .right("tp", 0, |layout| layout.tp)
-        .right("cp", 0, |layout| layout.cp)
-        .right("ep", 5, |layout| layout.ep)
-        .right("pp", 0, |layout| layout.pp)
-        .right("v", 0, |layout| layout.virtual_stages)
-        .left("schedule", 8, |layout| layout.schedule)
-        .right("dp", 0, |layout| layout.dp)
-        .right("zero", 0, |layout| layout.zero_stage)
-        .right("mb", 0, |layout| layout.micro_batch)
-        .left("recompute", 0, |layout| layout.recompute)
-        .left("order", 2, |layout| layout.order.clone())
-        .right("orders", 6, |layout| layout.orders_alike)
-        .right("GB", 0, |layout| format!("{}{}", memory(layout), if layout.fits { "" } else { " TOO MUCH" }))
-        .right("compute", 3, |layout| share(layout, layout.compute_seconds))
-        .right("bubble", 4, |layout| share(layout, layout.bubble_seconds))
-        .left("limited by", 1, |layout| layout.limited_by.clone())
+        .right("tp", 0, |layout| layout.layout.degrees.tp)
+        .right("cp", 0, |layout| layout.layout.degrees.cp)
+        .right("ep", 5, |layout| layout.layout.degrees.ep)
+        .right("pp", 0, |layout| layout.layout.degrees.pp)
+        .right("v", 0, |layout| layout.layout.virtual_stages)
+        .left("schedule", 8, |layout| layout.layout.schedule)
+        .right("dp", 0, |layout| layout.layout.degrees.dp)
+        .right("zero", 0, |layout| layout.layout.zero_stage)
+        .right("mb", 0, |layout| layout.layout.micro_batch)
+        .left("recompute", 0, |layout| layout.layout.recompute)
+        .right("alike", 1, |layout| layout.layout.variants.len())
+        .left("order", 2, |layout| layout.layout.order.clone())
+        .right("orders", 6, |layout| layout.layout.orders_alike)
+        .right("GB", 0, |layout| format!("{}{}", memory(layout), if layout.layout.fits { "" } else { " TOO MUCH" }))
+        .right("compute", 3, |layout| share(layout, layout.price.compute_seconds))
+        .right("bubble", 4, |layout| share(layout, layout.price.bubble_seconds))
+        .left("limited by", 1, |layout| layout.limited_by.replace(" of the step", ""))
         .table("")
 }
 
 /// The non-zero parts of a step.
 fn breakdown(layout: &PlannedLayout) -> Table {
-    let parts = layout.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * layout.step_seconds);
-    parts_of_a_step("the best layout", parts, layout.step_seconds)
+    let parts = layout.price.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * layout.price.step_seconds);
+    parts_of_a_step("the best layout", parts, layout.price.step_seconds)
 }
 
 /// The parts of a step and their shares, and the step below them.
@@ -179,38 +195,63 @@ fn memory(layout: &PlannedLayout) -> Table {
         .table("")
 }
 
+/// What decides between a layout and the first.
+fn rival(rival: &Rival, document: &PlanDocument) -> String {
+    let [first, other] = [0, rival.place as usize - 1].map(|index| document.layouts[index].price.step_seconds);
+    let slower = if other < first { "faster" } else { "slower" };
+    let part = |part: &PartDifference| {
+        let difference = part.difference_seconds();
+        format!("{} {}{}", part.part, if difference > 0.0 { "+" } else { "-" }, Seconds(difference.abs()))
+    };
+    format!(
+        "Line {} is {} {slower}, and slower in {:.0} of 100 draws only: {}.",
+        rival.place,
+        percent((other / first - 1.0).abs(), 1),
+        100.0 * rival.probability_first_is_faster,
+        rival.decided_by.iter().map(part).collect::<Vec<_>>().join(", ")
+    )
+}
+
 fn sentences(document: &PlanDocument) -> Vec<String> {
-    let mut all = vec![order(document)];
+    let mut all: Vec<String> = document.rivals.iter().map(|other| rival(other, document)).collect();
+    if all.is_empty() {
+        all.push(order(document));
+    }
+    all.extend(document.measured_by.as_ref().map(|command| format!("To decide, measure: {command}")));
     if let Some(best) = document.layouts.first() {
-        all.push(format!(
-            "95 of 100 such steps take {} to {}: the errors of calls, of computing and of what is not modelled, as published runs \
-             show them (`commgauge plan validate`).",
-            Seconds(best.step_seconds_low),
-            Seconds(best.step_seconds_high)
-        ));
+        let [low, high] = [best.price.step_seconds_low, best.price.step_seconds_high].map(Seconds);
+        all.push(format!("95 of 100 such steps take {low} to {high} (`commgauge plan validate`)."));
         all.push(format!("The best again: --only {}", best.name));
-        all.extend(best.stage_layers.as_ref().map(|layers| {
+        all.extend(best.layout.stage_layers.as_ref().map(|layers| {
             let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             format!("Its layers do not divide evenly; its chunks have {layers} (stage_layers).")
         }));
-        let unused = document.gpu_memory_bytes.saturating_sub(best.memory_bytes);
-        if best.fits {
-            let unused = Bytes(unused);
-            all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
-        }
-    }
-    let summary = |reasons: &[commgauge_plan::planner::plan_document::Reason]| {
-        let one =
-            |reason: &commgauge_plan::planner::plan_document::Reason| format!("{} ({})", reason.reason, reason.count);
-        reasons.iter().map(one).collect::<Vec<_>>().join("; ")
-    };
-    if !document.illegal.is_empty() {
-        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
     }
     if !document.unpriced.is_empty() {
         all.push(format!("WITHOUT A PRICE, and so not among these: {}.", summary(&document.unpriced)));
     }
     all.extend(document.notes.iter().cloned());
+    all
+}
+
+fn summary(reasons: &[Reason]) -> String {
+    let one = |reason: &Reason| format!("{} ({})", reason.reason, reason.count);
+    reasons.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn details(document: &PlanDocument) -> Vec<String> {
+    let mut all = vec![
+        format!("computing: {}.", document.computing),
+        "The interval of a step holds the errors of calls, of computing and of what is not modelled, as published runs show them."
+            .to_owned(),
+    ];
+    if let Some(best) = document.layouts.first().filter(|best| best.layout.fits) {
+        let unused = Bytes(document.gpu_memory_bytes.saturating_sub(best.layout.memory.0));
+        all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
+    }
+    if !document.illegal.is_empty() {
+        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
+    }
     all
 }
 
@@ -249,7 +290,7 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
         .collect();
     let seconds = |name: &str, a: f64, b: f64| {
         let difference = b - a;
-        let share = 100.0 * difference / c.first.step_seconds;
+        let share = 100.0 * difference / c.first.price.step_seconds;
         let signed = if difference > 0.0 { "+" } else { "" };
         vec![
             name.to_owned(),
@@ -259,19 +300,20 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
             format!("{share:+.1} %"),
         ]
     };
-    let memory = (c.second.memory_bytes as f64 - c.first.memory_bytes as f64) / 1e9;
+    let memory = (c.second.layout.memory.0 as f64 - c.first.layout.memory.0 as f64) / 1e9;
     rows.push(vec![
         "memory, GB".to_owned(),
-        gigabytes(c.first.memory_bytes),
-        gigabytes(c.second.memory_bytes),
+        gigabytes(c.first.layout.memory.0),
+        gigabytes(c.second.layout.memory.0),
         format!("{memory:+.1}"),
         String::new(),
     ]);
     rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
-    rows.push(seconds("step", c.first.step_seconds, c.second.step_seconds));
+    rows.push(seconds("step", c.first.price.step_seconds, c.second.price.step_seconds));
     let layouts = || [("A", &c.first), ("B", &c.second)].into_iter();
-    let too_large =
-        layouts().filter(|(_, layout)| !layout.fits).map(|(name, _)| format!("{name} does NOT fit into memory."));
+    let too_large = layouts()
+        .filter(|(_, layout)| !layout.layout.fits)
+        .map(|(name, _)| format!("{name} does NOT fit into memory."));
     let untrusted = layouts().filter_map(|(name, layout)| untrusted(name, layout));
     let sentences = too_large.chain(untrusted).chain([answer(c)]);
     let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
@@ -280,10 +322,10 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
 
 /// Which is faster, and how sure that is.
 fn answer(c: &Comparison) -> String {
-    let faster = if c.first.step_seconds <= c.second.step_seconds { "A" } else { "B" };
+    let faster = if c.first.price.step_seconds <= c.second.price.step_seconds { "A" } else { "B" };
     let why = c.parts.first().map_or_else(String::new, |part| format!(", most of all by {}", part.part));
     match c.probability_first_is_faster {
-        _ if c.first.step_seconds == c.second.step_seconds => "Both take just as long.".to_owned(),
+        _ if c.first.price.step_seconds == c.second.price.step_seconds => "Both take just as long.".to_owned(),
         Some(share) if (0.05..0.95).contains(&share) => {
             format!("A tie: A is faster in {:.0} of 100 draws.", 100.0 * share)
         }
@@ -300,8 +342,10 @@ mod tests {
     // What a plan looks like.
     use super::*;
     use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
-    use commgauge_plan::planner::plan_document::Comparison;
-    use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, OrderVerdict, PlannedMemory, Reason, VERSION};
+    use commgauge_model::layout::Degrees;
+    use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, PlannedMemory, VERSION};
+    use commgauge_plan::planner::price::StepPrice;
+    use commgauge_plan::planner::search::Planned;
 
     fn layout(tp: u32, bubble: f64) -> PlannedLayout {
         PlannedLayout {
@@ -309,38 +353,38 @@ mod tests {
                 "tp={tp},cp=1,ep=1,pp=4,virtual_stages=2,dp=8,zero_stage=1,micro_batch=2,recompute=selective,order=tp-cp-ep-dp-pp"
             ),
             gpus: 256,
-            tp,
-            cp: 1,
-            ep: 1,
-            pp: 4,
-            etp: tp,
-            schedule: ScheduleKind::Interleaved,
-            stage_layers: (tp == 8).then(|| vec![3, 4, 4, 4, 4, 4, 4, 3]),
-            virtual_stages: 2,
-            dp: 8,
-            zero_stage: 1,
-            micro_batch: 2,
-            micro_batches: 16,
-            recompute: Recompute::Selective,
-            order: "tp-cp-ep-dp-pp".to_owned(),
-            orders_alike: 1,
-            memory_bytes: 61_500_000_000,
+            layout: Planned {
+                degrees: Degrees { tp, cp: 1, ep: 1, pp: 4, etp: tp, dp: 8 },
+                schedule: ScheduleKind::Interleaved,
+                stage_layers: (tp == 8).then(|| vec![3, 4, 4, 4, 4, 4, 4, 3]),
+                virtual_stages: 2,
+                zero_stage: 1,
+                micro_batch: 2,
+                micro_batches: 16,
+                recompute: Recompute::Selective,
+                order: "tp-cp-ep-dp-pp".to_owned(),
+                orders_alike: 1,
+                memory: Bytes(61_500_000_000),
+                fits: tp < 8,
+                variants: Vec::new(),
+            },
             memory: vec![PlannedMemory {
                 part: "parameters".into(),
                 bytes: 61_500_000_000,
                 why: "2 B x 30.75e9".into(),
             }],
-            fits: tp < 8,
-            step_seconds: 10.0 + bubble,
-            step_seconds_low: 9.0,
-            step_seconds_high: 12.0,
-            compute_seconds: 8.0,
-            host_seconds: 0.0,
-            bubble_seconds: bubble,
-            exposed_communication_seconds: Exposed { tp: 1.5, dp: 0.25, ..Exposed::default() },
-            optimizer_seconds: 0.25,
+            price: StepPrice {
+                step_seconds: 10.0 + bubble,
+                step_seconds_low: 9.0,
+                step_seconds_high: 12.0,
+                compute_seconds: 8.0,
+                host_seconds: 0.0,
+                bubble_seconds: bubble,
+                exposed: Exposed { tp: 1.5, dp: 0.25, ..Exposed::default() },
+                optimizer_seconds: 0.25,
+                untrusted: if tp == 8 { vec!["all_reduce of float32 on 2 ranks".to_owned()] } else { Vec::new() },
+            },
             limited_by: "tp exposed (15.0 % of the step)".to_owned(),
-            untrusted: if tp == 8 { vec!["all_reduce of float32 on 2 ranks".to_owned()] } else { Vec::new() },
         }
     }
 
@@ -376,6 +420,8 @@ mod tests {
             unpriced: vec![Reason { reason: "reduce_scatter was not measured".to_owned(), count: 12 }],
             order: OrderOfBest { verdict: OrderVerdict::Tie, probability: Some(0.7), relative_difference: Some(0.05) },
             layouts: vec![layout(4, 0.5), layout(8, 1.0)],
+            rivals: Vec::new(),
+            measured_by: None,
             gpus_compared: Vec::new(),
             what_if: Vec::new(),
             notes: Vec::new(),

@@ -123,7 +123,7 @@ impl Groups {
 // Degrees of parallelism, and the order in which the axes vary over consecutive ranks.
 
 /// Degrees of all axes in one layout. Experts divide the same ranks separately: `tp x cp x dp x pp = etp x ep x edp x pp`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Degrees {
     /// Tensor parallel.
     pub tp: u32,

@@ -258,7 +258,7 @@ impl Rates for Nominal {
 mod tests {
     use super::*;
     use crate::planner::compute::Compute;
-    use crate::planner::search::{Bases, Question, search};
+    use crate::planner::search::{Bases, Question, Results, search};
     use commgauge_base::collective::Collective;
     use commgauge_model::config::{Model, Suite, Table, Training};
     use commgauge_model::layout::Nodes;
@@ -344,7 +344,7 @@ mod tests {
         requested_calls(gpus, |rates, only| {
             search(&Question {
                 model: &model,
-                bases: Bases::of(&base),
+                bases: Bases::of(&model, &base).unwrap(),
                 global_batch: 64,
                 gpus,
                 ranks_per_node: 8,
@@ -353,6 +353,7 @@ mod tests {
                 rates,
                 only,
                 wanted: 1,
+                results: Results::Layouts,
             })
         })
     }

@@ -1,10 +1,10 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
 //! published JSON Schema (`commgauge show schema plan`) is made from these types.
 
-use super::price::{Exposed, StepPrice};
+use super::price::StepPrice;
 use super::search::{Found, Planned, Priced, Question, WhatIf};
 use super::step_error::SURE;
-use commgauge_model::config::step::{FrameworkChoices, Recompute, ScheduleKind};
+use commgauge_model::config::step::FrameworkChoices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,13 +63,51 @@ pub struct PlanDocument {
     pub unpriced: Vec<Reason>,
     /// Confidence that the first layout is faster than the second.
     pub order: OrderOfBest,
-    /// The best layouts, best first.
+    /// The best layouts, best first; the plainest of those that cannot be told apart comes first.
     pub layouts: Vec<PlannedLayout>,
+    /// Those of them that divide the model otherwise than the first and may be faster, at most two.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<Rival>,
+    /// The command that measures what decides between the first and its rivals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_by: Option<String>,
     /// The choices of a machine that differs in one property, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_if: Vec<WhatIf>,
     /// Notes for the user, as sentences.
     pub notes: Vec<String>,
+}
+
+/// A layout that may be faster than the first, and what decides between them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rival {
+    /// The layout in the syntax of `--only`.
+    pub name: String,
+    /// Its place in the list, of which the first is 1.
+    pub place: u32,
+    /// Share of draws in which the first is faster.
+    pub probability_first_is_faster: f64,
+    /// The parts of the step that differ most, the largest difference first.
+    pub decided_by: Vec<PartDifference>,
+}
+
+/// Rivals that are named, at most.
+const RIVALS: usize = 2;
+
+/// Parts of a step that decide.
+const DECIDING: usize = 2;
+
+/// The rivals of the first of some layouts, given the draws in which the first is faster than each other.
+fn rivals(layouts: &[PlannedLayout], probabilities: &[Option<f64>]) -> Vec<Rival> {
+    let Some((first, others)) = layouts.split_first() else { return Vec::new() };
+    let of = |((place, other), probability): ((u32, &PlannedLayout), &Option<f64>)| {
+        let probability = (*probability)?;
+        let mut decided_by = Comparison::new(first.clone(), other.clone(), None).parts;
+        decided_by.truncate(DECIDING);
+        let rival = Rival { name: other.name.clone(), place, probability_first_is_faster: probability, decided_by };
+        (probability < SURE).then_some(rival)
+    };
+    (2..).zip(others).zip(probabilities).filter_map(of).take(RIVALS).collect()
 }
 
 /// A reason with its count.
@@ -110,64 +148,15 @@ pub struct PlannedLayout {
     pub name: String,
     /// GPUs.
     pub gpus: u64,
-    /// Tensor parallel.
-    pub tp: u32,
-    /// Context parallel.
-    pub cp: u32,
-    /// Expert parallel; tp divides experts if this is 1, otherwise they are whole.
-    pub ep: u32,
-    /// Pipeline parallel.
-    pub pp: u32,
-    /// Tensor parallel within experts.
-    pub etp: u32,
-    /// Order of the passes.
-    pub schedule: ScheduleKind,
-    /// Layers of each chunk of the model, if they are divided unevenly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage_layers: Option<Vec<u32>>,
-    /// Chunks on each rank: 1 is 1F1B unless the schedule says otherwise, more are interleaved.
-    pub virtual_stages: u32,
-    /// Data parallel.
-    pub dp: u32,
-    /// 0 DDP, 1 sharded optimizer, 2 sharded gradients too, 3 sharded parameters too (FSDP).
-    pub zero_stage: u8,
-    /// Samples of a micro-batch.
-    pub micro_batch: u64,
-    /// Micro-batches of a replica in a step.
-    pub micro_batches: u64,
-    /// What is recomputed.
-    pub recompute: Recompute,
-    /// The axes, the fastest varying over consecutive ranks first.
-    pub order: String,
-    /// Orders of the axes that take equally long, including this one.
-    pub orders_alike: u64,
-    /// Memory of the fullest GPU.
-    pub memory_bytes: u64,
-    /// Its parts.
+    #[serde(flatten)]
+    pub layout: Planned,
+    /// Parts of its memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<PlannedMemory>,
-    /// Whether it is within the limit.
-    pub fits: bool,
-    /// The step: the sum of the following parts.
-    pub step_seconds: f64,
-    /// Lower end of the interval that contains 95 of 100 steps: errors of calls, of computing, and of unmodelled effects.
-    pub step_seconds_low: f64,
-    /// Upper end.
-    pub step_seconds_high: f64,
-    /// Computing of the busiest stage.
-    pub compute_seconds: f64,
-    /// Extra time of its passes because the host cannot start kernels faster.
-    pub host_seconds: f64,
-    /// Its wait for other stages.
-    pub bubble_seconds: f64,
-    /// Its wait for communication, by axis.
-    pub exposed_communication_seconds: Exposed,
-    /// The update of the parameters.
-    pub optimizer_seconds: f64,
+    #[serde(flatten)]
+    pub price: StepPrice,
     /// The largest part other than computing, in words.
     pub limited_by: String,
-    /// Calls from curves whose held-out error is over 10 %, without duplicates.
-    pub untrusted: Vec<String>,
 }
 
 /// A part of the memory of the fullest GPU.
@@ -197,65 +186,14 @@ fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
 
 impl PlannedLayout {
     pub fn of(priced: &Priced) -> PlannedLayout {
-        let Planned { degrees, .. } = &priced.layout;
-        let (layout, price) = (&priced.layout, &priced.price);
-        let mut own = PlannedLayout {
-            name: layout.name(),
-            gpus: degrees.world(),
-            tp: degrees.tp,
-            cp: degrees.cp,
-            ep: degrees.ep,
-            pp: degrees.pp,
-            etp: degrees.etp,
-            schedule: layout.schedule,
-            stage_layers: layout.stage_layers.clone(),
-            virtual_stages: layout.virtual_stages,
-            dp: degrees.dp,
-            zero_stage: layout.zero_stage,
-            micro_batch: layout.micro_batch,
-            micro_batches: layout.micro_batches,
-            recompute: layout.recompute,
-            order: layout.order.clone(),
-            orders_alike: layout.orders_alike,
-            memory_bytes: layout.memory.0,
-            memory: Vec::new(),
-            fits: layout.fits,
-            step_seconds: price.step_seconds,
-            step_seconds_low: price.step_seconds_low,
-            step_seconds_high: price.step_seconds_high,
-            compute_seconds: price.compute_seconds,
-            host_seconds: price.host_seconds,
-            bubble_seconds: price.bubble_seconds,
-            exposed_communication_seconds: price.exposed,
-            optimizer_seconds: price.optimizer_seconds,
-            limited_by: String::new(),
-            untrusted: price.untrusted.clone(),
+        let Priced { layout, price } = priced.clone();
+        let largest = price.parts().into_iter().skip(1).max_by(|a, b| a.1.total_cmp(&b.1));
+        let limited_by = match largest.filter(|(_, seconds)| *seconds > 0.0) {
+            Some((name, seconds)) => format!("{name} ({:.1} % of the step)", 100.0 * seconds / price.step_seconds),
+            None => "computing alone".to_owned(),
         };
-        let (name, seconds) = own.largest_loss();
-        own.limited_by = match seconds > 0.0 {
-            true => format!("{name} ({:.1} % of the step)", 100.0 * seconds / own.step_seconds),
-            false => "computing alone".to_owned(),
-        };
-        own
-    }
-
-    /// Every part of the step with its name, computing first.
-    pub fn parts(&self) -> Vec<(String, f64)> {
-        let price = StepPrice {
-            compute_seconds: self.compute_seconds,
-            host_seconds: self.host_seconds,
-            bubble_seconds: self.bubble_seconds,
-            exposed: self.exposed_communication_seconds,
-            optimizer_seconds: self.optimizer_seconds,
-            ..StepPrice::default()
-        };
-        price.parts()
-    }
-
-    /// The largest part other than computing.
-    fn largest_loss(&self) -> (String, f64) {
-        let parts = self.parts().into_iter().skip(1);
-        parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
+        let gpus = layout.degrees.world();
+        PlannedLayout { name: layout.name(), gpus, layout, memory: Vec::new(), price, limited_by }
     }
 }
 
@@ -281,7 +219,7 @@ impl PlanDocument {
         found: &Found,
         computing: String,
         elapsed_seconds: f64,
-        probability: Option<f64>,
+        probabilities: &[Option<f64>],
     ) -> PlanDocument {
         let reasons = |all: &[(String, u64)]| {
             all.iter().map(|(reason, count)| Reason { reason: reason.clone(), count: *count }).collect()
@@ -289,6 +227,9 @@ impl PlanDocument {
         let illegal: Vec<(String, u64)> =
             found.illegal.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect();
         let best = found.best.first().and_then(|best| question.bases.stage(best.layout.zero_stage));
+        let planned =
+            |priced: &Priced| PlannedLayout { memory: memory(question, &priced.layout), ..PlannedLayout::of(priced) };
+        let layouts: Vec<PlannedLayout> = found.best.iter().map(planned).collect();
         PlanDocument {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -310,12 +251,10 @@ impl PlanDocument {
             elapsed_seconds,
             illegal: reasons(&illegal),
             unpriced: reasons(&found.unpriced),
-            order: OrderOfBest::of(&found.best, probability),
-            layouts: found
-                .best
-                .iter()
-                .map(|priced| PlannedLayout { memory: memory(question, &priced.layout), ..PlannedLayout::of(priced) })
-                .collect(),
+            order: OrderOfBest::of(&found.best, probabilities.first().copied().flatten()),
+            rivals: rivals(&layouts, probabilities),
+            measured_by: None,
+            layouts,
             gpus_compared: Vec::new(),
             what_if: Vec::new(),
             notes: Vec::new(),
@@ -362,9 +301,10 @@ impl Comparison {
     /// For two layouts.
     pub fn new(first: PlannedLayout, second: PlannedLayout, probability: Option<f64>) -> Comparison {
         let mut parts: Vec<PartDifference> = first
+            .price
             .parts()
             .into_iter()
-            .zip(second.parts())
+            .zip(second.price.parts())
             .map(|((part, first_seconds), (_, second_seconds))| PartDifference { part, first_seconds, second_seconds })
             .filter(|part| part.first_seconds > 0.0 || part.second_seconds > 0.0)
             .collect();

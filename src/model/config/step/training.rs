@@ -327,6 +327,11 @@ impl Training {
 }
 
 impl ShardGroups {
+    /// Whether the groups of dp x cp are divided.
+    pub fn are_divided(&self) -> bool {
+        self.replicas > 1 || self.secondary.is_some() || self.quantised_gradients.is_some()
+    }
+
     /// The groups of dp_shard in each of this many ranks of dp x cp: those with equal shards, those that shard what the forward pass
     /// leaves to the backward one, or the nodes of quantised gradients.
     ///

@@ -275,28 +275,7 @@ impl<'a> TrainingStep<'a> {
         layout: Layout,
         place: &Place,
     ) -> Result<TrainingStep<'a>> {
-        let data = &training.data;
-        let groups = data
-            .shards
-            .groups(layout.group_size(Axis::DpCp))
-            .map_err(|(key, problem)| training.at(key).wrong(problem))?;
-        let layout = layout
-            .divided(Division::ReplicasOfShards, groups)
-            .map_err(|problem| training.at("replicas_of_shards").wrong(problem))?;
-        let context = &training.context;
-        let layout = layout
-            .divided(Division::InnerContext, context.inner)
-            .map_err(|problem| training.at("context_inner").wrong(problem))?;
-        let expert = &training.expert;
-        let layout = match expert.dispatcher.goes_by_node() {
-            true => {
-                let inner = ranks_of_ep_on_a_node(expert.inner, layout.degrees.ep);
-                layout
-                    .divided(Division::InnerExperts, inner)
-                    .map_err(|problem| training.at("expert_inner").wrong(problem))?
-            }
-            false => layout,
-        };
+        let layout = TrainingStep::divided(layout, training)?;
         let stages = Stages::divide(model.layers, layout.degrees.pp, &training.pipeline)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?
             .with_prediction_layers(training.prediction_layers);
@@ -349,6 +328,40 @@ impl<'a> ServingStep<'a> {
     }
 }
 
+impl TrainingStep<'_> {
+    /// A layout with its groups divided as a training says: those of shards, of hybrid context parallelism, and of experts.
+    ///
+    /// # Errors
+    /// A choice that does not divide its groups, with what would.
+    pub fn divided(layout: Layout, training: &Training) -> Result<Layout> {
+        let groups = training
+            .data
+            .shards
+            .groups(layout.group_size(Axis::DpCp))
+            .map_err(|(key, problem)| training.at(key).wrong(problem))?;
+        let layout = layout
+            .divided(Division::ReplicasOfShards, groups)
+            .map_err(|problem| training.at("replicas_of_shards").wrong(problem))?;
+        TrainingStep::divided_within_stage(layout, training)
+    }
+
+    /// The same without the groups of shards, which only data parallelism uses.
+    ///
+    /// # Errors
+    /// As [`TrainingStep::divided`].
+    pub fn divided_within_stage(layout: Layout, training: &Training) -> Result<Layout> {
+        let (context, expert) = (&training.context, &training.expert);
+        let layout = layout
+            .divided(Division::InnerContext, context.inner)
+            .map_err(|problem| training.at("context_inner").wrong(problem))?;
+        if !expert.dispatcher.goes_by_node() {
+            return Ok(layout);
+        }
+        let inner = ranks_of_ep_on_a_node(expert.inner, layout.degrees.ep);
+        layout.divided(Division::InnerExperts, inner).map_err(|problem| training.at("expert_inner").wrong(problem))
+    }
+}
+
 /// m = global batch / (micro-batch x replicas).
 fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
     let Some(global) = training.global_batch else { return Ok(training.micro_batches.unwrap_or(1)) };
@@ -368,12 +381,14 @@ fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
 // Whether the choices of data parallelism are consistent with each other and with the layout.
 
 impl TrainingStep<'_> {
-    /// Checks that the choices of data parallelism are consistent with each other, with the layout and with the schedule.
+    /// Checks that the choices of data parallelism are consistent with each other, with the layout, the schedule and layers that predict
+    /// further tokens.
     ///
     /// # Errors
     /// If a rule is violated, with valid values.
     pub fn check_data_style(&self) -> Result<()> {
-        check_data(self)
+        check_data(self)?;
+        serving::check_prediction(self)
     }
 }
 

@@ -141,7 +141,6 @@ pub(super) fn check_training(step: &TrainingStep, place: &Place) -> Result<()> {
     }
     check_context(step)?;
     step.check_data_style()?;
-    check_prediction(step)?;
     let heads_and_sequence = framework(step)
         .and_then(|()| check_hybrid_training(step))
         .and_then(|()| tensor(step))

@@ -37,7 +37,8 @@ pub struct StepPrice {
     pub host_seconds: f64,
     /// Its wait for other stages, with free messages.
     pub bubble_seconds: f64,
-    /// Its wait for communication.
+    /// Its wait for communication, by axis.
+    #[serde(rename = "exposed_communication_seconds")]
     pub exposed: Exposed,
     /// The update of the parameters.
     pub optimizer_seconds: f64,

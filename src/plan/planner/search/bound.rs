@@ -120,7 +120,8 @@ impl Bounds {
             place.insert(first);
         }
         let first = self.first_stages.get(&key)?.as_ref()?;
-        let (layout, rates, on_node) = (&shape.orders[order].layout, question.rates, question.ranks_per_node);
+        let layout = &question.divided(&shape.orders[order].layout, trainings.of_one_sample(choices)?);
+        let (rates, on_node) = (question.rates, question.ranks_per_node);
         let calls =
             self.calls.entry((key, order)).or_insert_with(|| first.calls(layout, question.compute, rates, on_node));
         let message = self.messages.entry((index, schedule, micro_batch, order));
@@ -161,7 +162,7 @@ pub(super) struct KnownLayers {
     /// The kind of each layer.
     pub kinds: Vec<usize>,
     /// Every placement of the groups of layers, by the axes of [`IN_LAYERS`].
-    places: HashMap<Division, [Vec<Locality>; 5]>,
+    places: HashMap<Division, [Vec<Locality>; IN_LAYERS.len()]>,
     models: HashMap<Division, Option<LayersAsStages>>,
     /// Computing of each kind of layer.
     work: HashMap<LayerKey, Option<Vec<ChunkWork>>>,
@@ -250,7 +251,12 @@ impl KnownLayers {
         self.placed.get(&full)?.as_deref()
     }
 
-    fn loads(&self, question: &Question, key: &LayerKey, places: &[&[Locality]; 5]) -> Option<Vec<Loads>> {
+    fn loads(
+        &self,
+        question: &Question,
+        key: &LayerKey,
+        places: &[&[Locality]; IN_LAYERS.len()],
+    ) -> Option<Vec<Loads>> {
         let work = self.work.get(key)?.as_ref()?;
         let calls = self.calls.get(&(key.division, key.recompute))?.as_ref()?;
         let of_axis = |axis: Axis| {
@@ -298,6 +304,7 @@ impl LayersAsStages {
         let degrees = Degrees { dp: least_dp(&degrees)?, ..degrees };
         let layout = Layout::new(degrees, &DEFAULT_ORDER).ok()?;
         let mut training = question.training(question.first_choices(&degrees));
+        let layout = TrainingStep::divided_within_stage(layout, &training).ok()?;
         // Layers within a stage exchange no messages whose parts would be gathered.
         training.pipeline.scatter_gather = false;
         let pipeline = PipelineChoices {
@@ -421,9 +428,9 @@ impl Composition {
             let mut first = None;
             for chunk in 0..stages.chunks() {
                 let mut layers: Vec<Counted> = Vec::new();
-                for layer in stages.layers_of_chunk(stage, chunk) {
-                    count(&mut layers, kinds[*layer as usize]);
-                }
+                // Layers that predict further tokens are left out of the bound.
+                let known = stages.layers_of_chunk(stage, chunk).iter().filter_map(|layer| kinds.get(*layer as usize));
+                known.for_each(|kind| count(&mut layers, *kind));
                 let chunk = index_of(&mut composition.chunks, layers);
                 first = first.or(Some(chunk));
                 count(&mut chunks, chunk);

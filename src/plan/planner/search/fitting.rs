@@ -10,7 +10,7 @@ use crate::planner::price::{PreparedStep, PricedOnce, StepPrice};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{GradientAccumulation, Recompute, ScheduleKind};
-use commgauge_model::layout::{Axis, Division, Layout};
+use commgauge_model::layout::Layout;
 use commgauge_model::workload::op::LayerKind;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use rayon::prelude::*;
@@ -273,10 +273,8 @@ impl<'a> Context<'a> {
         let training = self.trainings.of_one_sample(choices)?;
         let replica = self.question.global_batch / u64::from(self.shape.degrees.dp);
         (step.training, step.micro_batches) = (training, replica / choices.micro_batch);
-        let data = &training.data;
-        let has_groups = data.shards.replicas > 1 || data.shards.secondary.is_some();
-        if has_groups {
-            step.layout = with_replicas(&self.shape.orders[0].layout, training)?;
+        if training.data.shards.are_divided() {
+            step.layout = TrainingStep::divided(self.shape.orders[0].layout.clone(), training).ok()?;
         }
         Some(())
     }
@@ -306,13 +304,12 @@ fn first_of_each_kind(question: &Question, cut: PipelineCut, stages: &Stages) ->
     first
 }
 
-/// The layout with its groups of shards, if they divide the replicas.
-fn with_replicas(layout: &Layout, training: &Training) -> Option<Layout> {
-    let groups = training.data.shards.groups(layout.group_size(Axis::DpCp)).ok()?;
-    layout.clone().divided(Division::ReplicasOfShards, groups).ok()
-}
-
 impl<'q> Question<'q> {
+    /// A layout with the groups of a training; as it is where they do not divide it, and the memory of the step refuses it.
+    pub(super) fn divided(&self, layout: &Layout, training: &Training) -> Layout {
+        TrainingStep::divided(layout.clone(), training).unwrap_or_else(|_| layout.clone())
+    }
+
     /// The step of a shape in one of its orders.
     pub(super) fn step<'a>(
         &'a self,
@@ -321,8 +318,7 @@ impl<'q> Question<'q> {
         training: &'a Training,
         stages: &Stages,
     ) -> TrainingStep<'a> {
-        let plain = &shape.orders[order].layout;
-        let layout = with_replicas(plain, training).unwrap_or_else(|| plain.clone());
+        let layout = self.divided(&shape.orders[order].layout, training);
         let replica = self.global_batch / u64::from(shape.degrees.dp);
         TrainingStep::of_checked_parts(self.model, training, layout, stages.clone(), replica / training.micro_batch)
     }
@@ -484,17 +480,19 @@ impl Queue {
 /// Draws of both layouts.
 const DRAWS: u32 = 100;
 
-/// The share of draws in which the first layout is the faster one: calls vary by the known error of similar predictions, and each step by
-/// that of published steps; `None` if a call has no time.
+/// The share of draws in which the first layout is faster than each other: calls vary by the known error of similar predictions, and each
+/// step by that of published steps; `None` if a call has no time.
 ///
 /// # Errors
 /// If a layout does not fit the question.
-pub fn probability_faster(question: &Question, first: &Planned, second: &Planned) -> Result<Option<f64>> {
-    let (Some(first), Some(second)) = (draws(question, first)?, draws(question, second)?) else {
-        return Ok(None);
+pub fn probabilities_faster(question: &Question, first: &Planned, others: &[&Planned]) -> Result<Vec<Option<f64>>> {
+    let first = draws(question, first)?;
+    let compared = |other: &&Planned| -> Result<Option<f64>> {
+        let Some((first, other)) = first.as_ref().zip(draws(question, other)?) else { return Ok(None) };
+        let sum: f64 = first.iter().zip(&other).map(|(a, b)| question.compute.error.probability_faster(*a, *b)).sum();
+        Ok(Some(sum / first.len().max(1) as f64))
     };
-    let sum: f64 = first.iter().zip(&second).map(|(a, b)| question.compute.error.probability_faster(*a, *b)).sum();
-    Ok(Some(sum / first.len().max(1) as f64))
+    others.par_iter().map(compared).collect()
 }
 
 fn draws(question: &Question, planned: &Planned) -> Result<Option<Vec<f64>>> {

@@ -13,23 +13,25 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub use fitting::probability_faster;
-pub use question::{Bases, Only, Planned, Priced, Question};
+pub use fitting::probabilities_faster;
+pub use question::{Bases, Only, Planned, Priced, Question, Results};
 
 use crate::planner::price::FirstStageTimes;
 use crate::planner::rates::Scaled;
 use bound::{Bounds, LayerKey, OrderedShape};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::Training;
+use commgauge_model::config::step::ScheduleKind;
+use commgauge_model::layout::Degrees;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use fitting::{Fitting, Memory, Prices, Queue, Stage, Unit, Waiting};
-use question::{Choices, ZERO_STAGES};
+use question::{Choices, ZERO_STAGES, accepts};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use space::{Space, Trainings};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Result of a search.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +49,8 @@ pub struct Found {
     pub best: Vec<Priced>,
     /// The layout that needs the least memory.
     pub nearest: Option<Planned>,
+    /// The first reason for which a layout is illegal, in words, if none is legal.
+    pub refused: Option<String>,
 }
 
 impl Found {
@@ -76,6 +80,9 @@ pub fn search(question: &Question) -> Found {
         illegal: space.illegal.iter().map(|(rule, count)| (*rule, *count)).collect(),
         ..Found::default()
     };
+    if found.considered == 0 {
+        found.refused = space.refused.clone().or_else(|| refused(question, &space));
+    }
     let search = Search { question, space: &space, trainings: &trainings, units: &fitting.units };
     found.nearest = fitting
         .nearest
@@ -83,6 +90,54 @@ pub fn search(question: &Question) -> Found {
         .map(|nearest| search.planned(&space.shapes[nearest.shape], 0, nearest.choices, nearest.bytes));
     search.best_first(&mut found);
     found
+}
+
+/// Steps whose times differ by less than this share cannot be told apart, however they are measured.
+pub const ALIKE: f64 = 0.01;
+
+/// Layouts of a family that are compared, at most.
+const VARIANTS: usize = 24;
+
+/// The best families of layouts, each as the plainest of its layouts among those that cannot be told apart from its fastest one. The
+/// families follow in the order of their times, except that the plainest of those alike comes first.
+pub fn families(question: &Question) -> Found {
+    let mut found = search(&Question { results: Results::Families, ..question.clone() });
+    found.best = found.best.par_iter().map(|fastest| plainest(question, fastest)).collect();
+    let Some(fastest) = found.best.first().map(|best| best.price.step_seconds) else { return found };
+    let alike = |best: &&Priced| best.price.step_seconds <= fastest * (1.0 + ALIKE);
+    let count = found.best.iter().take_while(alike).count();
+    let first = (0..count).min_by_key(|index| found.best[*index].layout.plainness()).unwrap_or(0);
+    found.best[..=first].rotate_right(1);
+    found.best[1..].sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
+    found
+}
+
+/// The plainest layout among those of a family that cannot be told apart from its fastest one, with the others as variants.
+fn plainest(question: &Question, fastest: &Priced) -> Priced {
+    let asked = question.only.clone();
+    let Only { virtual_stages, schedule, micro_batch, .. } = asked;
+    let only = Only { virtual_stages, schedule, micro_batch, ..fastest.layout.only() };
+    let results = Results::LayoutsWithin(fastest.price.step_seconds * (1.0 + ALIKE));
+    let mut alike = search(&Question { only, results, wanted: VARIANTS, ..question.clone() }).best;
+    let plainest = (0..alike.len()).min_by_key(|index| alike[*index].layout.plainness());
+    let mut plainest = plainest.map_or_else(|| fastest.clone(), |index| alike.remove(index));
+    plainest.layout.variants = alike.iter().map(|other| other.layout.name()).collect();
+    plainest
+}
+
+/// Why the first shape has no step.
+fn refused(question: &Question, space: &Space) -> Option<String> {
+    let order = space.shapes.first()?.orders.first()?;
+    let stages = ZERO_STAGES.into_iter().filter(|stage| accepts(&question.only.zero_stage, stage));
+    let refused = |stage: u8| {
+        let training = question.bases.stage(stage)?;
+        let divided = TrainingStep::divided(order.layout.clone(), training);
+        let step = divided.and_then(|layout| {
+            TrainingStep::without_messages(question.model, training, layout, training.places.table()).map(|_| ())
+        });
+        step.err().map(|error| error.to_string())
+    };
+    stages.filter_map(refused).next()
 }
 
 struct Search<'a> {
@@ -107,10 +162,22 @@ impl Search<'_> {
         let mut queue = Queue::of(self.computing(&mut bounds));
         let wanted = self.question.wanted.max(1);
         let mut results: Vec<Waiting> = Vec::new();
+        let mut families = HashSet::new();
+        let longest = match self.question.results {
+            Results::LayoutsWithin(seconds) => seconds.to_bits(),
+            Results::Layouts | Results::Families => u64::MAX,
+        };
         while let Some(next) = queue.pop() {
             // Not earlier: other orders of the last one may take equally long.
-            if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
+            let all_found = results.len() >= wanted
+                && results.last().is_some_and(|last| {
+                    next.seconds_bits > last.seconds_bits || self.question.results == Results::Families
+                });
+            if all_found || next.seconds_bits > longest {
                 break;
+            }
+            if matches!(next.stage, Stage::Counted | Stage::Priced) && families.contains(&self.family(next)) {
+                continue;
             }
             match next.stage {
                 Stage::Computes => {
@@ -144,6 +211,9 @@ impl Search<'_> {
                         let Some(price) = prices.price(self.question, next.candidate(), &step) else { continue };
                         found.best.push(Priced { layout: self.layout(next), price });
                         results.push(next);
+                        if self.question.results == Results::Families {
+                            families.insert(self.family(next));
+                        }
                     }
                 },
             }
@@ -234,6 +304,15 @@ impl Search<'_> {
         &self.space.shapes[self.units[next.unit as usize].shape]
     }
 
+    /// Degrees, schedule of one chunk on each rank, and whether parameters are sharded.
+    fn family(&self, next: Waiting) -> (Degrees, ScheduleKind, bool) {
+        let schedule = match self.units[next.unit as usize].choices.schedule {
+            ScheduleKind::Interleaved => ScheduleKind::OneForwardOneBackward,
+            other => other,
+        };
+        (self.shape(next).degrees, schedule, next.zero_stage == 3)
+    }
+
     fn stages(&self, next: Waiting) -> &Stages {
         &self.space.stages[&self.units[next.unit as usize].choices.cut(self.shape(next).degrees.pp)]
     }
@@ -285,6 +364,7 @@ impl Search<'_> {
             orders_alike: order.same_placement,
             memory: Bytes(bytes),
             fits: bytes <= self.question.gpu_memory.0,
+            variants: Vec::new(),
         }
     }
 }
@@ -363,7 +443,7 @@ pub fn what_if(question: &Question, best: &Priced) -> Vec<WhatIf> {
         let rates = Scaled { rates: question.rates, within: change.within, between: change.between };
         let memory = Bytes((change.memory * question.gpu_memory.0 as f64) as u64);
         let other = Question { rates: &rates, gpu_memory: memory, wanted: 1, ..question.clone() };
-        let then = search(&other).best.pop().filter(|then| then.layout.fits);
+        let then = families(&other).best.pop().filter(|then| then.layout.fits);
         let today = Question { only: best.layout.only(), ..other.clone() };
         let today = search(&today).best.pop().filter(|today| today.layout.fits).map(|today| today.price.step_seconds);
         let step_seconds = then.as_ref().map(|then| then.price.step_seconds);

@@ -6,10 +6,15 @@ use crate::planner::price::{Pricing, StepPrice};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{DataStyle, Framework, PipelineChoices, Recompute, ScheduleKind, parse_order};
-use commgauge_model::config::{Model, Training};
+use commgauge_model::config::step::{
+    DataChoices, DataStyle, Framework, Needs, PipelineChoices, Recompute, ScheduleKind, parse_order,
+};
+use commgauge_model::config::{Model, Table, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 
 /// A question to the planner.
 #[derive(Clone)]
@@ -29,8 +34,21 @@ pub struct Question<'a> {
     pub rates: &'a dyn Rates,
     /// The fixed parts of the layout.
     pub only: Only,
-    /// Number of layouts to return.
+    /// Number of results to return.
     pub wanted: usize,
+    pub results: Results,
+}
+
+/// What counts as a result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Results {
+    /// Every layout.
+    Layouts,
+    /// Every layout that takes at most these seconds.
+    LayoutsWithin(f64),
+    /// The fastest layout of each family: those that divide the model alike, and differ in chunks, order of the axes, micro-batch,
+    /// recomputation, or what ZeRO shards besides parameters.
+    Families,
 }
 
 impl Question<'_> {
@@ -184,32 +202,71 @@ pub(super) struct PipelineCut {
 /// ZeRO stages, of which 0 shards nothing.
 pub(super) const ZERO_STAGES: [u8; 4] = [0, 1, 2, 3];
 
-/// One training per ZeRO stage: a framework's defaults may depend on it, and a framework may lack it.
+/// One training per ZeRO stage: a framework's defaults may depend on it, a framework may lack it, and keys may have no effect in it.
 #[derive(Clone, Debug)]
 pub struct Bases {
     /// The training of the lowest stage, for the common properties.
     pub first: Training,
+    /// Data parallelism without any choice, for what does not depend on it.
+    pub(super) plain_data: DataChoices,
     by_stage: [Option<Training>; 4],
+    /// The stages in which a key has no effect, and what it needs.
+    left_out: Vec<(u8, String)>,
 }
 
 impl Bases {
-    /// The training in every stage; the third is ZeRO-3 or HSDP if the training says so, and FSDP otherwise.
-    pub fn of(training: &Training) -> Bases {
+    /// The training of a model in every stage; the third is ZeRO-3 or HSDP if the training says so, and FSDP otherwise.
+    ///
+    /// # Errors
+    /// If a key has no effect in any stage, with what it needs.
+    pub fn of(model: &Model, training: &Training) -> Result<Bases> {
         let sharded = match training.data.style {
             style @ (DataStyle::Zero3 | DataStyle::Hsdp) => style,
+            _ if training.data.shards.replicas > 1 => DataStyle::Hsdp,
             _ => DataStyle::Fsdp,
         };
-        let by_stage = [DataStyle::Ddp, DataStyle::Zero1, DataStyle::Zero2, sharded].map(|style| {
+        let in_stage = |style: DataStyle| {
             let mut training = training.clone();
             training.data.style = style;
-            if style != sharded {
-                training.data.shards.replicas = 1;
-                training.data.shards.secondary = None;
-                training.data.shards.quantised_gradients = None;
-            }
             Some(training)
-        });
-        Bases { first: training.clone(), by_stage }
+        };
+        Bases::with_effect(model, [DataStyle::Ddp, DataStyle::Zero1, DataStyle::Zero2, sharded].map(in_stage))
+    }
+
+    /// The stages of a model in which every key has an effect.
+    fn with_effect(model: &Model, mut by_stage: [Option<Training>; 4]) -> Result<Bases> {
+        let has = |needs: Needs| needs != Needs::Experts || model.mixture.is_some();
+        let mut left_out = Vec::new();
+        let mut refused = None;
+        for (base, stage) in by_stage.iter_mut().zip(ZERO_STAGES) {
+            if let Some(Err(error)) = base.as_ref().map(|training| training.check_conditions(has)) {
+                let reason = error.to_string();
+                // That another key is missing says more than that this is another stage.
+                if refused.is_none() || !reason.contains("found data_style") {
+                    refused = Some(error);
+                }
+                left_out.push((stage, reason));
+                *base = None;
+            }
+        }
+        let Some(first) = by_stage.iter().flatten().next().cloned() else {
+            return Err(refused.unwrap_or_else(|| Error::usage("the framework has none of the ZeRO stages")));
+        };
+        let plain = [("", "sequence", "1".to_owned()), ("", "micro_batches", "1".to_owned())];
+        let plain_data = Training::read(Table::of_flags(plain))?.data;
+        Ok(Bases { first, plain_data, by_stage, left_out })
+    }
+
+    /// Why a stage cannot be chosen.
+    pub fn reason(&self, stage: u8) -> Option<&str> {
+        self.left_out.iter().find(|(left_out, _)| *left_out == stage).map(|(_, reason)| reason.as_str())
+    }
+
+    /// The stages that are left out because a key has no effect in them, in words.
+    pub fn left_out(&self) -> Option<String> {
+        let (_, reason) = self.left_out.first()?;
+        let stages: Vec<String> = self.left_out.iter().map(|(stage, _)| stage.to_string()).collect();
+        Some(format!("Without ZeRO {}: {reason}.", stages.join(", ")))
     }
 
     /// The result of `read` for each data-parallel style of the framework. The third stage is `sharded` if named, else the framework's FSDP
@@ -219,6 +276,7 @@ impl Bases {
     /// If the framework has none of the stages; errors of `read`.
     pub fn of_framework(
         framework: Framework,
+        model: &Model,
         sharded: Option<DataStyle>,
         read: impl Fn(DataStyle) -> Result<Training>,
     ) -> Result<Bases> {
@@ -229,10 +287,7 @@ impl Bases {
         for (base, style) in by_stage.iter_mut().zip(styles) {
             *base = style.filter(offers).map(&read).transpose()?;
         }
-        match by_stage.iter().flatten().next().cloned() {
-            Some(first) => Ok(Bases { first, by_stage }),
-            None => Err(Error::usage(format!("{framework} has none of the ZeRO stages"))),
-        }
+        Bases::with_effect(model, by_stage)
     }
 
     /// The training of a stage, if it can be chosen.
@@ -251,12 +306,14 @@ impl Bases {
 // A planned layout, and the price of its step.
 
 /// A complete layout.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Planned {
+    #[serde(flatten)]
     pub degrees: Degrees,
     /// Order of the passes.
     pub schedule: ScheduleKind,
     /// Layers of each chunk of the model, if they are divided unevenly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_layers: Option<Vec<u32>>,
     /// Chunks on each rank.
     pub virtual_stages: u32,
@@ -273,9 +330,13 @@ pub struct Planned {
     /// Orders of the axes that take equally long, including this one.
     pub orders_alike: u64,
     /// Memory in use on the fullest GPU.
+    #[serde(rename = "memory_bytes")]
     pub memory: Bytes,
     /// Whether it is within the limit.
     pub fits: bool,
+    /// Layouts with other chunks or micro-batches that cannot be told apart from it, in the syntax of `--only`, the fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<String>,
 }
 
 impl Planned {
@@ -293,6 +354,11 @@ impl Planned {
              recompute={},order={}",
             self.virtual_stages, self.zero_stage, self.micro_batch, self.recompute, self.order
         )
+    }
+
+    /// How plain it is, the plainest first: layers divided evenly, no context parallelism, few chunks, large micro-batches.
+    pub(super) fn plainness(&self) -> impl Ord + use<> {
+        (self.stage_layers.is_some(), self.degrees.cp, self.virtual_stages, Reverse(self.micro_batch))
     }
 
     /// A restriction to this layout.

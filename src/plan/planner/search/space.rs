@@ -14,21 +14,10 @@ use std::collections::{BTreeMap, HashMap};
 /// Placeholder for an irrelevant batch size.
 const ONE_MICRO_BATCH: u64 = 1;
 
-/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and the other axes only have calls of a
+/// The further axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and the other axes only have calls of a
 /// few bytes.
-const PLACED: [Axis; 11] = [
-    Axis::Tp,
-    Axis::Cp,
-    Axis::Ep,
-    Axis::Etp,
-    Axis::EtpEp,
-    Axis::Dp,
-    Axis::DpCp,
-    Axis::Edp,
-    Axis::Pp,
-    Axis::Mp,
-    Axis::World,
-];
+const PLACED: [Axis; 8] =
+    [Axis::Dp, Axis::DpCp, Axis::Edp, Axis::Pp, Axis::Mp, Axis::World, Axis::DpShard, Axis::DpReplicate];
 
 /// Degrees, and all orders of the axes that place ranks differently.
 #[derive(Clone, Debug)]
@@ -53,7 +42,7 @@ pub(super) struct Order {
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     /// Their placement, by [`IN_LAYERS`].
-    pub localities: [Locality; 5],
+    pub localities: [Locality; IN_LAYERS.len()],
     /// An id of that placement, the same in all shapes.
     pub name: usize,
     /// The orders of the shape with that placement.
@@ -61,7 +50,8 @@ pub(super) struct Places {
 }
 
 /// The axes of [`Places`].
-pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
+pub(super) const IN_LAYERS: [Axis; 9] =
+    [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp, Axis::CpInner, Axis::CpOuter, Axis::EpInner, Axis::EpOuter];
 
 /// Layers of the stages of each cut, if they can be distributed.
 pub(super) type StagesOf = BTreeMap<PipelineCut, Stages>;
@@ -73,18 +63,23 @@ pub(super) struct Space {
     pub stages: StagesOf,
     /// Degrees that break a rule, by rule.
     pub illegal: BTreeMap<&'static str, u64>,
+    /// The first of those that do not divide the model, in words.
+    pub refused: Option<String>,
 }
 
 /// Intermediate results.
 #[derive(Default)]
 struct Known {
-    /// Whether tp, cp and ep divide what they must.
-    divides: HashMap<[u32; 4], bool>,
+    /// What tp, cp or ep does not divide.
+    refused: HashMap<[u32; 4], Option<String>>,
     /// The cuts of the layers over this many stages.
     cuts: HashMap<u32, Vec<PipelineCut>>,
     /// Ids of places.
-    places: HashMap<[Locality; 5], usize>,
+    places: Names,
 }
+
+/// Ids of places.
+type Names = HashMap<[Locality; IN_LAYERS.len()], usize>;
 
 impl Space {
     /// All degrees whose product is the number of GPUs.
@@ -121,8 +116,9 @@ impl Space {
 
     /// The degrees if they break no rule.
     fn check(&mut self, question: &Question, degrees: Degrees, known: &mut Known) -> Option<Degrees> {
+        let illegal = &mut self.illegal;
         let mut refuse = |rule: &'static str| {
-            *self.illegal.entry(rule).or_default() += 1;
+            *illegal.entry(rule).or_default() += 1;
             None
         };
         let framework = question.bases.first.framework;
@@ -135,11 +131,12 @@ impl Space {
         if degrees.edp().is_none() {
             return refuse("ep does not divide the ranks of a stage");
         }
-        let divides = *known
-            .divides
+        let refused = known
+            .refused
             .entry([degrees.tp, degrees.cp, degrees.ep, degrees.etp])
-            .or_insert_with(|| question.is_legal_without_pipeline(&degrees));
-        if !divides {
+            .or_insert_with(|| question.refused_without_pipeline(&degrees));
+        if let Some(reason) = refused {
+            self.refused.get_or_insert_with(|| reason.clone());
             return refuse("tp, cp or ep does not divide the heads, widths, experts or tokens");
         }
         if u64::from(degrees.pp) > u64::from(question.model.layers) {
@@ -161,14 +158,7 @@ impl Space {
         Some(degrees)
     }
 
-    fn add(
-        &mut self,
-        question: &Question,
-        degrees: Degrees,
-        orders: Vec<Order>,
-        orders_legal: u64,
-        names: &mut HashMap<[Locality; 5], usize>,
-    ) {
+    fn add(&mut self, question: &Question, degrees: Degrees, orders: Vec<Order>, orders_legal: u64, names: &mut Names) {
         if orders.is_empty() {
             let rule = "no order of the axes gives dense layers and experts the same pipelines";
             *self.illegal.entry(rule).or_default() += 1;
@@ -180,16 +170,17 @@ impl Space {
 }
 
 impl Question<'_> {
-    /// Whether heads, widths, experts and tokens can be divided this way, by a step without pipeline and replicas.
-    fn is_legal_without_pipeline(&self, degrees: &Degrees) -> bool {
+    /// Why heads, widths, experts or tokens cannot be divided this way, by a step without pipeline and replicas.
+    fn refused_without_pipeline(&self, degrees: &Degrees) -> Option<String> {
         let alone = Degrees { dp: least_dp(degrees).unwrap_or(1), pp: 1, ..*degrees };
         let mut training = self.training(self.first_choices(degrees));
         (training.global_batch, training.micro_batches) = (None, Some(ONE_MICRO_BATCH));
-        Layout::new(alone, &DEFAULT_ORDER)
-            .and_then(|layout| {
-                TrainingStep::without_messages(self.model, &training, layout, training.places.table()).map(|_| ())
-            })
-            .is_ok()
+        training.data = self.bases.plain_data.clone();
+        training.pipeline.stage_layers = None;
+        let step = Layout::new(alone, &DEFAULT_ORDER).and_then(|layout| {
+            TrainingStep::without_messages(self.model, &training, layout, training.places.table()).map(|_| ())
+        });
+        step.err().map(|error| error.to_string())
     }
 }
 
@@ -216,7 +207,9 @@ fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
         }
         let Ok(layout) = Layout::new(degrees, &order) else { continue };
         legal += 1;
-        let places: Vec<Locality> = PLACED.into_iter().map(|axis| place(question, &layout, axis)).collect();
+        let divided = question.divided(&layout, &question.bases.first);
+        let places: Vec<Locality> =
+            IN_LAYERS.into_iter().chain(PLACED).map(|axis| place(question, &divided, axis)).collect();
         match found.iter_mut().find(|(known, _)| *known == places) {
             Some((_, order)) => order.same_placement += 1,
             None => found.push((places, Order { layout, same_placement: 1 })),
@@ -225,17 +218,27 @@ fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
     (found.into_iter().map(|(_, order)| order).collect(), legal)
 }
 
+/// The placement of the groups of an axis; unknown where the training has no calls on it.
 fn place(question: &Question, layout: &Layout, axis: Axis) -> Locality {
-    match layout.group_size(axis) {
-        0 | 1 => Locality::UNKNOWN,
-        _ => layout.locality(axis, question.ranks_per_node),
+    let training = &question.bases.first;
+    let is_used = match axis {
+        Axis::CpInner | Axis::CpOuter => training.context.inner > 1,
+        Axis::EpInner | Axis::EpOuter => training.expert.dispatcher.goes_by_node(),
+        Axis::DpShard | Axis::DpReplicate => training.data.shards.are_divided(),
+        _ => true,
+    };
+    if is_used && layout.group_size(axis) > 1 {
+        layout.locality(axis, question.ranks_per_node)
+    } else {
+        Locality::UNKNOWN
     }
 }
 
-fn by_places(question: &Question, orders: &[Order], names: &mut HashMap<[Locality; 5], usize>) -> Vec<Places> {
+fn by_places(question: &Question, orders: &[Order], names: &mut Names) -> Vec<Places> {
     let mut found: Vec<Places> = Vec::new();
     for (index, order) in orders.iter().enumerate() {
-        let localities = IN_LAYERS.map(|axis| place(question, &order.layout, axis));
+        let layout = question.divided(&order.layout, &question.bases.first);
+        let localities = IN_LAYERS.map(|axis| place(question, &layout, axis));
         match found.iter_mut().find(|known| known.localities == localities) {
             Some(known) => known.orders.push(index),
             None => {

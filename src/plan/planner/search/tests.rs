@@ -4,16 +4,17 @@ use super::question::PipelineCut;
 use super::*;
 use crate::planner::compute::Compute;
 use crate::planner::memory::most_loaded;
-use crate::planner::price::{Pricing, price};
+use crate::planner::price::{Exposed, Pricing, price};
+use crate::planner::rank::{RankOptions, rank};
 use crate::planner::rates::{Hidden, Published, RatedCall, Rates};
 use commgauge_base::collective::Collective;
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
 use commgauge_cost::cost::Prediction;
-use commgauge_model::config::step::{DataStyle, Framework, Recompute, ScheduleKind};
+use commgauge_model::config::step::{DataStyle, Framework, Recompute, ScheduleKind, Work, keys_of};
 use commgauge_model::config::{Machine, Model, Table, Training};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout};
-use commgauge_model::workload::step::TrainingStep;
+use commgauge_model::workload::step::{Step, TrainingStep};
 use std::path::Path;
 
 fn machine(within: f64, between: f64) -> Machine {
@@ -30,13 +31,20 @@ fn model(name: &str, layers: u32) -> Model {
     model
 }
 
-fn training(sequence: u64, global_batch: u64) -> Training {
-    Training::read(Table::of_flags([
-        ("--sequence", "sequence", sequence.to_string()),
-        ("--global-batch", "global_batch", global_batch.to_string()),
-        ("--training", "sequence_parallel", "true".to_owned()),
-    ]))
-    .unwrap()
+fn training(sequence: u64, global_batch: u64, keys: &[(&'static str, String)]) -> Training {
+    let batch = [("sequence", sequence.to_string()), ("global_batch", global_batch.to_string())];
+    read(&[&batch, keys].concat()).unwrap()
+}
+
+fn read(keys: &[(&'static str, String)]) -> Result<Training> {
+    let mut all = vec![
+        ("sequence", "2048".to_owned()),
+        ("global_batch", "16".to_owned()),
+        ("sequence_parallel", "true".to_owned()),
+    ];
+    all.retain(|(name, _)| keys.iter().all(|(key, _)| key != name));
+    all.extend(keys.iter().cloned());
+    Training::read(Table::of_flags(all.into_iter().map(|(key, value)| ("--training", key, value))))
 }
 
 /// Links with a different time for every order of the axes, and with calls that disturb each other.
@@ -78,6 +86,8 @@ struct World {
     /// Without sequence parallelism, and with messages in parts.
     in_parts: bool,
     framework: Option<Framework>,
+    /// Keys of the training.
+    keys: Vec<(&'static str, String)>,
     model: Model,
     machine: Machine,
     compute: Compute,
@@ -94,6 +104,7 @@ impl World {
             uneven: false,
             in_parts: false,
             framework: None,
+            keys: Vec::new(),
             model: model(name, layers),
             machine: machine(100.0, 5.0),
             compute: Compute::constant(100e12, 0.5),
@@ -116,15 +127,16 @@ impl World {
     }
 
     fn question<'a>(&'a self, rates: &'a dyn Rates) -> Question<'a> {
-        let mut base = training(2048, self.batch);
+        let mut base = training(2048, self.batch, &self.keys);
         base.tensor.sequence_parallel = !self.in_parts;
         base.pipeline.scatter_gather = self.in_parts;
         Question {
             model: &self.model,
             bases: match self.framework {
-                None => Bases::of(&base),
+                None => Bases::of(&self.model, &base).unwrap(),
                 Some(framework) => {
-                    Bases::of_framework(framework, None, |style| self.training_of(framework, style)).unwrap()
+                    Bases::of_framework(framework, &self.model, None, |style| self.training_of(framework, style))
+                        .unwrap()
                 }
             },
             global_batch: self.batch,
@@ -135,6 +147,7 @@ impl World {
             rates,
             only: self.only.clone(),
             wanted: self.wanted,
+            results: Results::Layouts,
         }
     }
 
@@ -295,6 +308,27 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
 }
 
 #[test]
+fn divided_groups_are_searched_as_if_everything_were_priced() {
+    for (model, layers, gpus, keys) in [
+        ("llama-3-8b", 4, 8, "replicas_of_shards=2"),
+        ("llama-3-8b", 4, 8, "context_style=hybrid context_inner=2"),
+        ("llama-3-8b", 4, 8, "secondary_shards=2"),
+        ("mixtral-8x7b", 2, 8, "dispatcher=deepep expert_inner=2"),
+        ("mixtral-8x7b", 2, 4, "prediction_layers=1"),
+    ] {
+        let mut world = World::new(model, layers, gpus);
+        (world.memory, world.batch, world.uneven) = (90e9, 8, true);
+        let pairs = keys.split(' ').filter_map(|pair| pair.split_once('='));
+        world.keys = pairs.map(|(key, value)| (key, value.to_owned())).collect();
+        let (legal, fits, prices) = world.brute_force();
+        let found = world.found();
+        assert_eq!((found.considered, found.feasible), (legal, fits), "{keys}");
+        let best = found.best[0].price.step_seconds;
+        assert!((best / prices[0] - 1.0).abs() < 1e-9, "{keys}: {best} against {}", prices[0]);
+    }
+}
+
+#[test]
 fn schedules_that_are_asked_for_are_searched_as_if_everything_were_priced() {
     for schedule in [
         ScheduleKind::ZbH1,
@@ -422,4 +456,164 @@ fn one_node_that_is_much_faster_inside_keeps_tensor_parallelism_there() {
     let found = world.found();
     let best = &found.best[0].layout;
     assert!(best.degrees.tp <= 4 && best.order.starts_with("tp"), "{best:?}");
+}
+
+/// Values of keys that take no names.
+const VALUES: [(&str, &[&str]); 17] = [
+    ("bucket_parameters", &["1000000"]),
+    ("capacity_factor", &["1.5"]),
+    ("context_inner", &["2", "3"]),
+    ("expert_inner", &["1", "2", "4", "3"]),
+    ("live_parameters", &["0", "1000000"]),
+    ("persistent_parameters", &["0", "1000000000"]),
+    ("prediction_layers", &["1"]),
+    ("prefetch_bucket", &["0"]),
+    ("quantised_gradients", &["2", "3"]),
+    ("replicas_of_shards", &["2", "4", "3"]),
+    ("reuse_distance", &["0"]),
+    ("routing", &["random", "hot:0.5"]),
+    ("routing_seed", &["2"]),
+    ("secondary_shards", &["2", "3"]),
+    ("small_calls", &["none", "norm"]),
+    ("stage_layers", &["1,3"]),
+    ("placements", &["in-place"]),
+];
+
+/// Keys that the planner chooses, or that have flags of their own.
+const OTHERS: [&str; 8] = [
+    "sequence",
+    "micro_batch",
+    "micro_batches",
+    "global_batch",
+    "recompute",
+    "schedule",
+    "virtual_stages",
+    "framework",
+];
+
+/// The values that a key accepts: those that the refusal of another one names, or those of [`VALUES`].
+fn values_of(key: &'static str) -> Vec<String> {
+    if let Some((_, values)) = VALUES.iter().find(|(name, _)| *name == key) {
+        return values.iter().map(|value| (*value).to_owned()).collect();
+    }
+    let refusal = read(&[(key, "?".to_owned())]).unwrap_err().to_string();
+    let (_, names) = refusal.rsplit_once("accepted: ").unwrap_or_else(|| panic!("{key}: {refusal}"));
+    let names = names.split(", ").flat_map(|names| names.split(" or ")).map(str::to_owned);
+    // A refusal of a type names more types than the key takes.
+    names
+        .filter(|name| !read(&[(key, name.clone())]).is_err_and(|error| error.to_string().contains("found ")))
+        .collect()
+}
+
+/// The training with a key, and with the keys that this one needs; or its refusal.
+fn with_needs(model: &Model, key: &'static str, value: &str) -> std::result::Result<Bases, String> {
+    let mut keys = vec![(key, value.to_owned())];
+    match (key, value) {
+        ("context_style", "hybrid") => keys.push(("context_inner", "2".to_owned())),
+        ("replica_reduction" | "outer_sharding", _) => keys.push(("replicas_of_shards", "2".to_owned())),
+        _ => {}
+    }
+    loop {
+        let training = read(&keys).map_err(|error| error.to_string())?;
+        let refusal = match Bases::of(model, &training) {
+            Ok(bases) => return Ok(bases),
+            Err(error) => error.to_string(),
+        };
+        let needed = refusal.split_once(" needs ").and_then(|(_, rest)| rest.split_once(" = "));
+        let (needed, rest) = needed.ok_or_else(|| refusal.clone())?;
+        let needed = keys_of(Work::Training).find(|known| *known == needed).ok_or_else(|| refusal.clone())?;
+        let value = rest.split([',', ';', ' ']).next().unwrap_or_default();
+        if keys.iter().any(|(known, _)| *known == needed) {
+            return Err(refusal);
+        }
+        keys.push((needed, value.to_owned()));
+    }
+}
+
+#[test]
+fn every_key_is_priced_as_its_step_is_or_refused_with_its_own_reason() {
+    let dense = Only { tp: vec![2], cp: vec![4], pp: vec![2], dp: vec![4], ..Only::default() };
+    let experts = Only { tp: vec![1], cp: vec![1], pp: vec![2], ep: vec![4], dp: vec![8], ..Only::default() };
+    let (mut priced, mut refused, mut wrong) = (0, Vec::new(), Vec::new());
+    for (model, layers, gpus, only) in [("llama-3-8b", 4, 64, dense), ("mixtral-8x7b", 4, 16, experts)] {
+        let mut world = World::new(model, layers, gpus);
+        world.memory = 1e15;
+        world.uneven = true;
+        // One order of the axes, in which every group reaches over nodes.
+        world.only = Only {
+            micro_batch: vec![1],
+            recompute: vec![Recompute::Selective],
+            virtual_stages: vec![1],
+            order: vec![DEFAULT_ORDER.to_vec()],
+            ..only
+        };
+        let rates = world.rates();
+        for (key, value) in keys_and_values() {
+            let name = format!("{model}: {key} = {value}");
+            let bases = match with_needs(&world.model, key, &value) {
+                Ok(bases) => bases,
+                Err(reason) => {
+                    refused.push(format!("{name}: {reason}"));
+                    continue;
+                }
+            };
+            for stage in ZERO_STAGES.into_iter().filter(|stage| bases.stage(*stage).is_some()) {
+                let name = format!("{name}, ZeRO {stage}");
+                let only = Only { zero_stage: vec![stage], ..world.only.clone() };
+                let question = Question { bases: bases.clone(), only, ..world.question(rates.as_ref()) };
+                let found = search(&question);
+                match found.best.first() {
+                    None => refused.push(format!("{name}: {}", found.refused.unwrap_or_default())),
+                    Some(best) => {
+                        priced += 1;
+                        let differences = differences_to_its_step(&question, best).into_iter();
+                        wrong.extend(differences.map(|difference| format!("{name}: {difference}")));
+                    }
+                }
+            }
+        }
+    }
+    // A reason says what is right.
+    let has_reason = |text: &&String| text.contains("accepted: ") || text.contains("nearest that do: ");
+    wrong.extend(refused.iter().filter(|refusal| !has_reason(refusal)).cloned());
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(priced > 700 && refused.len() < 100, "{priced} priced, refused: {refused:#?}");
+}
+
+fn keys_and_values() -> impl Iterator<Item = (&'static str, String)> {
+    let keys = keys_of(Work::Training).filter(|key| !OTHERS.contains(key));
+    keys.flat_map(|key| values_of(key).into_iter().map(move |value| (key, value)))
+}
+
+/// What differs between a found layout and its step as `rank` ranks it: price, waiting, memory.
+fn differences_to_its_step(question: &Question, best: &Priced) -> Vec<String> {
+    let layout = &best.layout;
+    let options = RankOptions { resamples: 2, seed: 1 };
+    let ranked = question.with_step(layout, |step| {
+        let place = step.training.places.table();
+        let whole = TrainingStep::new(question.model, step.training, step.layout.clone(), place)?;
+        let price = price(&whole, question.pricing()).map_err(|error| Error::usage(error.to_string()))?;
+        let memory = question.memory_choices().most_loaded(&whole).1.total();
+        let ranked = rank(&Step::Training(whole), question.ranks_per_node, question.rates, options)?;
+        Ok((price, memory, ranked))
+    });
+    let (price, memory, ranked) = match ranked {
+        Ok(all) => all,
+        Err(error) => return vec![error.to_string()],
+    };
+    let by_node = [Axis::EpInner, Axis::EpOuter];
+    let exchanges = ranked.axes.iter().filter(|axis| by_node.contains(&axis.cost.axis));
+    let exchanges: f64 = exchanges.map(|axis| axis.cost.exposed.middle).sum();
+    let mut all = vec![
+        ("memory".to_owned(), memory.0 as f64, layout.memory.0 as f64),
+        ("step".to_owned(), price.step_seconds, best.price.step_seconds),
+    ];
+    let exposed = price.exposed.values().into_iter().zip(best.price.exposed.values());
+    all.extend(Exposed::NAMES.iter().zip(exposed).map(|(axis, (a, b))| ((*axis).to_owned(), a, b)));
+    // Exchanges that nothing hides take in a plan what they take in a ranking.
+    if exchanges > 0.0 {
+        all.push(("ep in rank".to_owned(), exchanges, best.price.exposed.ep));
+    }
+    let differ = |a: f64, b: f64| (a - b).abs() > 1e-6 * a.abs().max(b.abs());
+    all.into_iter().filter(|(_, a, b)| differ(*a, *b)).map(|(what, a, b)| format!("{what} {a} against {b}")).collect()
 }
