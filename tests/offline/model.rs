@@ -82,7 +82,7 @@ fn a_reader_that_closes_the_pipe_early_is_no_error() {
 }
 
 #[test]
-fn a_step_is_refused_where_no_list_is_known_and_goes_on_where_positions_are_scaled() {
+fn steps_without_a_list_of_calls_are_refused_and_scaled_positions_have_a_warning() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ops = |model: &str, further: &[&str]| {
         let step = ["ops", "--ranks", "8", "--global-batch", "8", "--model", model];

@@ -24,7 +24,7 @@ pub fn text(document: &ModelDocument, width: u16) -> String {
     let mut out = format!("{}  ({}, {})\n\n", document.name, document.model_type, document.file);
     out.push_str(&lines(parameters(document), &["parameters", "count", "billion"], &[1, 2], width));
     out.push('\n');
-    out.push_str(&lines(shape(&document.shape, document.has_parts()), &["shape", ""], &[], width));
+    out.push_str(&lines(shape(document), &["shape", ""], &[], width));
     out.push('\n');
     if let Some(problem) = &document.steps_refused {
         let _ = writeln!(out, "{problem}\n");
@@ -134,12 +134,13 @@ fn heading(kind: &LayerKind, document: &ModelDocument) -> String {
     format!("each of {} {what} ({})", kind.count, ranges.join(", "))
 }
 
-fn shape(shape: &Shape, has_parts: bool) -> Vec<Vec<String>> {
+fn shape(document: &ModelDocument) -> Vec<Vec<String>> {
+    let shape = &document.shape;
     let mut rows = Vec::new();
     let mut row = |label: &str, value: String| rows.push(vec![label.to_owned(), value]);
     row("layers", shape.layers.to_string());
     row("hidden size", shape.hidden.to_string());
-    if has_parts {
+    if document.has_parts() {
         let gate = if shape.attention_gate { ", each with a gate" } else { "" };
         row("query heads", format!("{} of {}{gate}", shape.heads, shape.head_dimension));
         row("key and value heads", shape.kv_heads.to_string());

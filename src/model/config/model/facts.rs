@@ -29,7 +29,7 @@ pub enum QueryKeyNorm {
 }
 
 /// A row of the file of families; what a key means is told at its head.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Family {
     /// The `model_type` of config.json; the text part of a multimodal model may have `_text` behind it.
@@ -93,7 +93,7 @@ pub struct Family {
 }
 
 /// Biases of attention.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AttentionBias {
     /// On queries, keys and values, if the file does not state it.
@@ -111,7 +111,7 @@ pub(super) struct AttentionBias {
 }
 
 /// Experts of a family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
 pub(super) struct Experts {
@@ -126,7 +126,7 @@ pub(super) struct Experts {
 }
 
 /// How transformers computes a layer, from which the memory and the order of its tensors follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InTransformers {
     /// Dropout on attention and residuals, positions as a table, and GELU operation by operation (`GPT2Attention`).
@@ -168,7 +168,7 @@ impl Families {
     ///
     /// # Errors
     /// A file of families that is not TOML, with its line.
-    pub fn beside(config: &Path) -> Result<Families> {
+    pub fn near(config: &Path) -> Result<Families> {
         let mut rows = EMBEDDED.clone().map_err(Error::environment)?;
         let folders = config.ancestors().skip(1).take(2);
         let own = folders.map(|folder| folder.join(FILE)).find(|file| file.is_file());

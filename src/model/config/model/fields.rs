@@ -3,6 +3,7 @@
 
 use super::facts::Family;
 use super::layers::LinearRule;
+use super::weights::MOST_PARAMETERS;
 use super::{Blocks, FeedForward, Inferred, LayerParts, LinearAttention, Mixer, Model, SlidingWindow};
 use commgauge_base::error::{Error, Result};
 use serde_json::{Map, Value};
@@ -205,10 +206,6 @@ impl Fields<'_> {
 
 /// Most layers of a model; checked while reading, before anything is listed by layer.
 pub(super) const MOST_LAYERS: u32 = 100_000;
-
-/// No model may have more parameters than this: the bytes of a whole training state, 18 for each parameter, summed over
-/// a hundred replicas then still fit 64 bits.
-pub(super) const MOST_PARAMETERS: f64 = 1e15;
 
 /// No state of linear attention in a layer may have more numbers than this.
 const MOST_STATE: f64 = 1e15;
@@ -457,7 +454,7 @@ impl Fields<'_> {
         Ok(LayerPlan { blocks, expert_layers, linear_attention })
     }
 
-    /// One layer of so many attends to everything, counted from 1.
+    /// Every layer of this interval, counted from 1, attends to everything.
     fn by_interval(&self, layers: u32) -> Result<Vec<Listed>> {
         let interval = self.need(&["full_attention_interval"])?;
         let mixer = |layer: u64| match layer.is_multiple_of(interval) {

@@ -220,7 +220,7 @@ const DRAFTERS: [&str; 4] = ["eagle", "dflash", "medusa", "draft_vocab_size"];
 
 /// The family of a file, by its `model_type`, or by its fields.
 fn family(file: &Path, root: &Map<String, Value>) -> Result<Arc<Family>> {
-    let families = Families::beside(file)?;
+    let families = Families::near(file)?;
     let architectures =
         root.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     for name in architectures.chain(root.keys().map(String::as_str)) {
@@ -273,7 +273,9 @@ impl Fields<'_> {
         let listed = self.listed_layers_of()?;
         let layers = self.layers(listed.as_ref())?;
         let plan = self.layer_plan(layers, listed)?;
-        let counted = family.weights.as_ref().map_or(Ok(None), |weights| weights.count(self, layers))?;
+        let value = |name: &str| self.value(name);
+        let counted = family.weights.as_ref().map_or(Ok(None), |weights| weights.count(&value, layers));
+        let counted = counted.map_err(|wrong| self.wrong(&wrong.formula, wrong.problem))?;
         let heads = if counted.is_some() { self.optional(HEADS)?.unwrap_or(1) } else { self.need(HEADS)? };
         let mixture = self.mixture(layers, &plan)?;
         let latent = self.latent_attention()?;

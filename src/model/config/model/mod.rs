@@ -491,7 +491,7 @@ mod preset_tests {
                 Model::read(file, "test", &std::fs::read_to_string(file).unwrap()).unwrap().family.model_type.clone()
             })
             .collect();
-        let families = Families::beside(Path::new("config.json")).unwrap();
+        let families = Families::near(Path::new("config.json")).unwrap();
         let is_refused = |name: &str| families.find(name).unwrap().unwrap().refused.is_some();
         let mut missing = families.names();
         missing.retain(|name| !is_refused(name) && !of_files.iter().any(|known| known == name));

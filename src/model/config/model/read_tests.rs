@@ -332,7 +332,7 @@ fn hybrid_layers_that_cannot_be_read_are_refused_with_what_would_be() {
 }
 
 fn families() -> Vec<String> {
-    Families::beside(Path::new("config.json")).unwrap().names().into_iter().map(str::to_owned).collect()
+    Families::near(Path::new("config.json")).unwrap().names().into_iter().map(str::to_owned).collect()
 }
 
 /// Every number that a shape follows from.

@@ -5,14 +5,16 @@
 //! list being that of the layer), formulas of `named`, and `layer`, counted from 0. True is 1; false, null and a comparison that fails
 //! are 0. Behind `or` is what is taken for a field that is missing or 0.
 
-use super::fields::{Fields, MOST_PARAMETERS};
-use commgauge_base::error::Result;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// No model may have more parameters than this: the bytes of a whole training state, 18 for each parameter, summed over
+/// a hundred replicas then still fit 64 bits.
+pub(super) const MOST_PARAMETERS: f64 = 1e15;
+
 /// Formulas of a family.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Weights {
     /// Files that the formulas are for, if not all of the family: those where this is not 0.
@@ -41,31 +43,41 @@ pub struct Counted {
     pub steps_refused: String,
 }
 
+/// The value of a field.
+pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<&'a Value>;
+
+/// A formula that has no value.
+pub(super) struct Wrong {
+    pub formula: String,
+    pub problem: String,
+}
+
 impl Weights {
     /// The parameters of a model of these fields.
     ///
     /// # Errors
     /// Names the formula: a field that is missing or no number, and counts that are negative or too large.
-    pub fn count(&self, fields: &Fields, layers: u32) -> Result<Option<Counted>> {
-        let one = |text: &str, layer: u32| -> Result<u64> {
+    pub fn count<'a>(&'a self, fields: Lookup<'a>, layers: u32) -> Result<Option<Counted>, Wrong> {
+        let one = |text: &'a str, layer: u32| -> Result<u64, Wrong> {
             let scope = Scope { weights: self, fields, layer, depth: 0 };
-            let count = scope.number(text).map_err(|problem| fields.wrong(text, problem))?;
+            let wrong = |problem: String| Wrong { formula: text.to_owned(), problem };
+            let count = scope.number(text).map_err(wrong)?;
             match (0.0..=MOST_PARAMETERS).contains(&count) {
                 true => Ok(count as u64),
-                false => Err(fields.wrong(text, format!("gives {count}; accepted: 0 to {MOST_PARAMETERS:.0e}"))),
+                false => Err(wrong(format!("gives {count}; accepted: 0 to {MOST_PARAMETERS:.0e}"))),
             }
         };
         if self.when.as_ref().map_or(Ok(1), |text| one(text, 0))? == 0 {
             return Ok(None);
         }
-        let of_layer = |layer: u32| -> Result<[u64; 2]> {
+        let of_layer = |layer: u32| -> Result<[u64; 2], Wrong> {
             let parts = self.layer.values().map(|text| one(text, layer));
-            let all = parts.sum::<Result<u64>>()?;
+            let all = parts.sum::<Result<u64, Wrong>>()?;
             let idle = self.idle.as_ref().map_or(Ok(0), |text| one(text, layer))?;
             Ok([all, all.saturating_sub(idle)])
         };
         Ok(Some(Counted {
-            layers: (0..layers).map(of_layer).collect::<Result<_>>()?,
+            layers: (0..layers).map(of_layer).collect::<Result<_, Wrong>>()?,
             outside: self.outside.as_ref().map_or(Ok(0), |text| one(text, 0))?,
             steps_refused: self.steps_refused.clone(),
         }))
@@ -81,7 +93,7 @@ const MOST_DEPTH: u32 = 8;
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     weights: &'a Weights,
-    fields: &'a Fields<'a>,
+    fields: Lookup<'a>,
     layer: u32,
     depth: u32,
 }
@@ -116,7 +128,7 @@ impl<'a> Scope<'a> {
             return Scope { depth: self.depth + 1, ..self }.number(formula).map(Held::Number);
         }
         let mut path = name.split('.');
-        let mut value = path.next().and_then(|first| self.fields.value(first)).ok_or(format!("{name} is missing"))?;
+        let mut value = path.next().and_then(|first| (self.fields)(first)).ok_or(format!("{name} is missing"))?;
         for key in path {
             value = match value {
                 Value::Array(items) => items.get(self.layer as usize).unwrap_or(&Value::Null),
