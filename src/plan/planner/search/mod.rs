@@ -114,8 +114,7 @@ pub fn families(question: &Question) -> Found {
 
 /// The plainest layout among those of a family that cannot be told apart from its fastest one, with the others as variants.
 fn plainest(question: &Question, fastest: &Priced) -> Priced {
-    let asked = question.only.clone();
-    let Only { virtual_stages, schedule, micro_batch, .. } = asked;
+    let Only { virtual_stages, schedule, micro_batch, .. } = question.only.clone();
     let only = Only { virtual_stages, schedule, micro_batch, ..fastest.layout.only() };
     let results = Results::LayoutsWithin(fastest.price.step_seconds * (1.0 + ALIKE));
     let mut alike = search(&Question { only, results, wanted: VARIANTS, ..question.clone() }).best;
