@@ -94,8 +94,9 @@ pub struct Rival {
 /// Rivals that are named, at most.
 const RIVALS: usize = 2;
 
-/// Parts of a step that decide.
+/// Parts of a step that decide, at most, and the least share of the step by which they differ.
 const DECIDING: usize = 2;
+const LEAST_SHARE: f64 = 1e-4;
 
 /// The rivals of the first of some layouts, given the draws in which the first is faster than each other.
 fn rivals(layouts: &[PlannedLayout], probabilities: &[Option<f64>]) -> Vec<Rival> {
@@ -103,9 +104,10 @@ fn rivals(layouts: &[PlannedLayout], probabilities: &[Option<f64>]) -> Vec<Rival
     let of = |((place, other), probability): ((u32, &PlannedLayout), &Option<f64>)| {
         let probability = (*probability)?;
         let mut decided_by = Comparison::new(first.clone(), other.clone(), None).parts;
+        decided_by.retain(|part| part.difference_seconds().abs() > LEAST_SHARE * first.price.step_seconds);
         decided_by.truncate(DECIDING);
-        let rival = Rival { name: other.name.clone(), place, probability_first_is_faster: probability, decided_by };
-        (probability < SURE).then_some(rival)
+        let name = other.name.clone();
+        (probability < SURE).then_some(Rival { name, place, probability_first_is_faster: probability, decided_by })
     };
     (2..).zip(others).zip(probabilities).filter_map(of).take(RIVALS).collect()
 }

@@ -334,11 +334,8 @@ impl TrainingStep<'_> {
     /// # Errors
     /// A choice that does not divide its groups, with what would.
     pub fn divided(layout: Layout, training: &Training) -> Result<Layout> {
-        let groups = training
-            .data
-            .shards
-            .groups(layout.group_size(Axis::DpCp))
-            .map_err(|(key, problem)| training.at(key).wrong(problem))?;
+        let groups = training.data.shards.groups(layout.group_size(Axis::DpCp));
+        let groups = groups.map_err(|(key, problem)| training.at(key).wrong(problem))?;
         let layout = layout
             .divided(Division::ReplicasOfShards, groups)
             .map_err(|problem| training.at("replicas_of_shards").wrong(problem))?;

@@ -22,11 +22,13 @@ use state::ParameterKind;
 use std::sync::Arc;
 
 /// The memory of a rank of a stage, with the usual choices.
+#[cfg(test)]
 pub fn memory(step: &TrainingStep, stage: u32) -> MemoryUse {
     MemoryChoices::default().memory(step, stage)
 }
 
 /// The stage whose ranks need the most memory, and their need, with the usual choices.
+#[cfg(test)]
 pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
     MemoryChoices::default().most_loaded(step)
 }

@@ -104,8 +104,7 @@ pub fn families(question: &Question) -> Found {
     let mut found = search(&Question { results: Results::Families, ..question.clone() });
     found.best = found.best.par_iter().map(|fastest| plainest(question, fastest)).collect();
     let Some(fastest) = found.best.first().map(|best| best.price.step_seconds) else { return found };
-    let alike = |best: &&Priced| best.price.step_seconds <= fastest * (1.0 + ALIKE);
-    let count = found.best.iter().take_while(alike).count();
+    let count = found.best.iter().take_while(|best| best.price.step_seconds <= fastest * (1.0 + ALIKE)).count();
     let first = (0..count).min_by_key(|index| found.best[*index].layout.plainness()).unwrap_or(0);
     found.best[..=first].rotate_right(1);
     found.best[1..].sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
@@ -114,8 +113,7 @@ pub fn families(question: &Question) -> Found {
 
 /// The plainest layout among those of a family that cannot be told apart from its fastest one, with the others as variants.
 fn plainest(question: &Question, fastest: &Priced) -> Priced {
-    let asked = question.only.clone();
-    let Only { virtual_stages, schedule, micro_batch, .. } = asked;
+    let Only { virtual_stages, schedule, micro_batch, .. } = question.only.clone();
     let only = Only { virtual_stages, schedule, micro_batch, ..fastest.layout.only() };
     let results = Results::LayoutsWithin(fastest.price.step_seconds * (1.0 + ALIKE));
     let mut alike = search(&Question { only, results, wanted: VARIANTS, ..question.clone() }).best;

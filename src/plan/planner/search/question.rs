@@ -225,11 +225,8 @@ impl Bases {
             _ if training.data.shards.replicas > 1 => DataStyle::Hsdp,
             _ => DataStyle::Fsdp,
         };
-        let in_stage = |style: DataStyle| {
-            let mut training = training.clone();
-            training.data.style = style;
-            Some(training)
-        };
+        let data = |style| DataChoices { style, ..training.data.clone() };
+        let in_stage = |style| Some(Training { data: data(style), ..training.clone() });
         Bases::with_effect(model, [DataStyle::Ddp, DataStyle::Zero1, DataStyle::Zero2, sharded].map(in_stage))
     }
 
