@@ -213,7 +213,7 @@ fn round(players: usize, number: usize, player_at: impl Fn(usize) -> usize) -> V
     pairs
 }
 
-/// Number of rounds that screen this many players. Each meets so many random partners that a slow one, which is slow with nearly all of
+/// Number of rounds that screen this many players. Each meets enough random partners that a slow one, which is slow with nearly all of
 /// them, differs from a normal one that met a slow partner or two; and one more for each doubling of the players, among which chance would
 /// otherwise find an outlier.
 fn screening_rounds(players: usize) -> usize {
