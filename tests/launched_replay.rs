@@ -156,16 +156,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
     let world = Communicator::world()?;
     let suite = Suite::load(suite)?;
     let steps = Step::all_of(&suite.layouts[0], world.processes())?;
-    let plan = WorkPlan {
-        groups: Vec::new(),
-        cases: Vec::new(),
-        steps: steps.iter().map(StepFacts::of).collect(),
-        ranking: None,
-        products: Vec::new(),
-        copies: Vec::new(),
-        model: None,
-        layout: None,
-    };
+    let plan = WorkPlan { steps: steps.iter().map(StepFacts::of).collect(), ..WorkPlan::default() };
     let options = ReplayOptions {
         repetitions: REPETITIONS,
         warm_up: 1,

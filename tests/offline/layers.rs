@@ -28,6 +28,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "sample",
             "visible",
             "random",
+            "packing",
             "testing",
         ],
     ),

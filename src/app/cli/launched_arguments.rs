@@ -7,6 +7,8 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::Fault;
 use commgauge_base::units::{Seconds, parse_seconds};
 use commgauge_base::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
+use commgauge_model::config::Machine;
+use commgauge_model::workload::Communicators;
 use commgauge_run::measure::InjectedDelay;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -409,6 +411,15 @@ impl Backend {
             Backend::Mpi => "mpi",
             Backend::Simulated => "simulated",
             Backend::Nccl => "nccl",
+        }
+    }
+
+    /// Who creates the communicators; those of a machine are simulated.
+    pub fn communicators(self, machine: Option<&Machine>) -> Communicators {
+        match self {
+            Backend::Mpi => Communicators::Mpi,
+            Backend::Nccl => Communicators::Nccl,
+            Backend::Simulated => machine.map_or(Communicators::Mpi, Communicators::of_machine),
         }
     }
 }

@@ -17,7 +17,7 @@ use commgauge_model::config::machine::Fault;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::{Axis, Nodes};
 use commgauge_model::record::{Line, Record};
-use commgauge_model::workload::WorkPlan;
+use commgauge_model::workload::{Communicators, WorkPlan};
 use commgauge_run::session::{Rehearsal, Request};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -115,6 +115,7 @@ impl SimulateCommand {
         let ranks = ranks_of_nodes(machine, self.nodes)?;
         let nodes = Nodes::filled(ranks, machine.ranks_per_host());
         let SuiteWork { plan, settings, facts: suite } = suite_work(&self.suite, None, &nodes)?;
+        let plan = WorkPlan { communicators: Communicators::of_machine(machine), ..plan };
         let record = self.output.clone().unwrap_or_default();
         let simulated = Request::simulated(suite::new_run_id(), suite, plan, settings, machine, ranks);
         Ok(Request { record, ..simulated })
@@ -653,6 +654,27 @@ mod attribution_tests {
             assert!(outcomes.iter().all(|outcome| outcome.named && !outcome.wrong), "{kind:?}: {outcomes:?}");
         }
         assert!(outcomes(&fleet, Kind::Nothing, 0, 0..4).iter().all(|outcome| outcome.nothing));
+    }
+
+    /// An odd number, of which one is idle in each round.
+    #[test]
+    fn every_kind_of_fault_is_named_where_nodes_are_screened() {
+        let fleet = Fleet::new(67, 8);
+        for kind in Kind::planted(1) {
+            let outcomes = outcomes(&fleet, kind, 1, 0..1);
+            assert!(outcomes.iter().all(|outcome| outcome.named && !outcome.wrong), "{kind:?}: {outcomes:?}");
+        }
+        assert!(outcomes(&fleet, Kind::Nothing, 0, 0..2).iter().all(|outcome| outcome.nothing));
+        // Leaves that are unknown, and only one of them: as before, nodes are named.
+        for leaf in [None, Some(128)] {
+            let mut machine = Machine::load(Path::new("h100-nvswitch-ndr")).unwrap();
+            machine.between_nodes.nodes_per_leaf = leaf;
+            let (suspects, is_named) = rehearsed(&Fleet::of(&machine, 67), Fault::Node { node: 66, rate_factor: 0.7 });
+            let screened = "single slow path between two nodes".to_owned();
+            assert!(is_named && suspects.unseen.contains(&screened), "{:?} {:?}", suspects.suspects, suspects.unseen);
+            let (planned, measured) = (suspects.examined.node_pairs, suspects.examined.node_pairs_measured);
+            assert_eq!((planned, measured), (67 * 66 / 2, 12 * 33));
+        }
     }
 
     /// Racks of six hosts.

@@ -225,7 +225,8 @@ impl Work for SuiteRun {
     }
 
     fn plan_on(&self, nodes: &Nodes) -> Result<SuiteWork> {
-        let work = suite_work(&self.suite, self.within, nodes)?;
+        let mut work = suite_work(&self.suite, self.within, nodes)?;
+        work.plan.communicators = self.launched.backend.communicators(None);
         self.soak.map_or(Ok(work.clone()), |time| work.soaked(time))
     }
 

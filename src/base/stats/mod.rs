@@ -132,6 +132,18 @@ impl Histogram {
         self.0.add(&other.0).map_err(|cause| Error::environment(format!("cannot merge two histograms: {cause}")))
     }
 
+    /// Counts a value of [`Histogram::counts`] as often as it was counted there.
+    pub fn record_counted(&mut self, [nanoseconds, count]: [u64; 2]) {
+        if self.0.record_n(nanoseconds, count).is_err() {
+            self.0.saturating_record_n(nanoseconds, count);
+        }
+    }
+
+    /// Each value that was counted, to three significant digits, and how often.
+    pub fn counts(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
+        self.0.iter_recorded().map(|value| [value.value_iterated_to(), value.count_at_value()])
+    }
+
     /// Values counted.
     pub fn count(&self) -> u64 {
         self.0.len()

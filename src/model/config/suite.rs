@@ -440,6 +440,8 @@ mod tests {
                 "bad.toml:2: pairs.latency_bytes: a latency message of 8 MiB is not below",
             ),
             ("[pairs]\nbandwidth_bytes = '4GiB'", "pairs.bandwidth_bytes: found 4 GiB; accepted: up to"),
+            ("[pairs]\npairs = 'some'", "bad.toml:2: pairs.pairs: found `some`; accepted: all, screen"),
+            ("[pairs]\npairs = 'screen'\nbetween = 'ranks'", "bad.toml:2: pairs.pairs: nodes are screened, not ranks"),
             ("[pairs]\nrounds = 3", "bad.toml:2: pairs.rounds: unknown key"),
             ("sweep = 3", "bad.toml:1: sweep: found 3; accepted: a table"),
             ("[model]\nconfig = 'none/config.json'", "bad.toml:2: model.config: there is no file"),

@@ -171,6 +171,8 @@ pub struct PairsTable {
     pub place: Place,
     /// What the pairs consist of.
     pub between: Between,
+    /// Which of the pairs are measured; by the number of nodes where it is not given.
+    pub selection: Option<Selection>,
     /// Every two ranks of each node too, all nodes at once.
     pub inside_nodes: bool,
     /// Message whose one-way time is the latency.
@@ -188,6 +190,15 @@ pub enum Between {
     Nodes,
     /// Every two ranks.
     Ranks,
+}
+
+/// Which pairs are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Every one.
+    All,
+    /// A few rounds, in which each node meets random others.
+    Screen,
 }
 
 impl PairsTable {
@@ -213,9 +224,16 @@ impl PairsTable {
                 item.wrong("pairs of all ranks include those inside nodes, and those inside nodes meet all at once")
             );
         }
+        let selected = table.take("pairs");
+        let selection = selected.as_ref().map(|item| item.parsed(selection)).transpose()?;
+        if let Some(item) =
+            selected.filter(|_| selection == Some(Selection::Screen) && (one_at_a_time || between == Between::Ranks))
+        {
+            return Err(item.wrong("nodes are screened, not ranks, and all at once; accepted with these keys: all"));
+        }
         let place = table.place.clone();
         table.finish()?;
-        Ok(PairsTable { place, between, inside_nodes, latency_bytes, bandwidth_bytes, one_at_a_time })
+        Ok(PairsTable { place, between, selection, inside_nodes, latency_bytes, bandwidth_bytes, one_at_a_time })
     }
 }
 
@@ -236,6 +254,14 @@ fn between(text: &str) -> std::result::Result<Between, String> {
         "nodes" => Ok(Between::Nodes),
         "ranks" => Ok(Between::Ranks),
         other => Err(format!("found `{other}`; accepted: nodes, ranks")),
+    }
+}
+
+fn selection(text: &str) -> std::result::Result<Selection, String> {
+    match text {
+        "all" => Ok(Selection::All),
+        "screen" => Ok(Selection::Screen),
+        other => Err(format!("found `{other}`; accepted: all, screen")),
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub use super::header::{BackendLine, CaseFacts, ForeignTool, RankFacts};
 pub use super::launch_lines::{End, EndStatus};
+pub use super::packed_times::PairTimes;
 pub use super::work_lines::{ClockErrors, Outcome, RankHistogram, Samples};
 pub use crate::workload::StepUse;
 pub use commgauge_base::sample::ClockMethod;
@@ -257,8 +258,14 @@ pub struct CaseLine {
     pub samples: Samples,
     /// Histogram of each rank's own time of a sample; empty where `pairs` has every pair's own times.
     pub histograms: Vec<RankHistogram>,
+    /// Where a histogram would cover several ranks: the median of each rank's own time of a sample in nanoseconds, to three significant
+    /// digits, in the order of the ranks; 0 for one that took no part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "super::packed_times::ranks")]
+    #[schemars(with = "super::packed_times::PackedRanks")]
+    pub rank_medians: Vec<u64>,
     /// The pairs of a round and their own times; absent where the groups are no pairs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::packed_times::pairs")]
+    #[schemars(with = "Option<super::packed_times::Written>")]
     // Boxed: few records have any, and a record may have a million lines.
     pub pairs: Option<Box<PairTimes>>,
     /// Copies of the buffers in the rotation.
@@ -293,6 +300,7 @@ impl CaseLine {
             precision_reached: None,
             samples: Samples::default(),
             histograms: Vec::new(),
+            rank_medians: Vec::new(),
             pairs: None,
             buffer_copies: 1,
             library_estimate_seconds: None,
@@ -339,26 +347,6 @@ pub enum StopReason {
     FixedCount,
     /// A signal.
     Interrupted,
-}
-
-// The part of a case line with the times of every pair of a round, where the groups are pairs.
-
-/// The pairs of a case and their own times, column by column; every list has the same length. A pair's time is that of its slower
-/// rank, to three significant digits. Times cover the whole sample; unreliable ones do not count.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PairTimes {
-    /// World rank of the first of each pair.
-    pub rank_a: Vec<u32>,
-    /// World rank of the second.
-    pub rank_b: Vec<u32>,
-    /// Samples of the pair that count; 0 where the numbers are withheld.
-    pub samples: Vec<u64>,
-    /// 10th percentile; 0, which no message takes, with fewer than 10 samples.
-    pub p10_nanoseconds: Vec<u64>,
-    /// Median; 0 without samples.
-    pub median_nanoseconds: Vec<u64>,
-    /// 90th percentile; 0 with fewer than 10 samples.
-    pub p90_nanoseconds: Vec<u64>,
 }
 
 // The published JSON Schema of one line of a record, made from the types in [`super::line`].

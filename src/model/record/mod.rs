@@ -8,6 +8,7 @@ pub mod header;
 mod journal;
 pub mod launch_lines;
 pub mod line;
+mod packed_times;
 mod reader;
 mod reopen;
 mod seal;

@@ -1,10 +1,10 @@
 //! Builds the plan of a run: checked files and a number of ranks -> groups and cases.
 
 use super::op::{MOST_CASES, StepUse};
-use super::pairs::{PairsAtOnce, cases_of, cases_of_a_round, inside_rounds, pair_rounds};
+use super::pairs::{MOST_NODES_OF_ALL_PAIRS, PairsAtOnce, cases_of, cases_of_a_round, inside_rounds, pair_rounds};
 use super::step::{Step, layout_on, ranks_of};
 use super::{Case, Op, RankedStep, StepFacts, WorkPlan, plan, products, sweep};
-use crate::config::{Between, LayoutTable, PairsTable, Place, Suite, Sweep};
+use crate::config::{Between, LayoutTable, PairsTable, Place, Selection, Suite, Sweep};
 use crate::layout::{Axis, Groups, Layout, Nodes};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
@@ -121,12 +121,11 @@ impl Planner {
         WorkPlan {
             groups: self.groups,
             cases: self.cases,
-            products: Vec::new(),
-            copies: Vec::new(),
             model,
             layout,
             steps: self.steps,
             ranking: self.ranking,
+            ..WorkPlan::default()
         }
     }
 
@@ -243,7 +242,7 @@ impl Planner {
         Ok(())
     }
 
-    /// All pairs of nodes, or all pairs of ranks.
+    /// Pairs of nodes, all of them or as many as screen them, or all pairs of ranks.
     fn add_pairs(&mut self, pairs: &PairsTable, nodes: &Nodes) -> Result<()> {
         let players: Vec<Vec<u32>> = match pairs.between {
             Between::Nodes => nodes.ranks_of().to_vec(),
@@ -251,13 +250,17 @@ impl Planner {
         };
         let inside = if pairs.inside_nodes { nodes.ranks_of().to_vec() } else { Vec::new() };
         let largest = inside.iter().map(Vec::len).max().unwrap_or(0);
-        let at_once = PairsAtOnce::of(pairs.one_at_a_time);
+        let are_many = pairs.between == Between::Nodes && players.len() > MOST_NODES_OF_ALL_PAIRS;
+        let at_once = match pairs.selection.unwrap_or(if are_many { Selection::Screen } else { Selection::All }) {
+            Selection::Screen if !pairs.one_at_a_time => PairsAtOnce::Screened,
+            _ => PairsAtOnce::of(pairs.one_at_a_time),
+        };
         let inside_cases = cases_of(largest, PairsAtOnce::WholeRound);
         // Counted before anything is created.
         let cases = cases_of(players.len(), at_once) + inside_cases + self.cases.len() as u64;
         sweep::refuse(cases > MOST_CASES as u64, &pairs.place, || {
             let inside = if largest > 0 { format!(" and of the {largest} ranks of a node") } else { String::new() };
-            format!("with all pairs of {}{inside} the run has {cases} cases, more than {MOST_CASES}", players.len())
+            format!("with these pairs of {}{inside} the run has {cases} cases, more than {MOST_CASES}", players.len())
         })?;
         for (label, groups) in inside_rounds(&inside).into_iter().chain(pair_rounds(&players, at_once)) {
             self.groups.push(groups);

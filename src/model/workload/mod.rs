@@ -12,10 +12,10 @@ mod style;
 mod sweep;
 
 pub use op::{Case, Family, MOST_CASES, Measure, Op, StepUse, Style};
-pub use pairs::{Interference, PairsRequest, rounds};
+pub use pairs::{Interference, PairsRequest, SCREENING, rounds};
 pub use plan::{
-    CopyShape, Crossing, Estimate, RankedCall, RankedStep, Spending, StepFacts, WorkPlan, crossing, estimated_case,
-    estimated_copy, estimated_replay_seconds, size_on,
+    Communicators, CopyShape, Crossing, Estimate, RankedCall, RankedStep, Spending, StepFacts, WorkPlan, crossing,
+    estimated_case, estimated_copy, estimated_replay_seconds, size_on,
 };
 pub use products::ProductShape;
 pub use sweep::nccl_only_reason;

@@ -12,12 +12,22 @@ use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
+use commgauge_base::random::split_mix;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use std::collections::{BTreeSet, HashMap};
 
 /// Cases of a round: latency, one way, both ways.
 const CASES_OF_A_ROUND: usize = 3;
+
+/// More nodes than this are screened, unless a suite says otherwise.
+pub(super) const MOST_NODES_OF_ALL_PAIRS: usize = 64;
+
+/// Begins the label of a screening round: `screen-3`.
+pub const SCREENING: &str = "screen-";
+
+/// Seed of the partners in screening rounds: the same in every run, so that runs can be compared pair by pair.
+const SCREENING_SEED: u64 = 0x70_61_69_72;
 
 /// Measurements between all pairs of ranks.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +82,8 @@ pub(super) enum PairsAtOnce {
     /// As many as have no player in common.
     WholeRound,
     One,
+    /// As [`PairsAtOnce::WholeRound`], in a few rounds with random partners.
+    Screened,
 }
 
 impl PairsAtOnce {
@@ -86,7 +98,8 @@ pub(super) fn cases_of(players: usize, at_once: PairsAtOnce) -> u64 {
     let count = players as u64;
     let rounds = match at_once {
         PairsAtOnce::One => count * count.saturating_sub(1) / 2,
-        PairsAtOnce::WholeRound => count.saturating_sub(1) + count % 2,
+        PairsAtOnce::WholeRound => circle(players) as u64,
+        PairsAtOnce::Screened => screening_rounds(players) as u64,
     };
     rounds.saturating_mul(CASES_OF_A_ROUND as u64)
 }
@@ -98,7 +111,11 @@ pub(super) fn pair_rounds(players: &[Vec<u32>], at_once: PairsAtOnce) -> Vec<(St
         players[*one].iter().zip(&players[*other]).map(|(a, b)| vec![*a, *b]).collect()
     };
     let mut found = Vec::new();
-    for (number, round) in rounds(players.len()).iter().enumerate() {
+    let (rounds, label) = match at_once {
+        PairsAtOnce::Screened => (screening(players.len()), SCREENING),
+        PairsAtOnce::One | PairsAtOnce::WholeRound => (rounds(players.len()), "round-"),
+    };
+    for (number, round) in rounds.iter().enumerate() {
         match at_once {
             PairsAtOnce::One => {
                 for pair in round {
@@ -107,9 +124,9 @@ pub(super) fn pair_rounds(players: &[Vec<u32>], at_once: PairsAtOnce) -> Vec<(St
                     found.push((label, Groups { axis: Axis::Pair, groups }));
                 }
             }
-            PairsAtOnce::WholeRound => {
+            PairsAtOnce::WholeRound | PairsAtOnce::Screened => {
                 let groups = round.iter().flat_map(pairs).collect();
-                found.push((format!("round-{number}"), Groups { axis: Axis::Pair, groups }));
+                found.push((format!("{label}{number}"), Groups { axis: Axis::Pair, groups }));
             }
         }
     }
@@ -173,23 +190,47 @@ fn check_messages(request: &PairsRequest) -> Result<()> {
 /// The circle method (E. Lucas, "Les jeux de demoiselles", Récréations mathématiques II, 1883): the last player stays
 /// in place, the others move by one place round a circle; opposite players form a pair.
 pub fn rounds(players: usize) -> Vec<Vec<[usize; 2]>> {
-    if players < 2 {
-        return Vec::new();
-    }
-    // An odd number is completed by a dummy player; its partner is idle.
-    let even = players + players % 2;
-    let circle = even - 1;
-    let pairs_of = |round: usize| {
-        let opposite = (1..even / 2).map(move |step| [(round + step) % circle, (round + circle - step) % circle]);
-        let mut pairs: Vec<[usize; 2]> = std::iter::once([round, circle])
-            .chain(opposite)
-            .map(|[a, b]| [a.min(b), a.max(b)])
-            .filter(|[_, later]| *later < players)
-            .collect();
-        pairs.sort_unstable();
-        pairs
+    (0..circle(players)).map(|number| round(players, number, |place| place)).collect()
+}
+
+/// Number of rounds in which every two players meet. An odd number is completed by a dummy player, whose partner is idle.
+fn circle(players: usize) -> usize {
+    if players < 2 { 0 } else { players - 1 + players % 2 }
+}
+
+/// The pairs of a round among the players at these places of the circle.
+fn round(players: usize, number: usize, player_at: impl Fn(usize) -> usize) -> Vec<[usize; 2]> {
+    let circle = circle(players);
+    let opposite =
+        (1..circle.div_ceil(2)).map(move |step| [(number + step) % circle, (number + circle - step) % circle]);
+    let mut pairs: Vec<[usize; 2]> = std::iter::once([number, circle])
+        .chain(opposite)
+        .filter(|places| places.iter().all(|place| *place < players))
+        .map(|places| places.map(&player_at))
+        .map(|[a, b]| [a.min(b), a.max(b)])
+        .collect();
+    pairs.sort_unstable();
+    pairs
+}
+
+/// Number of rounds that screen this many players. Each meets enough random partners that a slow one, which is slow with nearly all of
+/// them, differs from a normal one that met a slow partner or two; and one more for each doubling of the players, among which chance would
+/// otherwise find an outlier.
+fn screening_rounds(players: usize) -> usize {
+    let doublings = players.next_power_of_two().ilog2() as usize;
+    (doublings + 5).min(circle(players))
+}
+
+/// Rounds with random partners: some rounds of a tournament, chosen at random, in which players have random places. No pair meets twice.
+fn screening(players: usize) -> Vec<Vec<[usize; 2]>> {
+    let shuffled = |seed: u64, count: usize| {
+        let mut numbers: Vec<usize> = (0..count).collect();
+        numbers.sort_by_key(|number| split_mix(seed, *number as u64));
+        numbers
     };
-    (0..circle).map(pairs_of).collect()
+    let (order, mut numbers) = (shuffled(SCREENING_SEED, players), shuffled(!SCREENING_SEED, circle(players)));
+    numbers.truncate(screening_rounds(players));
+    numbers.into_iter().map(|number| round(players, number, |place| order[place])).collect()
 }
 
 // One group alone compared with all groups at once: cases that show contention between the groups of an axis.
@@ -503,6 +544,26 @@ mod tests {
             assert_eq!(met.len(), players * (players - 1) / 2);
         }
         assert!(rounds(0).is_empty() && rounds(1).is_empty());
+    }
+
+    #[test]
+    fn screening_rounds_grow_with_the_logarithm_and_repeat_no_pair() {
+        for (players, expected) in [(0, 0), (1, 0), (2, 1), (3, 3), (65, 12), (512, 14), (2047, 16), (2048, 16)] {
+            let rounds = screening(players);
+            assert_eq!(rounds.len(), expected, "{players} players");
+            assert_eq!(cases_of(players, PairsAtOnce::Screened), 3 * expected as u64);
+            let mut met = HashSet::new();
+            for round in &rounds {
+                assert_eq!(round.len(), players / 2, "{players}: at most one is idle");
+                let mut busy = HashSet::new();
+                assert!(round.iter().flatten().all(|player| *player < players && busy.insert(*player)), "{players}");
+                assert!(round.iter().all(|pair| pair[0] < pair[1] && met.insert(*pair)), "{players}");
+            }
+            let mut partners = vec![0; players];
+            met.iter().flatten().for_each(|player| partners[*player] += 1);
+            assert!(partners.iter().all(|met| met + players % 2 >= expected), "{players}: {partners:?}");
+            assert_eq!(rounds, screening(players), "the same in every run");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::op::{Moment, Overlap, When};
 use super::replay::ReplayProgram;
 use super::step::Step;
 use super::{Case, Family, Op, ProductShape, Style};
-use crate::config::{CopyKind, CopyTable, HostMemory, RunSettings};
+use crate::config::{CopyKind, CopyTable, HostMemory, Machine, RunSettings};
 use crate::layout::{Axis, Degrees, Groups, Layout, Nodes};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -14,7 +14,7 @@ use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// The cases of a run and the groups that execute them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +35,8 @@ pub struct WorkPlan {
     pub model: Option<String>,
     /// The layouts as written, such as `tp 2 x dp 2`.
     pub layout: Option<String>,
+    /// Who creates the communicators of the groups.
+    pub communicators: Communicators,
 }
 
 impl WorkPlan {
@@ -91,10 +93,46 @@ impl WorkPlan {
         Seconds(cases.0 + (products + copies) * f64::from(settings.replicates))
     }
 
-    /// For some cases, which need not be in the plan.
+    /// For some cases, which need not be in the plan, with the communicators of their groups.
     pub fn estimated_seconds_of(&self, cases: &[Case], settings: &RunSettings) -> Seconds {
         let replicate: f64 = cases.iter().map(|case| estimated_case(case, settings).seconds().0).sum();
-        Seconds(replicate * f64::from(settings.replicates))
+        let used: BTreeSet<usize> = cases.iter().map(|case| case.groups).collect();
+        let connected: f64 = used.into_iter().map(|number| self.communicators.seconds_of(&self.groups[number]).0).sum();
+        Seconds((replicate + connected) * f64::from(settings.replicates))
+    }
+}
+
+/// Who creates the communicators of groups, in every replicate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Communicators {
+    /// A part of one that exists, with connections in milliseconds.
+    #[default]
+    Mpi,
+    Nccl,
+}
+
+/// A communicator of NCCL and the first connections of its ranks: finding the topology of a node takes 1.1 s alone (NVIDIA/nccl#2094), ...
+const NCCL_SECONDS: f64 = 1.0;
+
+/// ... and more ranks take longer to gather; an estimate.
+const NCCL_SECONDS_PER_RANK: f64 = 1e-4;
+
+impl Communicators {
+    /// Those of the library that the machine file judges.
+    pub fn of_machine(machine: &Machine) -> Communicators {
+        match machine.judged_runs.as_ref().is_some_and(|runs| runs.backend == "nccl") {
+            true => Communicators::Nccl,
+            false => Communicators::Mpi,
+        }
+    }
+
+    /// Time until the ranks of some groups are connected, all groups at once. Groups of pairs share a communicator, but each round connects
+    /// other ranks.
+    pub fn seconds_of(self, groups: &Groups) -> Seconds {
+        Seconds(match self {
+            Communicators::Mpi => 0.0,
+            Communicators::Nccl => NCCL_SECONDS + NCCL_SECONDS_PER_RANK * f64::from(groups.group_size()),
+        })
     }
 }
 

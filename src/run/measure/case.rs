@@ -3,7 +3,7 @@
 //! An error inside a collective cannot be recovered: it is returned, and the caller ends the launch.
 
 use super::cadence::{Batch, Lead, isolated_batch};
-use super::sampling::{OwnTimes, RankTimes, Reading, Sampled, sample_until_enough};
+use super::sampling::{GatheredTimes, OwnTimes, RankTimes, Reading, Sampled, sample_until_enough};
 use super::stop::{choose_calls_per_sample, precision_reached, warm_up};
 use super::{MeasureContext, streaming_batch};
 use crate::backend::Call;
@@ -63,8 +63,8 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
     if let Some(corrupt) = check_after(context, call, case)? {
         return Ok(CaseResult::without_numbers(corrupt, copies));
     }
-    let (histograms, rank_times) = match in_pairs {
-        true => (Vec::new(), sampled.own_times.gather_middles(context.world)?),
+    let (own_times, rank_times) = match in_pairs {
+        true => (GatheredTimes::default(), sampled.own_times.gather_middles(context.world)?),
         false => (sampled.own_times.gather(context.world)?, Vec::new()),
     };
     let mut warnings = sampled.warnings;
@@ -84,7 +84,8 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         stop: Some(sampled.stop),
         precision_reached: precision_reached(&sampled.valid),
         samples: sampled.columns,
-        histograms,
+        histograms: own_times.histograms,
+        rank_medians: own_times.rank_medians,
         library_estimate_seconds: library_estimate,
         library_choice: library_choice.map(Box::new),
         warnings,

@@ -18,6 +18,7 @@ pub use clock::{ClockModel, CommonClock};
 pub use division::{CaseState, divide, divide_rest};
 pub use local::{LocalTimes, Repetitions, TogetherTimes, Turns, WARM_UP_RUNS, measure_local, measure_together};
 pub use replay::{ReplayContext, line_without_numbers as replay_line_without_numbers, measure_replay};
+pub(crate) use sampling::MAX_HISTOGRAMS;
 pub use sampling::RankTimes;
 pub use stop::{Decision, Progress, StopRule, choose_calls_per_sample, precision_reached};
 

@@ -197,7 +197,7 @@ pub(super) fn median_of(values: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// Maximum number of histograms of a case in its record.
-const MAX_HISTOGRAMS: u32 = 256;
+pub(crate) const MAX_HISTOGRAMS: u32 = 256;
 
 /// Statistics of one rank's own times of a sample, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -267,33 +267,51 @@ impl OwnTimes {
         Ok(gather_all::<Vec<RankTimes>>(world, &mine)?.concat())
     }
 
-    /// Gathers all ranks' histograms on process 0, in rank order; empty elsewhere. Collective.
-    pub(crate) fn gather(self, world: &dyn World) -> Result<Vec<RankHistogram>> {
-        let mut mine: Vec<(u32, String)> = Vec::with_capacity(self.histograms.len());
-        for (block, histogram) in (self.first_block..).zip(&self.histograms) {
-            mine.push((block, histogram.encode()?));
+    /// Gathers all ranks' histograms on process 0, in rank order, and where ranks share them the median of each rank that is alone in its
+    /// process; empty elsewhere. Collective.
+    ///
+    /// Process 0 adds counts to the histograms of the blocks and encodes each of these once, so that its work for a rank is that of its
+    /// samples.
+    pub(crate) fn gather(self, world: &dyn World) -> Result<GatheredTimes> {
+        let is_alone = self.local_ranks.len() == 1 && self.ranks_per_block > 1;
+        let mut mine: Vec<u64> = Vec::new();
+        for (block, histogram) in (u64::from(self.first_block)..).zip(&self.histograms) {
+            let median = histogram.percentile(50.0).or_else(|| histogram.percentile(0.0)).filter(|_| is_alone);
+            let counts: Vec<[u64; 2]> = histogram.counts().collect();
+            mine.extend([u64::from(self.local_ranks.start), median.unwrap_or(0), block, counts.len() as u64]);
+            mine.extend(counts.as_flattened());
         }
-        let mut blocks: BTreeMap<u32, String> = BTreeMap::new();
-        for (block, encoded) in gather_all::<Vec<(u32, String)>>(world, &mine)?.concat() {
-            let merged = match blocks.remove(&block) {
-                None => encoded,
-                Some(other) => merge(&other, &encoded)?,
-            };
-            blocks.insert(block, merged);
+        let bytes: Vec<u8> = mine.into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut blocks: BTreeMap<u64, Histogram> = BTreeMap::new();
+        let mut rank_medians = Vec::new();
+        for bytes in world.gather(&bytes)? {
+            let (words, _) = bytes.as_chunks::<8>();
+            let mut numbers = words.iter().map(|word| u64::from_le_bytes(*word));
+            while let Some(rank) = numbers.next() {
+                let mut next = || numbers.next().unwrap_or(0);
+                let (median, block, counts) = (next(), next(), next());
+                let histogram = blocks.entry(block).or_default();
+                (0..counts).for_each(|_| histogram.record_counted([next(), next()]));
+                if median > 0 {
+                    rank_medians.resize(self.world_size as usize, 0);
+                    rank_medians[rank as usize] = median;
+                }
+            }
         }
-        let whole = |(block, text): (u32, String)| {
-            let rank = block * self.ranks_per_block;
+        let whole = |(block, histogram): (u64, Histogram)| {
+            let rank = block as u32 * self.ranks_per_block;
             let ranks = self.ranks_per_block.min(self.world_size - rank);
-            RankHistogram { rank, ranks, hdr_v2_deflate_base64: text.into() }
+            Ok(RankHistogram { rank, ranks, hdr_v2_deflate_base64: histogram.encode()?.into() })
         };
-        Ok(blocks.into_iter().map(whole).collect())
+        Ok(GatheredTimes { histograms: blocks.into_iter().map(whole).collect::<Result<_>>()?, rank_medians })
     }
 }
 
-fn merge(one: &str, other: &str) -> Result<String> {
-    let mut histogram = Histogram::decode(one)?;
-    histogram.merge(&Histogram::decode(other)?)?;
-    histogram.encode()
+/// The own times of all ranks, as a case line has them.
+#[derive(Debug, Default)]
+pub(crate) struct GatheredTimes {
+    pub(crate) histograms: Vec<RankHistogram>,
+    pub(crate) rank_medians: Vec<u64>,
 }
 
 #[cfg(test)]
@@ -317,7 +335,7 @@ mod tests {
                 streaming_batch(context, &mut call, 2, 1, &mut batch).unwrap();
                 let mut own_times = OwnTimes::new(0..world_size, world_size);
                 own_times.record(&batch);
-                let gathered = own_times.gather(&SoloWorld).unwrap();
+                let gathered = own_times.gather(&SoloWorld).unwrap().histograms;
                 assert_eq!(gathered.len(), histograms, "{world_size} ranks");
                 assert_eq!(
                     (gathered[0].rank, gathered[0].ranks, count(&gathered[0])),
@@ -364,7 +382,12 @@ mod tests {
                 let mut own_times = OwnTimes::new(me..me + 1, 512);
                 own_times.record(&batch);
                 let gathered = own_times.gather(world).unwrap();
-                let found: Vec<_> = gathered.iter().map(|h| (h.rank, h.ranks, count(h))).collect();
+                let near = |median: &u64| (990..1_010).contains(median);
+                assert_eq!(
+                    gathered.rank_medians.iter().filter(|median| near(median)).count(),
+                    if me == 0 { 3 } else { 0 }
+                );
+                let found: Vec<_> = gathered.histograms.iter().map(|h| (h.rank, h.ranks, count(h))).collect();
                 assert_eq!(found, if me == 0 { vec![(0, 2, 10), (2, 2, 5)] } else { vec![] });
             });
         });

@@ -4,6 +4,7 @@
 use super::request::Request;
 use crate::backend::simulated::SimulatedBackend;
 use crate::backend::{Backend, Binding, Call, Marks};
+use crate::measure::MAX_HISTOGRAMS;
 use crate::world::{SoloWorld, World, agree, share_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
@@ -280,7 +281,7 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
 // and fast enough to be repeated with hundreds of seeds.
 //
 // Cases, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
-// of calls; and one histogram for each node instead of each rank, only for the cases whose verdict uses them.
+// of calls; and one histogram for each node instead of each rank, or medians on many nodes, only for the cases whose verdict uses them.
 
 /// Calls of each case in each replicate.
 const CALLS: usize = 20;
@@ -337,6 +338,8 @@ impl<'a> Rehearsal<'a> {
         for (number, groups) in self.request.plan.groups.iter().enumerate() {
             backend.connect(number, groups)?;
         }
+        // Faults are placed by the time of cases; the plan counts communicators.
+        backend.restart_clock();
         let planned = plan(&self.ranks, self.request);
         let mut header = header(&backend, self.request, &self.ranks);
         header.run_id = format!("{}-{seed}", header.run_id);
@@ -393,6 +396,9 @@ impl<'a> Rehearsal<'a> {
         line.samples = samples(&taken, groups, planned.case.cadence);
         match groups.axis {
             Axis::Pair => line.pairs = Some(Box::new(pair_times(&taken, groups))),
+            Axis::Node | Axis::Nodes if self.hosts() > MAX_HISTOGRAMS => {
+                line.rank_medians = rank_medians(&taken, groups)
+            }
             Axis::Node | Axis::Nodes => line.histograms = self.histograms(&taken, groups)?,
             _ => {}
         }
@@ -493,6 +499,19 @@ fn samples(taken: &Taken, groups: &Groups, cadence: Cadence) -> Samples {
         }
     }
     samples
+}
+
+/// The median of each rank's own times, 0 for ranks in no group.
+fn rank_medians(taken: &Taken, groups: &Groups) -> Vec<u64> {
+    let mut medians = vec![0; taken.ranks];
+    let mut times = Vec::with_capacity(taken.calls);
+    for rank in groups.groups.iter().flatten() {
+        times.clear();
+        times.extend((0..taken.calls).map(|call| taken.of(call, *rank)));
+        times.sort_unstable();
+        medians[*rank as usize] = times[times.len().saturating_sub(1) / 2];
+    }
+    medians
 }
 
 fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {

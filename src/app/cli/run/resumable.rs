@@ -121,7 +121,8 @@ fn read<Program: Parser>(flag: &str, words: Vec<String>) -> Result<Program> {
 pub(super) fn run_simulated(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let nodes = predicted_nodes(arguments, None, machine.as_ref())?;
-    let wanted = of(arguments, &nodes)?;
+    let mut wanted = of(arguments, &nodes)?;
+    wanted.work.plan.communicators = arguments.backend.communicators(machine.as_ref());
     run_in_process(arguments, wanted, &nodes, machine, out)
 }
 

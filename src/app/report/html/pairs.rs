@@ -117,7 +117,8 @@ fn heat_map(
     let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
     let ranks = view.ranks.len() as u64;
     // Where only some pairs of ranks were planned, the others are not missing.
-    let all_meet = members.len() < view.ranks.len() || view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
+    let all_ranks_meet = view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
+    let all_meet = !view.screened && (members.len() < view.ranks.len() || all_ranks_meet);
     let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
     let mut cells = vec![vec![blank; members.len()]; members.len()];
     for (index, member) in members.iter().enumerate() {

@@ -9,6 +9,7 @@ pub(super) use document::{document, localities, measured, pairs, standings, text
 pub use view::{Measure, MemberKind, Pair, PairLocality, PairsView};
 
 use commgauge_base::collective::Collective;
+use commgauge_judge::verdict::locate::is_screening;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::workload::Style;
@@ -27,6 +28,7 @@ impl PairsView {
             rounds: of_latency().count(),
             pairs_at_once: rounds.iter().map(|facts| facts.groups).max().unwrap_or(0),
             pairs_planned: of_latency().map(|facts| u64::from(facts.groups)).sum(),
+            screened: rounds.iter().any(|facts| is_screening(facts)),
             latency_bytes,
             bandwidth_bytes,
             pairs: found.pairs,

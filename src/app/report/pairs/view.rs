@@ -185,6 +185,8 @@ pub struct PairsView {
     pub pairs_at_once: u32,
     /// Pairs of the plan.
     pub pairs_planned: u64,
+    /// Whether these are only some of the pairs.
+    pub screened: bool,
     /// The small message.
     pub latency_bytes: Bytes,
     /// The large one.
@@ -243,7 +245,8 @@ impl PairsView {
             0 | 1 => "one pair at a time".to_owned(),
             pairs => format!("in {} rounds of up to {pairs} pairs at once", self.rounds),
         };
-        format!("{complete} of {} pairs of {ranks} ranks on {hosts} {measured}, {at_once}", self.pairs_planned)
+        let planned = if self.screened { " planned" } else { "" };
+        format!("{complete} of {}{planned} pairs of {ranks} ranks on {hosts} {measured}, {at_once}", self.pairs_planned)
     }
 }
 
@@ -360,28 +363,44 @@ pub(super) fn compare_with_medians(view: &mut PairsView) {
 
 /// The averages of hosts, where there are several, and of ranks.
 pub(super) fn standings(view: &PairsView) -> (Vec<Standing>, Vec<Standing>) {
-    let ranks = (0..view.ranks.len()).map(|index| (index, format!("rank {}", view.ranks[index].rank)));
-    let ranks = ranks.map(|(index, name)| standing(view, name, |member| member == index)).collect();
-    if view.host_count() < 2 {
+    let names = view.ranks.iter().map(|rank| format!("rank {}", rank.rank)).collect();
+    let ranks = standings_of(view, names, |member| member);
+    let (mut index, mut names) = (HashMap::new(), Vec::new());
+    for rank in &view.ranks {
+        index.entry(rank.node).or_insert_with(|| {
+            names.push(rank.host.clone());
+            names.len() - 1
+        });
+    }
+    if names.len() < 2 {
         return (Vec::new(), ranks);
     }
-    let mut hosts: Vec<(u32, &str)> = Vec::new();
-    for rank in &view.ranks {
-        if hosts.iter().all(|(node, _)| *node != rank.node) {
-            hosts.push((rank.node, &rank.host));
-        }
-    }
-    let of_host = |(node, name): (u32, &str)| standing(view, name.to_owned(), |member| view.ranks[member].node == node);
-    (hosts.into_iter().map(of_host).collect(), ranks)
+    (standings_of(view, names, |member| index[&view.ranks[member].node]), ranks)
 }
 
-fn standing(view: &PairsView, name: String, is_member: impl Fn(usize) -> bool) -> Standing {
-    let own: Vec<&Pair> = view.pairs.iter().filter(|pair| is_member(pair.a) || is_member(pair.b)).collect();
-    let percent = Measure::ALL.map(|measure| {
-        let percents: Vec<f64> = own.iter().filter_map(|pair| Some(pair.values[measure as usize]?.percent)).collect();
-        (!percents.is_empty()).then(|| percents.iter().sum::<f64>() / percents.len() as f64)
-    });
-    Standing { name, pairs: own.len(), percent }
+/// The averages of members by name, each with the place of its ranks.
+fn standings_of(view: &PairsView, names: Vec<String>, member_of: impl Fn(usize) -> usize) -> Vec<Standing> {
+    let mut sums = vec![(0, [(0.0, 0u32); 3]); names.len()];
+    for pair in &view.pairs {
+        let (a, b) = (member_of(pair.a), member_of(pair.b));
+        for member in std::iter::once(a).chain((a != b).then_some(b)) {
+            let (pairs, of_measures) = &mut sums[member];
+            *pairs += 1;
+            for ((sum, count), value) in
+                of_measures.iter_mut().zip(pair.values).filter_map(|(of, value)| Some((of, value?)))
+            {
+                *sum += value.percent;
+                *count += 1;
+            }
+        }
+    }
+    let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
+    let standing = |(name, (pairs, of_measures)): (String, (usize, [(f64, u32); 3]))| Standing {
+        name,
+        pairs,
+        percent: of_measures.map(mean),
+    };
+    names.into_iter().zip(sums).map(standing).collect()
 }
 
 // Slow pairs: those whose best replicate is an outlier of their locality by more than 10 % (a rate below 90 %, a time above 111 %), in

@@ -100,8 +100,8 @@ impl<'a> Search<'a> {
         self.usual = self.usual_of_ways();
     }
 
-    fn partners(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
-        (0..self.matrix.nodes).filter(move |other| *other != node)
+    fn partners(&self, node: usize) -> impl Iterator<Item = usize> + use<'a> {
+        self.matrix.partners(node)
     }
 
     /// Usual value between two nodes.

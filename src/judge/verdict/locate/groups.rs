@@ -1,4 +1,4 @@
-//! Times of groups of nodes, each node alone and growing groups, from the histograms of their ranks.
+//! Times of groups of nodes, each node alone and growing groups, from the medians or histograms of their ranks.
 
 use super::super::comparability::LoadedRecord;
 use super::super::expected::{Expected, expected_call};
@@ -127,10 +127,17 @@ fn call(facts: &CaseFacts) -> String {
     format!("{} of {} {} {}", facts.collective, facts.bytes_total, facts.element_type.name(), facts.placement)
 }
 
-/// The median of each node's slowest rank. `None` where a histogram covers ranks of several nodes.
+/// The median of each node's slowest rank, from the medians of ranks or from histograms. `None` where a histogram covers ranks of several nodes.
 fn seconds_of_nodes(line: &CaseLine, facts: &CaseFacts, places: &Places) -> Option<Vec<Option<f64>>> {
     let calls = f64::from(line.calls_per_sample.max(1)) * f64::from(facts.transfers_per_call.max(1));
     let mut seconds: Vec<Option<f64>> = vec![None; places.nodes()];
+    for (median, node) in line.rank_medians.iter().zip(&places.node_of).filter(|(median, _)| **median > 0) {
+        let (own, slowest) = (*median as f64 * 1e-9 / calls, &mut seconds[*node as usize]);
+        *slowest = Some(slowest.map_or(own, |other| other.max(own)));
+    }
+    if !line.rank_medians.is_empty() {
+        return Some(seconds);
+    }
     for histogram in &line.histograms {
         let mut nodes = (histogram.rank..histogram.rank.saturating_add(histogram.ranks))
             .filter_map(|rank| places.node_of.get(rank as usize));

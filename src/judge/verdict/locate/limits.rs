@@ -220,6 +220,15 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
             ),
         ));
     }
+    if pair_matrices.screened {
+        limits.push(Limit::new(
+            "single slow path between two nodes",
+            format!(
+                "each node met a few others: a path that is slow between two normal nodes shows only if it is one of the {} that were planned; `pairs = \"all\"` in [pairs] measures all",
+                pair_matrices.planned
+            ),
+        ));
+    }
     if pair_matrices.locals < 2 {
         limits.push(Limit::new(
             "rail or adapter",

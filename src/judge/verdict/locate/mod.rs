@@ -10,7 +10,7 @@ mod pair_lines;
 mod paths;
 
 pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, SuspectKind, Suspects, Unconfirmed};
-pub use pair_lines::{LocateOptions, Measure};
+pub use pair_lines::{LocateOptions, Measure, is_screening};
 
 use super::comparability::LoadedRecord;
 use super::{Problem, evidence, most_severe};
@@ -373,6 +373,38 @@ mod tests {
             for seed in 0..20 {
                 assert_eq!(suspects_of(nodes, Some(4), seed, |_, _| 1.0), [], "{nodes} nodes, seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn of_nodes_that_met_a_few_others_each_the_slow_ones_are_named_and_no_others() {
+        let nodes = 131;
+        let places = places(nodes, Some(8));
+        let suspects = |seed: u64, slower: &dyn Fn([usize; 2], usize) -> bool| -> Vec<SuspectKind> {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut value = |pair, local, _| {
+                let factor: f64 = if slower(pair, local) { 1.4 } else { 1.0 };
+                (factor * random.random_range(0.98..1.02_f64)).ln()
+            };
+            // Neighbours on the circle of the tournament have other partners in the next round but nine.
+            let met = commgauge_model::workload::rounds(nodes).into_iter().step_by(10).flatten();
+            let matrix = PairMatrix::of_pairs(nodes, met, [4, 3], &mut value);
+            let mut search = Search::new(Measure::OneWay, &matrix, &places);
+            search_pairs(&mut search);
+            super::paths::intermittent(&mut search);
+            unexplained(search.findings).into_iter().map(|finding| finding.suspect).collect()
+        };
+        for seed in 0..20 {
+            assert_eq!(suspects(seed, &|_, _| false), [], "seed {seed}");
+            let node = suspects(seed, &|pair, _| pair.contains(&17));
+            assert_eq!(node, [SuspectKind::Node { node: 17 }], "seed {seed}");
+            let two = suspects(seed, &|pair, local| pair.contains(&130) || (pair.contains(&2) && local == 3));
+            let adapter = SuspectKind::Adapter { node: 2, local_rank: 3 };
+            assert_eq!(two, [adapter, SuspectKind::Node { node: 130 }], "seed {seed}");
+            assert_eq!(suspects(seed, &|_, local| local == 1), [SuspectKind::Rail { local_rank: 1 }], "seed {seed}");
+            let leaf = suspects(seed, &|pair, _| pair.iter().any(|node| node / 8 == 5));
+            let nodes = (40..48).collect();
+            assert_eq!(leaf, [SuspectKind::Leaf { leaf: 5, nodes }], "seed {seed}");
         }
     }
 

@@ -8,10 +8,10 @@ use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::record::line::{BackendLine, CaseFacts, Outcome, PairTimes, RankFacts};
-use commgauge_model::workload::Style;
+use commgauge_model::workload::{SCREENING, Style};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The measure between two nodes, or two devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -114,6 +114,11 @@ pub(super) fn is_pairs(facts: &CaseFacts) -> bool {
     facts.style == Style::Pairs && matches!(facts.collective, Collective::PingPong | Collective::Bidirectional)
 }
 
+/// Whether a case is a round of pairs in which nodes meet random others, so that the rounds of its record have some of the pairs only.
+pub fn is_screening(facts: &CaseFacts) -> bool {
+    facts.name.split('/').nth(1).is_some_and(|label| label.starts_with(SCREENING))
+}
+
 /// Every valid line of a round; corrupt and failed ones are skipped.
 pub(super) fn pair_lines(records: &[LoadedRecord]) -> Vec<PairLine<'_>> {
     let mut found = Vec::new();
@@ -150,7 +155,8 @@ pub(super) fn pair_lines(records: &[LoadedRecord]) -> Vec<PairLine<'_>> {
 pub(super) struct PairMatrix {
     pub nodes: usize,
     pub locals: usize,
-    /// For each replicate: every pair of nodes, and in it every local rank; NaN if not measured.
+    met: Arc<Met>,
+    /// For each replicate: every pair of nodes that met, and in it every local rank; NaN if not measured.
     by_replicate: Vec<Vec<f64>>,
     /// The lower median of the replicates.
     middle: Vec<f64>,
@@ -167,6 +173,8 @@ pub(super) struct PairMatrices {
     pub measures: Vec<(Measure, PairMatrix)>,
     /// Pairs of nodes in the plan.
     pub planned: u64,
+    /// True if the plan has only some of the pairs of nodes.
+    pub screened: bool,
     /// Pairs of nodes with a value for every measure of the plan.
     pub measured: u64,
     /// Local ranks with measurements.
@@ -189,14 +197,17 @@ impl PairMatrices {
         let highest = |line: &&PairLine| between_nodes(line, places).filter(is_kept).map(|value| local(&value)).max();
         let locals = lines.iter().filter_map(highest).max().map_or(0, |most| most + 1);
         let replicates = lines.iter().map(|line| line.replicate + 1).max().unwrap_or(0);
+        let pairs = lines.iter().flat_map(|line| between_nodes(line, places)).filter(is_kept);
+        let met = Arc::new(Met::of(nodes, pairs.map(|value| value.nodes)));
         let mut measures = Vec::new();
         for measure in Measure::ALL {
-            let mut matrix = PairMatrix::empty(nodes, locals, replicates);
+            let mut matrix = PairMatrix::empty(Arc::clone(&met), locals, replicates);
             let tail = measure == Measure::Tail;
             let source = if tail { Measure::OneWay } else { measure };
             for line in lines.iter().filter(|line| line.measure == source) {
                 for value in between_nodes(line, places).filter(is_kept) {
-                    let cell = pair(nodes, value.nodes) * locals + local(&value);
+                    let Some(pair) = met.index(value.nodes) else { continue };
+                    let cell = pair * locals + local(&value);
                     matrix.by_replicate[line.replicate][cell] = if tail { value.tail() } else { value.middle() };
                 }
             }
@@ -205,16 +216,16 @@ impl PairMatrices {
                 measures.push((measure, matrix));
             }
         }
-        let planned = planned(records, places);
+        let (planned, screened) = planned(records, places);
         let wanted: Vec<&PairMatrix> =
             measures.iter().filter(|(measure, _)| *measure != Measure::Tail).map(|(_, matrix)| matrix).collect();
         let whole =
             |pair: &[usize; 2]| !wanted.is_empty() && wanted.iter().all(|matrix| matrix.of_pair(*pair).is_some());
-        let measured = planned.iter().filter(|pair| whole(pair)).count() as u64;
+        let measured = met.pairs.iter().filter(|pair| whole(pair)).count() as u64;
         let at_once = records.iter().flat_map(|loaded| &loaded.record.plan.cases).filter(|facts| is_pairs(facts));
         let one_at_a_time =
             at_once.map(|facts| facts.groups as usize).max().is_some_and(|most| most <= locals.max(1)) && nodes > 3;
-        PairMatrices { measures, planned: planned.len() as u64, measured, locals, replicates, one_at_a_time }
+        PairMatrices { measures, planned, screened, measured, locals, replicates, one_at_a_time }
     }
 }
 
@@ -223,24 +234,69 @@ fn between_nodes<'a>(line: &'a PairLine, places: &'a Places) -> impl Iterator<It
     line.values(places).filter(|value| value.nodes[0] != value.nodes[1])
 }
 
-/// The pairs of nodes that should have been measured: all of them, since the rounds of a record form a round-robin tournament.
-fn planned(records: &[LoadedRecord], places: &Places) -> BTreeSet<[usize; 2]> {
-    let rounds = records.iter().any(|loaded| loaded.record.plan.cases.iter().any(is_pairs));
-    let nodes = if rounds { places.nodes() } else { 0 };
-    (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| [a, b])).collect()
+/// The number of pairs of nodes that should have been measured, and whether these are only some: the rounds of a record form a round-robin
+/// tournament, or each of them has as many pairs as the nodes allow, none of them twice.
+fn planned(records: &[LoadedRecord], places: &Places) -> (u64, bool) {
+    let nodes = places.nodes() as u64;
+    let rounds_of = |loaded: &LoadedRecord| {
+        let both_ways = |facts: &&CaseFacts| is_pairs(facts) && facts.collective == Collective::Bidirectional;
+        let rounds: Vec<&CaseFacts> = loaded.record.plan.cases.iter().filter(both_ways).collect();
+        let screening = rounds.iter().filter(|facts| is_screening(facts)).count() as u64;
+        (rounds.len() as u64, screening)
+    };
+    match records.iter().map(rounds_of).max() {
+        None | Some((0, _)) => (0, false),
+        Some((_, 0)) => (nodes * nodes.saturating_sub(1) / 2, false),
+        Some((_, screening)) => (screening * (nodes / 2), true),
+    }
 }
 
-/// Index of a pair, the lower node first.
-fn pair(nodes: usize, [a, b]: [usize; 2]) -> usize {
-    a * (2 * nodes - a - 1) / 2 + (b - a - 1)
+/// Which nodes met.
+#[derive(Debug)]
+struct Met {
+    /// The pairs in ascending order, the lower node first.
+    pairs: Vec<[usize; 2]>,
+    /// Where the pairs of each lower node begin.
+    begins: Vec<usize>,
+    /// Of each node, in ascending order.
+    partners: Vec<Vec<usize>>,
+}
+
+impl Met {
+    fn of(nodes: usize, pairs: impl Iterator<Item = [usize; 2]>) -> Met {
+        let mut partners = vec![Vec::new(); nodes];
+        let mut before = None;
+        // The local ranks of two nodes follow each other.
+        for [a, b] in pairs.filter(|pair| before.replace(*pair) != Some(*pair)) {
+            partners[a].push(b);
+            partners[b].push(a);
+        }
+        for others in &mut partners {
+            others.sort_unstable();
+            others.dedup();
+        }
+        let of_lower = |(a, others): (usize, &Vec<usize>)| {
+            others.iter().filter(move |b| a < **b).map(move |b| [a, *b]).collect::<Vec<_>>()
+        };
+        let pairs: Vec<[usize; 2]> = partners.iter().enumerate().flat_map(of_lower).collect();
+        let begins = (0..=nodes).map(|node| pairs.partition_point(|[a, _]| *a < node)).collect();
+        Met { pairs, begins, partners }
+    }
+
+    fn index(&self, [a, b]: [usize; 2]) -> Option<usize> {
+        let begin = *self.begins.get(a)?;
+        let of_lower = self.pairs.get(begin..*self.begins.get(a + 1)?)?;
+        Some(begin + of_lower.binary_search(&[a, b]).ok()?)
+    }
 }
 
 impl PairMatrix {
-    fn empty(nodes: usize, locals: usize, replicates: usize) -> PairMatrix {
-        let cells = nodes * nodes.saturating_sub(1) / 2 * locals;
+    fn empty(met: Arc<Met>, locals: usize, replicates: usize) -> PairMatrix {
+        let cells = met.pairs.len() * locals;
         PairMatrix {
-            nodes,
+            nodes: met.partners.len(),
             locals,
+            met,
             by_replicate: vec![vec![f64::NAN; cells]; replicates],
             middle: vec![f64::NAN; cells],
             pair_middle: Vec::new(),
@@ -256,11 +312,24 @@ impl PairMatrix {
         replicates: usize,
         mut value: impl FnMut([usize; 2], usize, usize) -> f64,
     ) -> PairMatrix {
-        let mut matrix = PairMatrix::empty(nodes, locals, replicates);
-        for pair_of_nodes in matrix.pairs() {
+        let all = (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| [a, b]));
+        PairMatrix::of_pairs(nodes, all, [locals, replicates], &mut value)
+    }
+
+    /// As above, of nodes of which only these met; numbers of local ranks and of replicates.
+    #[cfg(test)]
+    pub(super) fn of_pairs(
+        nodes: usize,
+        pairs: impl Iterator<Item = [usize; 2]>,
+        [locals, replicates]: [usize; 2],
+        value: &mut dyn FnMut([usize; 2], usize, usize) -> f64,
+    ) -> PairMatrix {
+        let met = Arc::new(Met::of(nodes, pairs));
+        let mut matrix = PairMatrix::empty(Arc::clone(&met), locals, replicates);
+        for (index, pair_of_nodes) in met.pairs.iter().copied().enumerate() {
             for local in 0..locals {
                 for replicate in 0..replicates {
-                    let cell = pair(nodes, pair_of_nodes) * locals + local;
+                    let cell = index * locals + local;
                     matrix.by_replicate[replicate][cell] = value(pair_of_nodes, local, replicate);
                 }
             }
@@ -283,26 +352,34 @@ impl PairMatrix {
         self.by_replicate.len()
     }
 
-    /// Every pair of nodes, the lower first.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = [usize; 2]> + use<> {
-        let nodes = self.nodes;
-        (0..nodes).flat_map(move |a| (a + 1..nodes).map(move |b| [a, b]))
+    /// Every pair of nodes that met, the lower node first.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = [usize; 2]> + '_ {
+        self.met.pairs.iter().copied()
+    }
+
+    /// The nodes that a node met.
+    pub(super) fn partners(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        self.met.partners[node].iter().copied()
+    }
+
+    fn index(&self, [a, b]: [usize; 2]) -> Option<usize> {
+        self.met.index([a.min(b), a.max(b)])
     }
 
     /// Value of one local rank of a pair.
-    pub(super) fn of_local(&self, [a, b]: [usize; 2], local: usize) -> Option<f64> {
-        let cell = pair(self.nodes, [a.min(b), a.max(b)]) * self.locals + local;
+    pub(super) fn of_local(&self, pair: [usize; 2], local: usize) -> Option<f64> {
+        let cell = self.index(pair)? * self.locals + local;
         self.middle.get(cell).copied().filter(|value| !value.is_nan())
     }
 
     /// Value of a pair: the lower median of its local ranks, so that a slow rail does not count.
-    pub(super) fn of_pair(&self, [a, b]: [usize; 2]) -> Option<f64> {
-        self.pair_middle.get(pair(self.nodes, [a.min(b), a.max(b)])).copied().filter(|value| !value.is_nan())
+    pub(super) fn of_pair(&self, pair: [usize; 2]) -> Option<f64> {
+        self.pair_middle.get(self.index(pair)?).copied().filter(|value| !value.is_nan())
     }
 
-    pub(super) fn of_pair_in(&self, [a, b]: [usize; 2], replicate: usize) -> Option<f64> {
+    pub(super) fn of_pair_in(&self, pair: [usize; 2], replicate: usize) -> Option<f64> {
         let of_pairs = self.pair_by_replicate.get(replicate)?;
-        of_pairs.get(pair(self.nodes, [a.min(b), a.max(b)])).copied().filter(|value| !value.is_nan())
+        of_pairs.get(self.index(pair)?).copied().filter(|value| !value.is_nan())
     }
 }
 

@@ -6,7 +6,7 @@ use super::explain::{
 };
 use super::pair_lines::{Measure, PairLine, Places, Way};
 use commgauge_base::stats::{OddRule, Usual, low_median, sorted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum number of leaves for one to be an outlier.
 pub(super) const MIN_LEAVES: usize = 3;
@@ -67,11 +67,11 @@ fn of_leaf(search: &Search, leaf: usize) -> Option<Leaf> {
 /// leaves.
 fn with_faster_leaves(search: &Search, node: usize) -> Option<f64> {
     let places = search.places;
-    let with = |leaf: usize| {
-        let partners = places.behind(leaf).into_iter().filter(|other| places.way([node, *other]) == Way::AcrossLeaves);
-        low_median(partners.filter_map(|other| search.matrix.of_pair([node, other])))
-    };
-    let of_leaves = sorted((0..places.leaves()).filter(|leaf| *leaf != places.leaf_of(node)).filter_map(with));
+    let mut with: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for other in search.matrix.partners(node).filter(|other| places.way([node, *other]) == Way::AcrossLeaves) {
+        with.entry(places.leaf_of(other)).or_default().extend(search.matrix.of_pair([node, other]));
+    }
+    let of_leaves = sorted(with.into_values().filter_map(low_median));
     of_leaves.get(of_leaves.len().saturating_sub(1) / 3).copied()
 }
 
@@ -146,7 +146,7 @@ pub(super) fn intermittent(search: &mut Search) -> usize {
     while let Some((node, partners)) = worst_node(search.matrix.nodes, &slow) {
         let own: Vec<f64> = slow.iter().filter(|slow| slow.pair.contains(&node)).map(|slow| slow.excess).collect();
         let excess = low_median(own.iter().copied()).unwrap_or(0.0);
-        let all = (search.matrix.nodes - 1) * replicates;
+        let all = search.matrix.partners(node).count() * replicates;
         search.findings.push(Finding {
             suspect: SuspectKind::Node { node: node as u32 },
             slower: excess,
@@ -213,15 +213,12 @@ fn slow_pairs(search: &Search) -> (Vec<Slow>, f64) {
 
 /// The node with the most slow partners, and their number, if far above the usual.
 fn worst_node(nodes: usize, slow: &[Slow]) -> Option<(usize, usize)> {
-    let partners: Vec<usize> = (0..nodes)
-        .map(|node| {
-            let own = slow.iter().filter(|slow| slow.pair.contains(&node));
-            let mut others: Vec<usize> = own.map(|slow| slow.pair[usize::from(slow.pair[0] == node)]).collect();
-            others.sort_unstable();
-            others.dedup();
-            others.len()
-        })
-        .collect();
+    let mut partners = vec![BTreeSet::new(); nodes];
+    for [a, b] in slow.iter().map(|slow| slow.pair) {
+        partners[a].insert(b);
+        partners[b].insert(a);
+    }
+    let partners: Vec<usize> = partners.iter().map(BTreeSet::len).collect();
     let usual = low_median(partners.iter().map(|count| *count as f64)).unwrap_or(0.0) as usize;
     let worst = partners.iter().copied().enumerate().max_by_key(|(node, count)| (*count, nodes - node))?;
     (worst.1 >= MIN_PARTNERS.max(MIN_MULTIPLE_OF_USUAL * usual)).then_some(worst)

@@ -19,7 +19,7 @@ use commgauge_cost::machine_time::seconds_without_noise;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Expectation, ExpectedCall, ExpectedGroup, Limit};
 use commgauge_model::layout::{Groups, Locality};
-use commgauge_model::workload::ProductShape;
+use commgauge_model::workload::{Communicators, ProductShape};
 use fleet::{Fleet, Placed};
 use noise::{FaultStates, Noise, Work};
 use replay::SimulatedReplayer;
@@ -57,6 +57,11 @@ impl SimulatedBackend {
         })
     }
 
+    /// Sets the virtual clock to its beginning.
+    pub fn restart_clock(&self) {
+        self.now.set(0);
+    }
+
     /// The name of a node, as a host name: `node-0007`.
     pub fn host_name(node: u32) -> String {
         format!("node-{node:04}")
@@ -83,6 +88,8 @@ impl Backend for SimulatedBackend {
 
     fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
         let placed = Placed::new(groups, &self.fleet)?;
+        let takes = Communicators::of_machine(&self.machine).seconds_of(groups);
+        self.now.set(self.now.get().saturating_add((takes.0 * 1e9) as u64));
         self.connected.insert(number, placed);
         Ok(())
     }
