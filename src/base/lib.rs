@@ -11,7 +11,6 @@ pub mod error;
 pub mod geometry;
 pub mod host;
 pub mod output_file;
-pub mod packing;
 pub mod pattern;
 pub mod progress;
 pub mod random;

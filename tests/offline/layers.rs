@@ -28,7 +28,6 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "sample",
             "visible",
             "random",
-            "packing",
             "testing",
         ],
     ),

@@ -4,7 +4,7 @@
 
 pub use super::header::{BackendLine, CaseFacts, ForeignTool, RankFacts};
 pub use super::launch_lines::{End, EndStatus};
-pub use super::packed_times::PairTimes;
+pub use super::packed::PairTimes;
 pub use super::work_lines::{ClockErrors, Outcome, RankHistogram, Samples};
 pub use crate::workload::StepUse;
 pub use commgauge_base::sample::ClockMethod;
@@ -260,12 +260,12 @@ pub struct CaseLine {
     pub histograms: Vec<RankHistogram>,
     /// Where a histogram would cover several ranks: the median of each rank's own time of a sample in nanoseconds, to three significant
     /// digits, in the order of the ranks; 0 for one that took no part.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "super::packed_times::ranks")]
-    #[schemars(with = "super::packed_times::PackedRanks")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "super::packed")]
+    #[schemars(with = "super::packed::Written<Vec<u64>>")]
     pub rank_medians: Vec<u64>,
     /// The pairs of a round and their own times; absent where the groups are no pairs.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::packed_times::pairs")]
-    #[schemars(with = "Option<super::packed_times::Written>")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::packed")]
+    #[schemars(with = "Option<super::packed::Written<PairTimes>>")]
     // Boxed: few records have any, and a record may have a million lines.
     pub pairs: Option<Box<PairTimes>>,
     /// Copies of the buffers in the rotation.

@@ -8,7 +8,7 @@ pub mod header;
 mod journal;
 pub mod launch_lines;
 pub mod line;
-mod packed_times;
+mod packed;
 mod reader;
 mod reopen;
 mod seal;
