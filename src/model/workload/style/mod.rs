@@ -210,12 +210,12 @@ mod hybrid_tests {
             let calls = in_layers(step, Style::Serving);
             assert!(calls.iter().any(|row| (row.0, row.3, row.4) == (AllReduce, 1, 52)), "{calls:?}");
         });
-        // Experts that each replica reduces among all ranks: only mixers reduce on tp.
+        // Experts that each replica reduces among all ranks: only the embedding and mixers reduce on tp.
         with_steps(&serving("nemotron-3-nano", "", "tp = 2\ndp = 2\nep = 4\netp = 1"), 4, |step| {
             let ops = step.ops_of_stage(0).unwrap();
             let reduced = ops.iter().filter(|op| op.axis == Axis::Tp && op.collective == AllReduce);
             let kinds: Vec<_> = reduced.map(|op| op.when.count_per_micro_batch().unwrap()).collect();
-            assert_eq!(kinds, [6, 23], "{:?}", ops.iter().map(|op| &op.why).collect::<Vec<_>>());
+            assert_eq!(kinds, [1, 6, 23], "{:?}", ops.iter().map(|op| &op.why).collect::<Vec<_>>());
         });
     }
 
