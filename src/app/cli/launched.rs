@@ -229,7 +229,6 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
             calls_overlap: work.calls_overlap(),
             record_algorithm: arguments.record_algorithm,
             pairs: work.measured_pairs(),
-            library: arguments.nccl_library.clone(),
         },
         options: nccl::Options {
             library: arguments.nccl_library.clone(),

@@ -49,6 +49,7 @@ pub const FORMAT: &str = "commgauge-list";
 pub const VERSION: u32 = 1;
 
 /// What there is. A kind that was not requested is absent; without a question all are there.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ListDocument {
     /// Always `commgauge-list`.
@@ -56,34 +57,24 @@ pub struct ListDocument {
     /// Version of the format.
     pub version: u32,
     /// Communication calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub collectives: Option<Vec<Named>>,
     /// Dimensions of a layout.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub axes: Option<Vec<Named>>,
     /// Parallel styles.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub styles: Option<Vec<Named>>,
     /// Pipeline schedules.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedules: Option<Vec<Named>>,
     /// Keys of a step.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<KeyFacts>>,
     /// Shipped suites.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub suites: Option<Vec<SuiteFacts>>,
     /// Shipped models.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<Vec<ModelFacts>>,
     /// Shipped machine files.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<Vec<MachineFacts>>,
     /// Formats.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub formats: Option<Vec<FormatFacts>>,
     /// Backends.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backends: Option<Vec<Named>>,
 }
 
@@ -321,6 +312,7 @@ pub struct KeyFacts {
 }
 
 /// A suite.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct SuiteFacts {
     /// For `commgauge run`.
@@ -330,13 +322,10 @@ pub struct SuiteFacts {
     /// The file that the name means; one that begins with `embedded:` is within the program itself.
     pub file: String,
     /// The number of ranks that it needs; absent where several will do.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u64>,
     /// Where several will do: the ranks must be a multiple of this.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks_multiple_of: Option<u64>,
     /// Why the file cannot be used, where it cannot.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 

@@ -111,6 +111,7 @@ pub const REHEARSAL_FORMAT: &str = "commgauge-rehearsal";
 pub const REHEARSAL_VERSION: u32 = 1;
 
 /// A rehearsed run: what it would take, cover and find.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rehearsed {
     /// Always `commgauge-rehearsal`.
@@ -145,10 +146,8 @@ pub struct Rehearsed {
     /// What `commgauge judge` says of one rehearsal.
     pub suspects: Suspects,
     /// What the machine file expects and the result; absent where it expects nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateOutlook>,
     /// How often the faults are found, where several seeds were requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<Power>,
 }
 

@@ -18,15 +18,14 @@ use std::collections::BTreeMap;
 const MIN_FOR_INTERVAL: usize = 3;
 
 /// A fitted number.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coefficient {
     /// The number.
     pub value: f64,
     /// Lower end of its 95 % interval; absent with fewer than three replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// Measurements behind it.
     pub measurements: u64,

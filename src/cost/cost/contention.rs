@@ -20,22 +20,19 @@ use serde::{Deserialize, Serialize};
 const MAX_EXTRAPOLATION: u32 = 2;
 
 /// Growth of the time of a call with the number of concurrent groups.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contention {
     /// The call; absent for the coefficient of all calls measured with several numbers of groups, which applies to the other calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<Collective>,
     pub cadence: Cadence,
     /// True for groups that span nodes, which share adapters; false for groups within a node.
     pub across_nodes: bool,
     /// Adapters per node, if groups are counted per adapter. Else they are counted per node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapters_per_node: Option<u32>,
     /// Exponent of the latency part: with x times as many groups it takes x^a times as long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_exponent: Option<Coefficient>,
     /// Exponent of the bandwidth part: 0 where groups do not share, 1 where they share all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_exponent: Option<Coefficient>,
     /// Fewest groups on a node in the fitted data.
     pub groups_fewest: u32,

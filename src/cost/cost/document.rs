@@ -80,6 +80,7 @@ pub struct FamilyFit {
 }
 
 /// A measured call without a curve.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoneCall {
     /// Ranks of a group.
@@ -89,16 +90,15 @@ pub struct LoneCall {
     /// Time of a call, over all replicates.
     pub seconds: Seconds,
     /// Lower end of the interval that holds 95 of 100 further replicates; absent with fewer than two.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<Seconds>,
     /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<Seconds>,
     /// Measurements behind it.
     pub replicates: u32,
 }
 
 /// Time against bytes on one group size.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CurveFit {
     /// Ranks of a group.
@@ -113,51 +113,43 @@ pub struct CurveFit {
     /// Cost of a call, however small.
     pub alpha_seconds: Seconds,
     /// Lower end of its 95 % interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha_seconds_low: Option<Seconds>,
     /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha_seconds_high: Option<Seconds>,
     /// 1 / beta: bytes per second of an arbitrarily large call (`bytes_total` over time, not bus bandwidth); absent if more bytes did not
     /// take longer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<Rate>,
     /// Lower end of its 95 % interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second_low: Option<Rate>,
     /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second_high: Option<Rate>,
     /// Source of the intervals.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intervals_from: Option<IntervalsFrom>,
     /// Errors at left-out sizes, every second one in turn; absent below five sizes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out_sizes: Option<Errors>,
     /// As above, by regime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_out_regimes: Vec<RegimeErrors>,
     /// Largest error, as a fraction, at the two smallest and the two largest sizes when left out; absent below six sizes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extrapolation_error: Option<f64>,
     /// True if the mean held-out error exceeds 10 %: do not plan with it.
     pub untrusted: bool,
 }
 
 /// A size at which one line takes over from another: an approximation of a library's switch of algorithm or protocol.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Breakpoint {
     /// The size.
     pub bytes_total: f64,
     /// Lower end of its 95 % interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
 
 /// A measured size.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFit {
     /// The size argument in the sense of nccl-tests.
@@ -165,7 +157,6 @@ pub struct PointFit {
     /// Time of a call as measured, over all replicates.
     pub measured_seconds: Seconds,
     /// Time on the curve; absent for an outlier excluded from the curve.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve_seconds: Option<Seconds>,
     /// Measurements behind it.
     pub replicates: u32,
@@ -174,7 +165,6 @@ pub struct PointFit {
     pub replicates_disturbed: u32,
     /// Error of the prediction of this size from the others when left out, as a fraction: positive if too slow; absent at the ends, and
     /// below five sizes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out_error: Option<f64>,
     /// Slower than a larger size by more than 10 %: disturbed, kept here but excluded from the curve.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -201,16 +191,15 @@ pub struct RegimeErrors {
 }
 
 /// Errors on points left out of the fit, over all curves.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOut {
     /// At sizes, every second one in turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sizes: Option<Errors>,
     /// As above, by regime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regimes: Vec<RegimeErrors>,
     /// At inner group sizes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_sizes: Option<Errors>,
     /// Width of the intervals of predictions, by their ground; a ground with too few left-out points is absent and has the margin of
     /// published machines.

@@ -20,6 +20,7 @@ pub const FORMAT: &str = "commgauge-verdict";
 pub const VERSION: u32 = 1;
 
 /// What `commgauge judge --part thresholds` or `commgauge compare` decided, and why.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Always `commgauge-verdict`.
@@ -37,7 +38,6 @@ pub struct Verdict {
     /// The records.
     pub runs: Vec<Run>,
     /// The machine file whose expectations were requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// What was judged and what was not.
     pub coverage: Coverage,
@@ -56,7 +56,6 @@ pub struct Verdict {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curves: Vec<CurveChange>,
     /// Expectations to fill in, for rows without any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }
 
@@ -162,6 +161,7 @@ pub struct Problem {
 }
 
 /// A row.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// Name of the case, copy or product.
@@ -170,23 +170,18 @@ pub struct Row {
     #[serde(flatten)]
     pub subject: RowSubject,
     /// The hosts, if records of several sets of hosts are judged together: each set has its own rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<String>,
     /// The decision; absent without an expectation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// The reasons, as sentences.
     pub reasons: Vec<String>,
     /// Replicates with at least one valid sample.
     pub replicates: u32,
     /// How many more replicates would decide, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicates_more: Option<u32>,
     /// The row against its expectation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_limit: Option<AgainstLimit>,
     /// The row against the base.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_base: Option<AgainstBase>,
 }
 
@@ -215,6 +210,7 @@ pub enum Metric {
 }
 
 /// A row against its expectation.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainstLimit {
     /// Meaning of the numbers below.
@@ -222,13 +218,10 @@ pub struct AgainstLimit {
     /// Floor of the rate, or ceiling of the latency.
     pub limit: f64,
     /// Median of the replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median: Option<f64>,
     /// Lower confidence bound of the median; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_bound: Option<f64>,
     /// Upper confidence bound of the median; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_bound: Option<f64>,
     /// Location of the limit.
     pub place: String,
@@ -237,38 +230,30 @@ pub struct AgainstLimit {
     /// When.
     pub date: String,
     /// Algorithm with which it was reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
     /// Library and version with which it was reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
 /// A row against the same row of the base. A slowdown of 0.05 is 5 % more time.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainstBase {
     /// Replicates of the base.
     pub replicates_base: u32,
     /// Median time of the base.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_seconds_base: Option<f64>,
     /// Median time of the new run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_seconds_new: Option<f64>,
     /// Share by which the new run is slower, the middle over all pairs of replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<f64>,
     /// Its lower confidence bound; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown_lower_bound: Option<f64>,
     /// Its upper confidence bound; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown_upper_bound: Option<f64>,
     /// Exact rank-sum probability, for this row alone, of being this much slower if nothing changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_row: Option<f64>,
     /// As above, corrected for the number of rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_corrected: Option<f64>,
     /// True if the row is faster by a relevant amount, by the same test.
     pub faster: bool,
@@ -388,6 +373,7 @@ impl CurvePart {
 }
 
 /// A part of a curve's cost, before and after. A slowdown of 0.05 is 5 % more alpha, or 5 % more beta.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CurveChange {
     /// The calls, by the common part of their case names.
@@ -402,10 +388,8 @@ pub struct CurveChange {
     /// Share by which the new run costs more, the middle over all pairs of replicates.
     pub slowdown: f64,
     /// Its lower confidence bound; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown_lower_bound: Option<f64>,
     /// Its upper confidence bound; absent with too few replicates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown_upper_bound: Option<f64>,
     /// Probability of as much by chance, corrected for all rows and curves.
     pub p_corrected: f64,

@@ -91,6 +91,7 @@ pub enum TrialKind {
 }
 
 /// One kind of trial.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// The counted event.
@@ -100,10 +101,8 @@ pub struct Trial {
     /// The result.
     pub counted: Counted,
     /// The promise: at most this share of wrong answers, at least this share of findings. Absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<f64>,
     /// Pass if the interval is on the promised side, fail if it is on the other, else inconclusive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
 
@@ -352,6 +351,7 @@ fn split(loaded: &LoadedRecord) -> Option<(LoadedRecord, LoadedRecord)> {
 const CONFIDENCE: f64 = 0.95;
 
 /// A counted share with its interval.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
     /// Number of occurrences.
@@ -359,10 +359,8 @@ pub struct Counted {
     /// Number of trials.
     pub of: u64,
     /// Lower bound of the true share; absent without trials.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_bound: Option<f64>,
     /// Its upper bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_bound: Option<f64>,
 }
 

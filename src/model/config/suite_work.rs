@@ -250,19 +250,11 @@ fn message(item: &Item) -> Result<Bytes> {
 }
 
 fn between(text: &str) -> std::result::Result<Between, String> {
-    match text {
-        "nodes" => Ok(Between::Nodes),
-        "ranks" => Ok(Between::Ranks),
-        other => Err(format!("found `{other}`; accepted: nodes, ranks")),
-    }
+    named(text, &[Between::Nodes, Between::Ranks], |between| if between == Between::Nodes { "nodes" } else { "ranks" })
 }
 
 fn selection(text: &str) -> std::result::Result<Selection, String> {
-    match text {
-        "all" => Ok(Selection::All),
-        "screen" => Ok(Selection::Screen),
-        other => Err(format!("found `{other}`; accepted: all, screen")),
-    }
+    named(text, &[Selection::All, Selection::Screen], |one| if one == Selection::All { "all" } else { "screen" })
 }
 
 // Reads a suite's `[[copy]]` tables: copies between the memory of hosts and GPUs, within a GPU, and between the GPUs of a host.

@@ -17,34 +17,29 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// The backend.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendLine {
     /// `mpi`, `nccl` or `simulated`; `imported` where another tool measured.
     pub name: String,
     /// The tool that measured, where the record was imported.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_by: Option<ForeignTool>,
     /// True where no data moved and no real time passed.
     pub synthetic: bool,
     /// Library and version.
     pub library: String,
     /// The variables of the environment that choose or forbid transports, with their values; absent without any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
     /// Channels of NCCL that carry a message of a pair between two nodes, where they were set for pairs; absent where NCCL chose.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair_channels: Option<u32>,
     /// How it carries out and times what it does, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The machine file that bounds (or, simulated, the times) come from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// Nodes behind each leaf switch according to the machine file, counted from node 0; absent where it does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_leaf: Option<u32>,
     /// Nodes that the links of a rack join according to the machine file, counted from node 0; absent where they join none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_rack: Option<u32>,
 }
 
@@ -103,19 +98,19 @@ impl ForeignTool {
 // where ranks have devices that can be queried.
 
 /// The devices of all ranks, once, before the first case.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DevicesLine {
     /// What was asked, and its version, such as `NVML 13.580.95.05`; absent where no rank could ask anything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Why nothing could be asked, with the first rank where it was so; absent where all could.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     /// One entry for each rank whose device answered.
     pub devices: Vec<DeviceFacts>,
 }
 
 /// A device, as far as it says.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceFacts {
     /// World rank that has it.
@@ -127,22 +122,16 @@ pub struct DeviceFacts {
     /// PCI address, as `0000:3b:00.0`.
     pub pci: String,
     /// NUMA node that it is nearest to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
     /// Version of the driver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// The newest CUDA that the driver serves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
     /// Power that it may draw.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_limit_watts: Option<f64>,
     /// NVLinks that are up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlinks_active: Option<u32>,
     /// NVLinks that it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlinks: Option<u32>,
 }
 
@@ -167,19 +156,16 @@ pub struct DeviceReadingsLine {
 }
 
 /// Lowest and highest of each reading over the ranks; absent where no device tells.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceSpread {
     /// Clock of the multiprocessors, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiprocessor_clock_mhz: Option<(f64, f64)>,
     /// Clock of the memory, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_clock_mhz: Option<(f64, f64)>,
     /// Power drawn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_watts: Option<(f64, f64)>,
     /// Temperature.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_celsius: Option<(f64, f64)>,
     /// Why any of them was throttled, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -313,6 +299,7 @@ pub struct RankFacts {
 // A case of a plan, as a record describes it.
 
 /// A case, as planned.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseFacts {
     /// Name built from the parts below.
@@ -332,10 +319,8 @@ pub struct CaseFacts {
     /// Type of the elements.
     pub element_type: ElementType,
     /// How elements are combined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce_op: Option<ReduceOp>,
     /// Special rank of the group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<u32>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
@@ -344,7 +329,6 @@ pub struct CaseFacts {
     /// What one rank contributes (the busiest, where they differ).
     pub bytes_per_rank: Bytes,
     /// How the vector forms divide their elements.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub splits: Option<Splits>,
     /// Whether the result replaces the input.
     pub placement: Placement,
@@ -353,16 +337,13 @@ pub struct CaseFacts {
     /// One-way messages in one call: latency is the time of a call divided by it.
     pub transfers_per_call: u32,
     /// busbw / algbw; absent for the barrier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_factor: Option<f64>,
     /// Highest bus bandwidth that the machine file allows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_bytes_per_second: Option<Rate>,
     /// The steps that perform it; none for sweeps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<StepUse>,
     /// Index of the same case on all groups at once, if only one group is active here and the others are idle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solo_of: Option<u32>,
     /// What sets it apart from the same call otherwise: the variant in which it was handed over (`buffers`, `submit`, `aggregate`,
     /// `max_ctas`), what flags forced (`algorithm`, `protocol`, `min_ctas`), and of imported records what another tool said, by the

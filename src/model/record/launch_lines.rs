@@ -23,7 +23,7 @@ pub struct ResumeLine {
     /// The ranks of this launch, as in the header.
     pub ranks: Vec<RankFacts>,
     /// Bytes of a torn last line that were cut off.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::line::is_zero")]
     pub cut_bytes: u64,
     /// What is another than the header says, where that was allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,10 +42,6 @@ pub struct Change {
     pub before: String,
     /// In this launch.
     pub now: String,
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 impl ResumeLine {
@@ -80,23 +76,21 @@ pub(super) fn shortened(text: &str) -> String {
 // What the watchdog saw when a rank made no progress in time, or died: the operation, and the state of every rank.
 
 /// A run that was ended by its watchdog.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HangLine {
     /// Why it was ended.
     pub reason: HangReason,
     /// The deadline that passed: how long a rank may stay where it is. Absent where a rank died.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_seconds: Option<Seconds>,
     /// The earliest operation that some rank has not finished, in words.
     pub operation: String,
     /// What was measured, such as a case of the plan.
     pub activity: HungActivity,
     /// Number of the call within the case, from 1, where the operation is a call of data: the same on all ranks of a group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// The group of the first suspect in this activity, as ranges of ranks such as `0-3,8`, without those of which was last heard
     /// before it began; absent where all ranks take part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_ranks: Option<String>,
     /// The ranks that block the others, as ranges; empty if all have entered without an outlier.
     pub suspects: String,
@@ -114,13 +108,10 @@ pub struct HangLine {
     pub unreachable_hosts: Vec<String>,
     /// The host whose watchdog decided alone, as the first one was gone or out of reach: the ranks are those of this host.
     /// Absent where all hosts were asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_of_host: Option<String>,
     /// Counts of NCCL's RAS service, or why they are missing; absent if NCCL was not active.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_ras: Option<String>,
     /// File with every rank on a line of its own, where it could be written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
 }
 
@@ -135,21 +126,18 @@ pub enum HangReason {
 }
 
 /// What the ranks were at.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HungActivity {
     /// In words: `case 3 of 80, replicate 1`.
     pub name: String,
     /// Name of the case, as in the plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The collective.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<String>,
     /// Its size argument.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_total: Option<Bytes>,
     /// The axis whose groups perform it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub axis: Option<String>,
 }
 
@@ -168,6 +156,7 @@ pub struct RanksInState {
 }
 
 /// A rank, its host, and its device where it has one.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankPlace {
     /// Rank in the launch.
@@ -175,10 +164,8 @@ pub struct RankPlace {
     /// Its host.
     pub host: String,
     /// The device that it works with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The functions of its measuring thread, innermost first and separated by ` < `, or why they are unknown; absent if not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
 }
 
@@ -340,6 +327,7 @@ impl End {
 }
 
 /// How a run ended.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
     /// How.
@@ -347,16 +335,13 @@ pub struct End {
     /// Exit code of the run.
     pub exit_code: i32,
     /// The error, where there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// From header to end; of a resumed run, from the resume line on.
     pub elapsed_seconds: Seconds,
     /// Lines before this one, so that a record from which lines were lost can be distinguished from a whole one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines_before: Option<u64>,
     /// SHA-256 of every byte of the file before this key, so that a change of the record is noticed; in hexadecimal.
     /// Always the last key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 

@@ -146,20 +146,18 @@ impl Header {
 }
 
 /// The suite that was run.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteFacts {
     /// Its name.
     pub name: String,
     /// Its file; absent for a sweep given by flags.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// SHA-256 over the suite and every file that it names.
     pub sha256: String,
     /// The model, if the suite names one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The layout as written, such as `tp 2 x dp 2`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
 }
 
@@ -183,7 +181,7 @@ pub struct Plan {
     pub ranking: Option<RankedStep>,
 }
 
-fn is_zero(count: &u64) -> bool {
+pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

@@ -239,6 +239,7 @@ pub struct ProductLine {
 // The line of a replay: a whole training step in the order of its schedule, or the trace of a job, on all ranks at once.
 
 /// A step, replayed.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayLine {
     /// Index in the plan's `steps`; 0 of a trace.
@@ -260,12 +261,10 @@ pub struct ReplayLine {
     /// What each axis cost and moved.
     pub axes: Vec<ReplayAxis>,
     /// Share of the active time of all axes but the pipeline's that the slowest rank did not wait for. Absent without any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_efficiency: Option<f64>,
     /// Each rank's own time; median over the repetitions.
     pub rank_nanoseconds_median: Vec<u64>,
     /// Of a trace: what the job itself took, on the rank that took longest. Absent of a step, and where the trace has no times.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_nanoseconds: Option<u64>,
     /// Whether the busiest rank of every stage moved exactly the bytes that the list of ops says, on every axis.
     pub bytes_as_listed: bool,
@@ -418,6 +417,7 @@ pub struct CalibrationLine {
 }
 
 /// A curve whose sizes were chosen.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CalibratedCurve {
     /// Index in the plan of one of its cases; the others differ from it in their size only.
@@ -425,13 +425,10 @@ pub struct CalibratedCurve {
     /// Sizes that were measured.
     pub sizes: u32,
     /// How wrong the curve is still expected to be where it is least sure; absent with fewer than two measured sizes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_error: Option<f64>,
     /// How wrong the prediction of the size that was measured last had been; absent where none was added.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<f64>,
     /// The largest such error over all sizes that were added, of which the first are predicted from a few sizes only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_error: Option<f64>,
     /// Why no size is added.
     pub outcome: CalibrationEnd,

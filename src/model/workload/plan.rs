@@ -117,6 +117,9 @@ const NCCL_SECONDS: f64 = 1.0;
 /// ... and more ranks take longer to gather; an estimate.
 const NCCL_SECONDS_PER_RANK: f64 = 1e-4;
 
+/// First connections of a round of pairs, which share a communicator; an estimate.
+const NCCL_SECONDS_OF_PAIRS: f64 = 0.1;
+
 impl Communicators {
     /// Those of the library that the machine file judges.
     pub fn of_machine(machine: &Machine) -> Communicators {
@@ -126,11 +129,11 @@ impl Communicators {
         }
     }
 
-    /// Time until the ranks of some groups are connected, all groups at once. Groups of pairs share a communicator, but each round connects
-    /// other ranks.
+    /// Time until the ranks of some groups are connected, all groups at once.
     pub fn seconds_of(self, groups: &Groups) -> Seconds {
         Seconds(match self {
             Communicators::Mpi => 0.0,
+            Communicators::Nccl if groups.axis == Axis::Pair => NCCL_SECONDS_OF_PAIRS,
             Communicators::Nccl => NCCL_SECONDS + NCCL_SECONDS_PER_RANK * f64::from(groups.group_size()),
         })
     }
@@ -174,15 +177,14 @@ fn cautious_seconds_of(op: &Op) -> f64 {
 // The copies of a suite's `[[copy]]` tables on the hosts of a launch.
 
 /// A copy that every rank makes, each with its own GPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CopyFacts")]
 pub struct CopyShape {
     pub kind: CopyKind,
     /// Memory at the host end, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<HostMemory>,
     /// Distance of the other rank in the rank order of its host, if any, wrapping around.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_distance: Option<u32>,
     /// Bytes in each direction.
     pub bytes: Bytes,
@@ -255,6 +257,7 @@ pub struct RankedStep {
 }
 
 /// A call of a step as the ranking of calls identifies it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedCall {
     /// The origin.
@@ -270,12 +273,10 @@ pub struct RankedCall {
     /// Type of the elements.
     pub element_type: ElementType,
     /// How elements are combined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce_op: Option<ReduceOp>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
     /// How the vector forms divide their elements.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub splits: Option<Splits>,
     /// Calls per step on the busiest rank of the axis.
     pub count_per_step: u64,

@@ -15,6 +15,7 @@ pub const FORMAT: &str = "commgauge-plan";
 pub const VERSION: u32 = 1;
 
 /// A plan.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanDocument {
     /// Always `commgauge-plan`.
@@ -36,14 +37,12 @@ pub struct PlanDocument {
     /// Tokens of a sample.
     pub sequence: u64,
     /// The framework for which the best layout was planned, and its default choices; absent if none was named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framework: Option<FrameworkChoices>,
     /// Source of the times of calls.
     pub rates: String,
     /// Source of the times of computing.
     pub computing: String,
     /// What was not validated, as a sentence: published steps of such a GPU, precision and kind of layers; absent if validated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_validated: Option<String>,
     /// True if every time of a call comes from measurements; false if some come from published rates.
     pub calibrated: bool,
@@ -69,7 +68,6 @@ pub struct PlanDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<Rival>,
     /// The command that measures what decides between the first and its rivals.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_by: Option<String>,
     /// The choices of a machine that differs in one property, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

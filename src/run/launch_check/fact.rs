@@ -105,6 +105,7 @@ pub struct RankProfile {
 }
 
 /// The part of a profile that is sent to rank 0.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compact {
     /// Hashes of the texts, in the order of [`Fact::ALL`]; 0 if missing.
@@ -115,22 +116,16 @@ pub(super) struct Compact {
     pub usable: u32,
     /// Cores online on the host.
     pub online: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_lock_bytes: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
     pub has_rdma: bool,
     /// Ranks of the launch, if the launcher contradicts MPI.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrong_ranks: Option<u32>,
     /// This rank's number, if the launcher contradicts MPI.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrong_rank: Option<u32>,
     /// Ranks on this host, according to the launcher.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_here: Option<u32>,
     /// Hosts, according to the launcher.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<u32>,
 }
 

@@ -249,6 +249,7 @@ pub struct LaunchReport {
 }
 
 /// A host and its limits, the lowest of its ranks.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostRow {
     /// Its name, with a number if several hosts have the same.
@@ -265,10 +266,8 @@ pub struct HostRow {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ranks_share_processors: bool,
     /// Locked memory limit of a rank; absent if unlimited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_lock_bytes: Option<u64>,
     /// Open files limit of a rank; absent if unlimited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
 }
 

@@ -76,6 +76,7 @@ impl Suspects {
 }
 
 /// The extent of the data.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Examined {
     /// Nodes of the run.
@@ -85,10 +86,8 @@ pub struct Examined {
     /// Maximum number of ranks of a node that met other nodes in pairs; each represents the rail of its adapter.
     pub local_ranks: u32,
     /// Nodes of each leaf switch, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_leaf: Option<u32>,
     /// Nodes that the links of each rack join, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_rack: Option<u32>,
     /// Number of pairs of nodes.
     pub node_pairs: u64,
@@ -130,6 +129,7 @@ pub struct Unconfirmed {
 }
 
 /// A suspect.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
     /// Kind and place.
@@ -140,10 +140,8 @@ pub struct Suspect {
     /// True if it was slow only in some of its measurements.
     pub intermittent: bool,
     /// Share by which work with it is slower: 0.5 is half as much time again. Absent for late ranks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slower_by: Option<f64>,
     /// How late it came, for late ranks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_seconds: Option<f64>,
     /// How far beyond the scatter: the distance as a multiple of the allowed one; at least 1.
     pub strength: f64,

@@ -11,7 +11,6 @@ use commgauge_base::pattern::segments::View;
 use commgauge_base::pattern::{Buffer, Pattern, Segment, Source, encode};
 use commgauge_base::sample::WrongCall;
 use std::ops::Range;
-use std::time::Duration;
 
 /// A call that MPI executes while it is enqueued.
 pub struct MpiCall<'b> {
@@ -273,11 +272,6 @@ impl Call for MpiCall<'_> {
         hold_until(start_nanoseconds, self.waiting)
     }
 
-    /// Blocking calls are complete when they return.
-    fn complete(&mut self, _: Duration) -> Result<()> {
-        Ok(())
-    }
-
     fn read_marks(&self, marks: &mut Marks) {
         marks.local_ranks = 1;
         self.marks.copy_to(&mut marks.nanoseconds);
@@ -351,10 +345,6 @@ impl Call for IdleCall {
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
         hold_until(start_nanoseconds, self.waiting)
-    }
-
-    fn complete(&mut self, _: Duration) -> Result<()> {
-        Ok(())
     }
 
     fn read_marks(&self, marks: &mut Marks) {

@@ -103,13 +103,9 @@ impl Backend for MpiBackend {
     fn facts(&self) -> BackendFacts {
         BackendFacts {
             name: "mpi",
-            synthetic: false,
-            virtual_clock: false,
             library: mpi_call::library_version(),
             transport: transport_from_environment(&TRANSPORTS),
-            pair_channels: None,
-            notes: Vec::new(),
-            warnings: Vec::new(),
+            ..BackendFacts::default()
         }
     }
 

@@ -304,8 +304,7 @@ impl Members {
     /// Those of a pair. NCCL gives every peer of a communicator the number of channels of the worst connected one, so that messages inside a
     /// host need a communicator without other hosts to use all NVLinks.
     pub fn of_pair(pair: &[u32], hosts: &[String], version: Version) -> Members {
-        let host = |rank: &u32| hosts.get(*rank as usize);
-        let is_inside = pair.windows(2).all(|two| host(&two[0]) == host(&two[1]));
+        let is_inside = pair.windows(2).all(|two| hosts.get(two[0] as usize) == hosts.get(two[1] as usize));
         match is_inside {
             _ if hosts.windows(2).all(|two| two[0] == two[1]) => Members::World,
             true => Members::Host,

@@ -120,11 +120,9 @@ fn in_rounds<T>(routes: Vec<(Route, T)>) -> Vec<(Route, T)> {
     let mut rounds: Vec<(usize, (Route, T))> = Vec::new();
     for (route, id) in routes {
         let is_busy = |rank: u32, round: &usize| busy.get(&rank).is_some_and(|rounds| rounds.contains(round));
-        let free = (0..).find(|round| !is_busy(route.from, round) && !is_busy(route.to, round));
-        let round = free.unwrap_or_default();
-        for rank in [route.from, route.to] {
-            busy.entry(rank).or_default().insert(round);
-        }
+        let round = (0..).find(|round| !is_busy(route.from, round) && !is_busy(route.to, round)).unwrap_or_default();
+        busy.entry(route.from).or_default().insert(round);
+        busy.entry(route.to).or_default().insert(round);
         rounds.push((round, (route, id)));
     }
     rounds.sort_by_key(|(round, _)| *round);
@@ -168,21 +166,20 @@ impl NcclBackend {
     pub(super) fn members(&self, binding: &Binding) -> Members {
         let place = binding.groups.place_of(self.world.rank()).filter(|_| Members::shared_by_pairs(binding));
         match place {
-            Some(place) => self.of_pair(&binding.groups.groups[place.group]),
+            Some(place) => {
+                Members::of_pair(&binding.groups.groups[place.group], &self.ranks.hosts, self.maker.library.version)
+            }
             None => Members::Groups(binding.groups_number),
         }
     }
 
-    fn of_pair(&self, pair: &[u32]) -> Members {
-        Members::of_pair(pair, &self.ranks.hosts, self.maker.library.version)
-    }
-
     /// The same for all ranks: a communicator is created by all of them, in one order.
     fn members_on_any_rank(&self, binding: &Binding) -> BTreeSet<Members> {
-        match Members::shared_by_pairs(binding) {
-            true => binding.groups.groups.iter().map(|pair| self.of_pair(pair)).collect(),
-            false => BTreeSet::from([Members::Groups(binding.groups_number)]),
+        if !Members::shared_by_pairs(binding) {
+            return BTreeSet::from([Members::Groups(binding.groups_number)]);
         }
+        let (hosts, version) = (&self.ranks.hosts, self.maker.library.version);
+        binding.groups.groups.iter().map(|pair| Members::of_pair(pair, hosts, version)).collect()
     }
 
     /// Creates a communicator unless it exists. Called by all ranks.

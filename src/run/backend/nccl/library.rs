@@ -420,8 +420,6 @@ pub struct Environment {
     pub record_algorithm: bool,
     /// Whether pairs of ranks are measured.
     pub pairs: MeasuredPairs,
-    /// See [`Options::library`](super::Options).
-    pub library: Option<PathBuf>,
 }
 
 /// Whether a launch measures pairs of ranks.
@@ -436,13 +434,13 @@ pub enum MeasuredPairs {
 }
 
 impl Environment {
-    /// Sets the variables. Must be called while the process has a single thread, so before MPI starts. Returns the log
-    /// of choices if one was requested.
+    /// Sets the variables, for the library of this file (see [`Options::library`](super::Options)). Must be called while the process has a
+    /// single thread, so before MPI starts. Returns the log of choices if one was requested.
     ///
     /// # Errors
     /// If the environment already sets another algorithm or protocol, calls that return before they are enqueued, or a
     /// log while one is requested here.
-    pub fn prepare(&self) -> Result<Option<Log>> {
+    pub fn prepare(&self, library: Option<&Path>) -> Result<Option<Log>> {
         let require = |name, value: &str, conflict: &dyn Fn(&str) -> String| match env::var(name) {
             Ok(other) if !other.trim().eq_ignore_ascii_case(value) => Err(Error::usage(conflict(&other))),
             _ => {
@@ -488,7 +486,7 @@ impl Environment {
         let log = self.record_algorithm.then(|| Log::prepare(set)).transpose()?;
         // Last, as it loads NCCL to know its version. That it cannot be loaded is reported later, with the host.
         if self.pairs != MeasuredPairs::None
-            && Library::load(self.library.as_deref()).is_ok_and(|library| library.version < CHANNELS_FROM)
+            && Library::load(library).is_ok_and(|library| library.version < CHANNELS_FROM)
         {
             set_if_unset(CHANNELS, &CHANNELS_OF_A_PAIR.to_string());
         }

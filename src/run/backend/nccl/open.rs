@@ -294,12 +294,11 @@ impl Opened {
         BackendFacts {
             name: "nccl",
             synthetic: is_double,
-            virtual_clock: false,
             library: library.description(),
             transport: mpi::transport_from_environment(&library::TRANSPORTS),
-            pair_channels: None,
             notes,
             warnings,
+            ..BackendFacts::default()
         }
     }
 }
@@ -380,9 +379,8 @@ impl Ranks {
 
     /// The place of each of some ranks of one host among all of them.
     pub fn on_host(&self, ranks: &[u32]) -> Vec<u32> {
-        let (before, host) =
-            (|rank: u32| self.hosts.iter().take(rank as usize), |rank: u32| &self.hosts[rank as usize]);
-        ranks.iter().map(|rank| before(*rank).filter(|name| *name == host(*rank)).count() as u32).collect()
+        let hosts = self.by_host();
+        ranks.iter().filter_map(|rank| Some(hosts.place_of(*rank)?.rank_in_group)).collect()
     }
 }
 

@@ -74,11 +74,9 @@ impl Backend for SimulatedBackend {
             name: "simulated",
             synthetic: true,
             virtual_clock: true,
-            notes: Vec::new(),
-            warnings: Vec::new(),
             library: format!("commgauge {}, virtual clock", env!("CARGO_PKG_VERSION")),
             transport: Some(format!("none; times from the machine file of {}", self.fleet.machine.name)),
-            pair_channels: None,
+            ..BackendFacts::default()
         }
     }
 
