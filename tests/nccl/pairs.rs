@@ -12,14 +12,12 @@ use std::process::Command;
 /// 400 Gbit/s are played as 4 MB/s: 64 KiB take 16 ms, far longer than a machine needs to move them.
 const LINK_BYTES_PER_SECOND: f64 = 4e6;
 
+/// World ranks of a pair, and the bytes per second one way.
+type Rate = ([u64; 2], f64);
+
 /// Bytes per second of every pair one way by messages of this size, on this many hosts of `per_host` ranks, and the channels that the record names; `None` where hosts
 /// cannot be named.
-fn measured(
-    bytes: &str,
-    [hosts, per_host]: [u32; 2],
-    version: &str,
-    fault: &str,
-) -> Option<(Vec<([u64; 2], f64)>, Value)> {
+fn measured(bytes: &str, [hosts, per_host]: [u32; 2], version: &str, fault: &str) -> Option<(Vec<Rate>, Value)> {
     if !Command::new("unshare").args(["--uts", "true"]).status().is_ok_and(|status| status.success()) {
         skipped("pairs on several hosts", "this user may not make host names of its own");
         return None;
