@@ -74,12 +74,14 @@ pub struct PlanCommand {
     #[arg(long, hide_short_help = true)]
     pub(super) allow_untrusted: bool,
 
-    /// How many ways to divide the model to show, each with the plainest of its layouts that are as fast
+    /// How many ways to divide it to show
+    ///
+    /// Each with the plainest of its layouts that are as fast.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) top: u32,
 
     /// Also show what the step and the memory of the best layout are made of, and what was left out
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(super) details: bool,
 
     /// How it is shown.

@@ -12,7 +12,7 @@ use commgauge_model::config::Suite;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::header::program_version;
 use commgauge_model::workload::Interference;
-use commgauge_run::backend::nccl::MeasuredPairs;
+use commgauge_run::backend::MeasuredPairs;
 use commgauge_run::session::{AfterPlan, ReplayRequest, ReplaySource};
 use std::path::PathBuf;
 

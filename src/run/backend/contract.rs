@@ -22,6 +22,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Whether a launch measures pairs of ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MeasuredPairs {
+    #[default]
+    None,
+    /// With other calls.
+    Among,
+    /// Nothing else.
+    Only,
+}
+
+/// How much longer than a few ranks each further one may take to create communicators and to connect to all others.
+pub const SETUP_OF_EACH_RANK: Duration = Duration::from_millis(100);
+
 /// Description of a backend, for the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendFacts {

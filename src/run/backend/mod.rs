@@ -9,7 +9,8 @@ pub mod mpi;
 pub mod nccl;
 
 pub use contract::{
-    AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, HiddenCall, Marks, RankTimes, ReplayBinding, Replayer,
+    AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, HiddenCall, Marks, MeasuredPairs, RankTimes,
+    ReplayBinding, Replayer, SETUP_OF_EACH_RANK,
 };
 
 use commgauge_base::error::Result;

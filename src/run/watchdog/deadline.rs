@@ -3,7 +3,7 @@
 //! A deadline is for detecting hangs, not slowness: a rank that is ten times slower than the others must not trigger
 //! it. So it is many times the expected time, and never short.
 
-use crate::backend::{Call, Marks, Mismatch};
+use crate::backend::{Call, Marks, Mismatch, SETUP_OF_EACH_RANK};
 use crate::world::{Located, World};
 use commgauge_base::error::Result;
 use commgauge_base::progress::{Doing, Progress};
@@ -13,11 +13,8 @@ use commgauge_model::workload::{Case, ProductShape};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Deadline before and after the cases of few ranks, and how much longer for each rank: many take longer to start, to create communicators
-/// and to connect to each other in their first call.
+/// Deadline before and after the cases of few ranks, which many exceed.
 const SETUP: Duration = Duration::from_secs(120);
-
-pub const SETUP_OF_EACH_RANK: Duration = Duration::from_millis(100);
 
 /// Deadline before and after the cases, and of the first call of a case.
 pub(super) fn setup_deadline(ranks: u32) -> Duration {

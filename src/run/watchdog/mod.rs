@@ -15,8 +15,8 @@ pub mod wire;
 pub use asked_to_end::keep_mark_when_asked_to_end;
 pub use collector::{Setup, start};
 pub use deadline::{
-    CaseDeadlines, DeadlineFollows, SETUP_OF_EACH_RANK, WatchedCall, WatchedWorld, deadline_of_copy,
-    deadline_of_product, deadline_of_replay,
+    CaseDeadlines, DeadlineFollows, WatchedCall, WatchedWorld, deadline_of_copy, deadline_of_product,
+    deadline_of_replay,
 };
 pub use reporter::Activity;
 pub use reporting_thread::LoneReports;

@@ -127,9 +127,11 @@ impl Model {
         let layers = self.layers / pipeline_parallel;
         let of_layers: u64 = (0..layers).map(|layer| self.layer_parameters(layer, tensor_parallel)).sum();
         let words = self.padded_vocabulary(tensor_parallel) / tensor_parallel * self.hidden;
+        let bias =
+            if self.biases.output_projection { self.padded_vocabulary(tensor_parallel) / tensor_parallel } else { 0 };
         let behind = match (pipeline_parallel, self.embedding.tied) {
-            (1, true) => self.norm_parameters(),
-            (1, false) => self.norm_parameters() + words,
+            (1, true) => self.norm_parameters() + bias,
+            (1, false) => self.norm_parameters() + bias + words,
             _ => 0,
         };
         of_layers + words + self.position_parameters() + behind

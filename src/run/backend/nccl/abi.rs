@@ -50,10 +50,8 @@ pub struct Config {
     split_share: c_int,
     traffic_class: c_int,
     name: *const c_char,
-    collnet: c_int,
-    cta_policy: c_int,
-    shrink_share: c_int,
-    nvls_ctas: c_int,
+    /// `collnetEnable`, `CTAPolicy`, `shrinkShare` and `nvlsCTAs`.
+    choices: [c_int; 4],
     channels_per_net_peer: c_int,
     nvlink_centric_scheduling: c_int,
 }
@@ -99,10 +97,7 @@ impl Config {
             split_share: UNDEFINED,
             traffic_class: UNDEFINED,
             name: std::ptr::null(),
-            collnet: UNDEFINED,
-            cta_policy: UNDEFINED,
-            shrink_share: UNDEFINED,
-            nvls_ctas: UNDEFINED,
+            choices: [UNDEFINED; 4],
             channels_per_net_peer: channels.map_or(UNDEFINED, number),
             nvlink_centric_scheduling: UNDEFINED,
         }

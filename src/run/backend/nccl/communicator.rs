@@ -5,8 +5,7 @@ use super::abi::{Code, Config, CtaLimits, IN_PROGRESS, NO_COLOR, RawCommunicator
 use super::device::Device;
 use super::driver::{Arena, CUstream};
 use super::library::{CHANNELS_FROM, Library, Version};
-use crate::backend::Binding;
-use crate::watchdog::SETUP_OF_EACH_RANK;
+use crate::backend::{Binding, SETUP_OF_EACH_RANK};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::variant::Buffers;

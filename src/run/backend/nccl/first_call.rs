@@ -165,12 +165,9 @@ impl NcclBackend {
     /// The ranks of the communicator that carries the calls of a case on this rank.
     pub(super) fn members(&self, binding: &Binding) -> Members {
         let place = binding.groups.place_of(self.world.rank()).filter(|_| Members::shared_by_pairs(binding));
-        match place {
-            Some(place) => {
-                Members::of_pair(&binding.groups.groups[place.group], &self.ranks.hosts, self.maker.library.version)
-            }
-            None => Members::Groups(binding.groups_number),
-        }
+        let (hosts, version) = (&self.ranks.hosts, self.maker.library.version);
+        let of_pair = |place: Membership| Members::of_pair(&binding.groups.groups[place.group], hosts, version);
+        place.map_or(Members::Groups(binding.groups_number), of_pair)
     }
 
     /// The same for all ranks: a communicator is created by all of them, in one order.

@@ -35,6 +35,7 @@ macro_rules! functions {
 }
 
 use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
+use crate::backend::MeasuredPairs;
 pub use crate::device_probe::Version;
 use crate::device_probe::{advice, cause, is_rccl, nccl_files};
 use commgauge_base::error::{Error, Result};
@@ -420,17 +421,6 @@ pub struct Environment {
     pub record_algorithm: bool,
     /// Whether pairs of ranks are measured.
     pub pairs: MeasuredPairs,
-}
-
-/// Whether a launch measures pairs of ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MeasuredPairs {
-    #[default]
-    None,
-    /// With other calls.
-    Among,
-    /// Nothing else.
-    Only,
 }
 
 impl Environment {

@@ -21,7 +21,7 @@ mod replay_limits;
 
 pub use abi::CtaLimits;
 pub use device::{Placing, visible_devices};
-pub use library::{Environment, Library, Log, MeasuredPairs, Setting, Version};
+pub use library::{Environment, Library, Log, Setting, Version};
 pub use open::{Deadlines, DeviceFacts, NcclBackend, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};

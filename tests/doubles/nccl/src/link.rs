@@ -1,7 +1,7 @@
 //! How long a message takes where `COMMGAUGE_DOUBLE_NETWORK` says how fast a link between hosts is: as long as the slower of its link and the
 //! channels of its communicator.
 //!
-//! The number stands for a link of 50 GB/s (400 Gbit/s); NVLink, of 450 GB/s, is nine times as fast. A channel carries 14 GB/s between hosts
+//! The number represents a link of 50 GB/s (400 Gbit/s); NVLink, of 450 GB/s, is nine times as fast. A channel carries 14 GB/s between hosts
 //! (`P2P_PER_CHANNEL_NET_BW` in NCCL's src/graph/paths.cc) and 20 GB/s within one (two for each of 18 links, of 40 GB/s together).
 
 use crate::config::Asked;
