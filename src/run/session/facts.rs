@@ -509,9 +509,15 @@ fn rank_medians(taken: &Taken, groups: &Groups) -> Vec<u64> {
         times.clear();
         times.extend((0..taken.calls).map(|call| taken.of(call, *rank)));
         times.sort_unstable();
-        medians[*rank as usize] = times[times.len().saturating_sub(1) / 2];
+        medians[*rank as usize] = three_digits(times[times.len().saturating_sub(1) / 2]);
     }
     medians
+}
+
+/// A time to three significant digits, as histograms have it: its ten highest bits. Records of many ranks stay short.
+fn three_digits(nanoseconds: u64) -> u64 {
+    let shift = (nanoseconds | 1).ilog2().saturating_sub(10);
+    nanoseconds >> shift << shift
 }
 
 fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {
@@ -523,7 +529,7 @@ fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {
         times.clear();
         times.extend((0..taken.calls).map(|call| taken.of(call, a).max(taken.of(call, b)) as f64));
         times.sort_unstable_by(f64::total_cmp);
-        let whole = |time: Option<f64>| time.map_or(0, |time| time as u64);
+        let whole = |time: Option<f64>| time.map_or(0, |time| three_digits(time as u64));
         columns.rank_a.push(a);
         columns.rank_b.push(b);
         columns.samples.push(times.len() as u64);
