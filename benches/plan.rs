@@ -4,7 +4,7 @@
 use commgauge::config::{Machine, Model, Table, Training};
 use commgauge::planner::compute::{Compute, PUBLISHED};
 use commgauge::planner::rates::Published;
-use commgauge::planner::search::{Bases, Only, Question, search};
+use commgauge::planner::search::{Bases, Only, Question, Results, search};
 use commgauge::units::Bytes;
 use criterion::Criterion;
 use std::hint::black_box;
@@ -44,7 +44,7 @@ fn question<'a>(model: &'a Model, compute: &'a Compute, rates: &'a Published<'a>
     ];
     Question {
         model,
-        bases: Bases::of(&Training::read(Table::of_flags(flags)).expect("a training")),
+        bases: Bases::of(model, &Training::read(Table::of_flags(flags)).expect("a training")).expect("effective keys"),
         global_batch: limit.global_batch,
         gpus: limit.gpus,
         ranks_per_node: 8,
@@ -53,6 +53,7 @@ fn question<'a>(model: &'a Model, compute: &'a Compute, rates: &'a Published<'a>
         rates,
         only: Only::default(),
         wanted: 10,
+        results: Results::Layouts,
     }
 }
 

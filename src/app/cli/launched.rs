@@ -251,7 +251,7 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
 pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Request> {
     let (arguments, world_size) = (work.launched(), nodes.ranks());
     let PlannedWork { work: SuiteWork { plan, settings, facts: suite }, after_plan } =
-        planned(work, arguments.backend, nodes)?;
+        planned(work, arguments.backend, nodes, None)?;
     check_injected_ranks(arguments, world_size)?;
     let record = match &arguments.resume {
         Some(record) => record.clone(),

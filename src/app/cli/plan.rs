@@ -19,7 +19,8 @@ use commgauge_model::layout::{Axis, MOST_RANKS};
 use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::rates::Hidden;
 use commgauge_plan::planner::search::{
-    Bases, Found, Only, Priced, Question, Results, families, not_beaten, pareto, probabilities_faster, search, what_if,
+    Bases, CHOSEN_KEYS, Found, Only, Priced, Question, Results, families, not_beaten, pareto, probabilities_faster,
+    search, what_if,
 };
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -74,7 +75,7 @@ pub struct PlanCommand {
     #[arg(long, hide_short_help = true)]
     pub(super) allow_untrusted: bool,
 
-    /// How many ways to divide it to show
+    /// Number of families to show
     ///
     /// Each with the plainest of its layouts that are as fast.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -631,18 +632,6 @@ pub(super) struct PlannedTraining {
 
 // Parses `sequence_parallel=false`: a choice of the training that the planner does not make.
 
-/// Keys that the planner chooses itself, or that have flags of their own.
-const CHOSEN: [&str; 8] = [
-    "sequence",
-    "micro_batch",
-    "micro_batches",
-    "global_batch",
-    "recompute",
-    "schedule",
-    "virtual_stages",
-    "framework",
-];
-
 /// A key of `[training]` with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TrainingChoice {
@@ -664,12 +653,12 @@ fn framework(text: &str) -> std::result::Result<Framework, String> {
 
 /// Parses one.
 fn choice(text: &str) -> std::result::Result<TrainingChoice, String> {
-    let known = || keys_of(Work::Training).filter(|key| !CHOSEN.contains(key));
+    let known = || keys_of(Work::Training).filter(|key| !CHOSEN_KEYS.contains(key));
     let accepted = || known().collect::<Vec<_>>().join(", ");
     let (key, value) =
         text.split_once('=').ok_or_else(|| format!("found `{text}`; accepted: key=value; keys: {}", accepted()))?;
     let (key, value) = (key.trim(), value.trim().to_owned());
-    if CHOSEN.contains(&key) {
+    if CHOSEN_KEYS.contains(&key) {
         return Err(format!(
             "{key} is chosen by the planner or has a flag of its own (--only, --sequence, --global-batch, --framework)"
         ));

@@ -57,8 +57,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let (arguments, allocation) = allocation::resolve_ranks(arguments)?;
     let arguments = &arguments;
     let nodes = predicted_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
-    let mut wanted = resumable::of(arguments, &nodes)?;
-    wanted.work.plan.communicators = arguments.backend.communicators(machine.as_ref());
+    let wanted = resumable::of(arguments, &nodes, machine.as_ref())?;
     arguments.suite.iter().for_each(|suite| suite::report_resolved_file(Shipped::Suite, suite));
     arguments.machine.iter().for_each(|machine| suite::report_resolved_file(Shipped::Machine, machine));
     match arguments.backend {

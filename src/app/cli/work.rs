@@ -8,7 +8,7 @@ use super::{PairsArguments, SweepArguments};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
-use commgauge_model::config::Suite;
+use commgauge_model::config::{Machine, Suite};
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::header::program_version;
 use commgauge_model::workload::Interference;
@@ -92,10 +92,11 @@ pub struct PlannedWork {
 ///
 /// # Errors
 /// Usage errors that name the flag or the file.
-pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes) -> Result<PlannedWork> {
+pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes, machine: Option<&Machine>) -> Result<PlannedWork> {
     let nccl = &program.launched().nccl;
     let mut work = program.plan_on(nodes)?;
     work.plan = work.plan.in_variants(&nccl.variants())?;
+    work.plan.communicators = backend.communicators(machine);
     if backend != Backend::Nccl {
         work.plan.ensure_portable()?;
     }
@@ -225,9 +226,11 @@ impl Work for SuiteRun {
     }
 
     fn plan_on(&self, nodes: &Nodes) -> Result<SuiteWork> {
-        let mut work = suite_work(&self.suite, self.within, nodes)?;
-        work.plan.communicators = self.launched.backend.communicators(None);
-        self.soak.map_or(Ok(work.clone()), |time| work.soaked(time))
+        let work = suite_work(&self.suite, self.within, nodes)?;
+        match self.soak {
+            Some(time) => work.soaked(time),
+            None => Ok(work),
+        }
     }
 
     fn measured_pairs(&self) -> MeasuredPairs {

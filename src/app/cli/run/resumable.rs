@@ -91,20 +91,20 @@ pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
 }
 
 /// Plans the work of the launched program by its own flags, so that errors are reported before anything is started.
-pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<PlannedWork> {
+pub(super) fn of(arguments: &RunArguments, nodes: &Nodes, machine: Option<&Machine>) -> Result<PlannedWork> {
     let words = [words(arguments)?, arguments.extra.clone()].concat();
     let backend = arguments.backend;
     match arguments {
-        RunArguments { sweep: Some(_), .. } => checked(&read::<Sweep>("--sweep", words)?, backend, nodes),
-        RunArguments { step: true, .. } => checked(&read::<StepRun>("--step", words)?, backend, nodes),
-        RunArguments { pairs: true, .. } => checked(&read::<PairsRun>("--pairs", words)?, backend, nodes),
-        _ => checked(&read::<SuiteRun>("after `--`", words)?, backend, nodes),
+        RunArguments { sweep: Some(_), .. } => checked(&read::<Sweep>("--sweep", words)?, backend, nodes, machine),
+        RunArguments { step: true, .. } => checked(&read::<StepRun>("--step", words)?, backend, nodes, machine),
+        RunArguments { pairs: true, .. } => checked(&read::<PairsRun>("--pairs", words)?, backend, nodes, machine),
+        _ => checked(&read::<SuiteRun>("after `--`", words)?, backend, nodes, machine),
     }
 }
 
-fn checked(program: &impl Work, backend: Backend, nodes: &Nodes) -> Result<PlannedWork> {
+fn checked(program: &impl Work, backend: Backend, nodes: &Nodes, machine: Option<&Machine>) -> Result<PlannedWork> {
     program.launched().nccl.check(backend)?;
-    planned(program, backend, nodes)
+    planned(program, backend, nodes, machine)
 }
 
 /// The flags of a launched program as it will read them.
@@ -121,8 +121,7 @@ fn read<Program: Parser>(flag: &str, words: Vec<String>) -> Result<Program> {
 pub(super) fn run_simulated(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let nodes = predicted_nodes(arguments, None, machine.as_ref())?;
-    let mut wanted = of(arguments, &nodes)?;
-    wanted.work.plan.communicators = arguments.backend.communicators(machine.as_ref());
+    let wanted = of(arguments, &nodes, machine.as_ref())?;
     run_in_process(arguments, wanted, &nodes, machine, out)
 }
 
@@ -493,7 +492,7 @@ mod work_tests {
 
     fn planned_of(line: &str) -> Result<PlannedWork> {
         let arguments = run(line);
-        of(&arguments, &Nodes::single(arguments.ranks))
+        of(&arguments, &Nodes::single(arguments.ranks), None)
     }
 
     #[test]

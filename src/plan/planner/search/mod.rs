@@ -14,7 +14,7 @@ mod space;
 mod tests;
 
 pub use fitting::probabilities_faster;
-pub use question::{Bases, Only, Planned, Priced, Question, Results};
+pub use question::{Bases, CHOSEN_KEYS, Only, Planned, Priced, Question, Results};
 
 use crate::planner::price::FirstStageTimes;
 use crate::planner::rates::Scaled;

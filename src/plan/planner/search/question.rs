@@ -199,6 +199,18 @@ pub(super) struct PipelineCut {
 
 // The training of a question, before the planner's choices.
 
+/// Keys of `[training]` that the planner chooses, or that have flags of their own.
+pub const CHOSEN_KEYS: [&str; 8] = [
+    "sequence",
+    "micro_batch",
+    "micro_batches",
+    "global_batch",
+    "recompute",
+    "schedule",
+    "virtual_stages",
+    "framework",
+];
+
 /// ZeRO stages, of which 0 shards nothing.
 pub(super) const ZERO_STAGES: [u8; 4] = [0, 1, 2, 3];
 

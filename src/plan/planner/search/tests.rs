@@ -479,18 +479,6 @@ const VALUES: [(&str, &[&str]); 17] = [
     ("placements", &["in-place"]),
 ];
 
-/// Keys that the planner chooses, or that have flags of their own.
-const OTHERS: [&str; 8] = [
-    "sequence",
-    "micro_batch",
-    "micro_batches",
-    "global_batch",
-    "recompute",
-    "schedule",
-    "virtual_stages",
-    "framework",
-];
-
 /// The values that a key accepts: those that the refusal of another one names, or those of [`VALUES`].
 fn values_of(key: &'static str) -> Vec<String> {
     if let Some((_, values)) = VALUES.iter().find(|(name, _)| *name == key) {
@@ -581,7 +569,7 @@ fn every_key_is_priced_as_its_step_is_or_refused_with_its_own_reason() {
 }
 
 fn keys_and_values() -> impl Iterator<Item = (&'static str, String)> {
-    let keys = keys_of(Work::Training).filter(|key| !OTHERS.contains(key));
+    let keys = keys_of(Work::Training).filter(|key| !CHOSEN_KEYS.contains(key));
     keys.flat_map(|key| values_of(key).into_iter().map(move |value| (key, value)))
 }
 
