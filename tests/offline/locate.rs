@@ -168,7 +168,7 @@ fn a_record_that_lost_a_line_or_has_no_pairs_never_calls_the_machine_good() {
         assert!(code == Some(7) || code == Some(2), "without line {}: {code:?}", lost + 1);
     }
     let sample = Path::new(ROOT).join("tests/data/sample-record.jsonl").display().to_string();
-    let output = commgauge(at, &["judge", "--part", "suspects", &sample]);
+    let output = commgauge(at, &["judge", "--part", "suspects", "--explain", &sample]);
     assert_eq!(output.status.code(), Some(4), "its data arrived wrong: {}", text(&output.stdout));
     assert!(text(&output.stdout).contains("no two nodes met in pairs"), "{}", text(&output.stdout));
 }

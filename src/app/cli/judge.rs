@@ -8,13 +8,13 @@ use super::simulate::ranks_of_nodes;
 use super::suite;
 use super::suite::{SuiteWork, suite_work};
 use crate::report::{
-    HistoryFormat, ShownRows, VerdictFormat, history_text, judged_text, outlook_text, plots, suspects_text,
+    Answered, HistoryFormat, Judged, ShownRows, VerdictLook, history_text, outlook_text, plots, suspects_text,
     verdict_text,
 };
 use crate::store::{Added, RowFilter, Store};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::counted;
-use commgauge_base::visible::ShownPath;
+use commgauge_base::visible::{ShownPath, quote};
 use commgauge_base::writing::eprintln;
 use commgauge_judge::verdict::history::{HistoryInput, HistoryRule, history};
 use commgauge_judge::verdict::locate::{LocateOptions, Suspects, locate};
@@ -110,33 +110,34 @@ impl JudgeCommand {
         if let (Some(suite), Some(machine)) = (&self.plan, &self.machine) {
             return judge_plan(suite, machine, self.nodes, self.confidence / 100.0, &mut std::io::stdout().lock());
         }
-        let format = self.check()?;
+        let look = self.check()?;
         let records = read_all(&self.records)?;
         let machine = self.machine.as_deref().map(Machine::load).transpose()?;
-        let width = self.shown.to.columns();
         let (text, exit_code) = match self.part {
             Some(Part::Thresholds) => {
                 let verdict = self.verdict(&records, machine.as_ref())?;
-                (verdict_text(&verdict, format, width)?, verdict.exit_code)
+                (verdict_text(&verdict, look)?, verdict.exit_code)
             }
             Some(Part::Suspects) => {
                 let suspects = locate(&records, &self.locate_options(machine))?;
-                (suspects_text(&suspects, format, width)?, suspects.exit_code)
+                (suspects_text(&suspects, look)?, suspects.exit_code)
             }
             None => {
                 let verdict = self.verdict(&records, machine.as_ref())?;
                 let suspects = locate(&records, &self.locate_options(machine)).map_err(|error| error.to_string());
                 let exit_code = exit_code(&verdict, suspects.as_ref().ok());
-                (judged_text(exit_code, &verdict, suspects.as_ref(), format, width)?, exit_code)
+                let next = self.next(&records, &verdict, suspects.as_ref().ok());
+                let judged = Judged { exit_code, verdict: &verdict, suspects: suspects.as_ref(), next };
+                (judged.text(look)?, exit_code)
             }
         };
-        self.shown.write(&text)?;
+        self.shown.output.write(&text)?;
         self.write_page()?;
         Ok(exit_code)
     }
 
     /// Refuses outputs over inputs and flags of the part that is not shown, and returns the format.
-    fn check(&self) -> Result<VerdictFormat> {
+    fn check(&self) -> Result<VerdictLook> {
         let file = self.machine.as_deref().and_then(|requested| Shipped::Machine.find(requested));
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
         if let Some(path) = &self.template {
@@ -152,7 +153,22 @@ impl JudgeCommand {
                 return Err(Error::usage(format!("{flag} has no effect on --part {part}; leave out one of the two")));
             }
         }
-        self.shown.check(&inputs)
+        self.shown.look(&inputs)
+    }
+
+    /// What to run next.
+    fn next(&self, records: &[LoadedRecord], verdict: &Verdict, suspects: Option<&Suspects>) -> Option<String> {
+        let answered = Answered {
+            header: &records.first()?.record.header,
+            records: self.records.iter().map(|record| quote(&record.display().to_string())).collect(),
+            machine: self.machine.as_ref().map(|machine| machine.display().to_string()),
+            base: Vec::new(),
+            verdicts: vec![verdict],
+            suspects,
+            disturbed: false,
+            exit_code: exit_code(verdict, suspects),
+        };
+        answered.next()
     }
 
     fn verdict(&self, records: &[LoadedRecord], machine: Option<&Machine>) -> Result<Verdict> {
@@ -322,17 +338,17 @@ impl CompareCommand {
         let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
         let new: Vec<PathBuf> = self.new.iter().chain(&self.more_new).cloned().collect();
         let inputs: Vec<&Path> = base.iter().chain(&new).map(PathBuf::as_path).collect();
-        let format = self.shown.check(&inputs)?;
+        let look = self.shown.look(&inputs)?;
         let false_alarm_level = 1.0 - self.confidence / 100.0;
         if self.consistency {
             let rule = ConsistencyRule { false_alarm_level, ..ConsistencyRule::default() };
-            return self.shown.show(&consistency(&read_all(&base)?, rule, &self.allow)?, format);
+            return self.shown.show(&consistency(&read_all(&base)?, rule, &self.allow)?, look);
         }
         let rule =
             CompareRule { false_alarm_level, relevant_slowdown: self.relevant / 100.0, allowed: self.allow.clone() };
         let mut judged = read_all(&[base.clone(), new].concat())?;
         let new = judged.split_off(base.len());
-        self.shown.show(&compare(&judged, &new, &rule)?, format)
+        self.shown.show(&compare(&judged, &new, &rule)?, look)
     }
 }
 

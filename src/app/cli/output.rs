@@ -2,7 +2,8 @@
 
 use super::help;
 use crate::report::{
-    ColorChoice, Format, LiveRows, Paint, Template, VerdictFormat, View, answer, pretty_json, render, verdict_text,
+    ColorChoice, Format, LiveRows, Paint, Template, VerdictFormat, VerdictLook, View, answer, pretty_json, render,
+    verdict_text,
 };
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind as FlagError;
@@ -377,12 +378,27 @@ pub(super) fn make_folder(flag: &str, path: &Path) -> Result<()> {
 // Records that are judged, and flags for the output of a verdict.
 
 /// How a verdict is shown.
-pub type VerdictOutput = FormattedOutput<VerdictFormat>;
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct VerdictOutput {
+    /// Also show what passed, all evidence, how it was decided, and what the data cannot show
+    #[arg(long)]
+    pub explain: bool,
+
+    /// How it is written.
+    #[command(flatten)]
+    pub output: FormattedOutput<VerdictFormat>,
+}
 
 impl VerdictOutput {
+    /// Rejects outputs over inputs, and returns what to write.
+    pub(super) fn look(&self, inputs: &[&Path]) -> Result<VerdictLook> {
+        let format = self.output.check(inputs)?;
+        Ok(VerdictLook { format, width: self.output.to.columns(), explained: self.explain })
+    }
+
     /// Writes the verdict, and returns its exit code.
-    pub fn show(&self, verdict: &Verdict, format: VerdictFormat) -> Result<i32> {
-        self.write(&verdict_text(verdict, format, self.to.columns())?)?;
+    pub fn show(&self, verdict: &Verdict, look: VerdictLook) -> Result<i32> {
+        self.output.write(&verdict_text(verdict, look)?)?;
         Ok(verdict.exit_code)
     }
 }
@@ -657,7 +673,7 @@ mod tests {
         #[derive(clap::Parser)]
         struct Words {
             #[command(flatten)]
-            shown: VerdictOutput,
+            shown: FormattedOutput<VerdictFormat>,
         }
         let parse = |words: &[&str]| <Words as clap::Parser>::try_parse_from([&["test"], words].concat());
         let folder = tempfile::tempdir().unwrap();

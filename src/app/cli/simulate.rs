@@ -53,6 +53,10 @@ pub struct SimulateCommand {
     #[arg(short, long, value_name = "RECORD")]
     pub output: Option<PathBuf>,
 
+    /// Also show all evidence, how it was decided, and what the data cannot show
+    #[arg(long)]
+    pub explain: bool,
+
     /// How the answer is shown.
     #[command(flatten)]
     pub shown: AnswerArguments,
@@ -97,7 +101,7 @@ impl SimulateCommand {
             suspects,
             power,
         };
-        self.shown.show(&document, |width| rehearsal_text(&document, width))?;
+        self.shown.show(&document, |width| rehearsal_text(&document, width, self.explain))?;
         if let Some(path) = &self.output {
             eprintln!("record: {}", path.shown());
         }

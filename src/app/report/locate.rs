@@ -1,124 +1,120 @@
 //! Suspects: the answer, each suspect with its evidence and next step, and what cannot be determined.
 
-use super::document::{
-    Block, Column, Fields, Mark, Terminal, Tone, escaped_markdown, markdown, optional, share, wrapped,
-};
-use super::text::visible;
-use super::verdict::{VerdictFormat, origin, verdict_text};
+use super::document::{Block, Column, Fields, Mark, Tone, optional, share};
+use super::verdict::{VerdictFormat, VerdictLook, origin, problems};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Seconds, counted, three_digits};
-use commgauge_judge::verdict::locate::{Suspect, Suspects};
-use commgauge_judge::verdict::{Decision, Problem, Verdict, is_cleared};
+use commgauge_judge::verdict::locate::{Suspect, SuspectKind, Suspects, Unconfirmed};
+use commgauge_judge::verdict::{Decision, Row, Verdict};
 
-/// The suspects as text. `width` is used by the table only.
+/// Suspects that the answer names; further ones are counted.
+const MOST_NAMED: usize = 3;
+
+/// Sentences of evidence for a suspect, unless all are requested.
+const MOST_REASONS: usize = 3;
+
+/// The suspects as text.
 ///
 /// # Errors
 /// A usage error for a format in which thresholds alone are written.
-pub fn suspects_text(suspects: &Suspects, format: VerdictFormat, width: u16) -> Result<String> {
-    match format {
-        VerdictFormat::Table => {
-            let terminal = Terminal::plain(width);
-            Ok(wrapped(&visible(&headline(suspects)), width) + &terminal.draw(&document(suspects)))
-        }
-        VerdictFormat::Markdown => {
-            let title = escaped_markdown(&headline(suspects));
-            Ok(format!("# commgauge {title}\n{}", markdown(&document(suspects))))
-        }
-        VerdictFormat::Json => super::text::pretty_json(suspects),
-        VerdictFormat::Junit | VerdictFormat::Prometheus | VerdictFormat::Github => {
-            Err(Error::usage("--format: suspects have no such format; accepted: table, json, markdown"))
-        }
+pub fn suspects_text(suspects: &Suspects, look: VerdictLook) -> Result<String> {
+    if look.format == VerdictFormat::Json {
+        return super::text::pretty_json(suspects);
     }
-}
-
-/// Thresholds and suspects with their common answer. `suspects` may be the reason why none could be searched for.
-///
-/// # Errors
-/// A usage error for a format in which only one of the two parts is written.
-pub fn judged_text(
-    exit_code: i32,
-    verdict: &Verdict,
-    suspects: std::result::Result<&Suspects, &String>,
-    format: VerdictFormat,
-    width: u16,
-) -> Result<String> {
-    let answer = judged_answer(exit_code, verdict, suspects.ok());
-    let answer = match format {
-        VerdictFormat::Table => answer,
-        VerdictFormat::Markdown => escaped_markdown(&answer) + "\n",
-        _ => {
-            return Err(Error::usage(
-                "--format: thresholds and suspects together are written as table or markdown; choose one by --part",
-            ));
-        }
-    };
-    let located = match suspects {
-        Ok(suspects) => suspects_text(suspects, format, width)?,
-        Err(reason) => format!("suspects: search not possible: {}\n", visible(reason)),
-    };
-    Ok(format!("{answer}\n{}\n{located}", verdict_text(verdict, format, width)?))
-}
-
-fn judged_answer(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> String {
-    let found = match suspects {
-        Some(suspects) if !suspects.suspects.is_empty() => counted(suspects.suspects.len(), "suspect"),
-        // Those that it cannot show are listed below, with the suspects.
-        Some(suspects) if suspects.examined.can_name_a_node() && !suspects.unseen.is_empty() => {
-            "no suspects of the kinds that this record can show".to_owned()
-        }
-        Some(suspects) if suspects.examined.can_name_a_node() => "no suspects".to_owned(),
-        None => "suspects could not be searched for".to_owned(),
-        Some(_) => "too few nodes met in pairs to suspect one".to_owned(),
-    };
-    let cleared = match suspects {
-        Some(suspects) if is_cleared(suspects, Some(verdict)) => {
-            "; what one measure alone shows (below) is within its thresholds"
-        }
-        _ => "",
-    };
-    let word = |code| Decision::from_exit_code(code).name().to_uppercase();
-    format!(
-        "judge: {} (exit code {exit_code}): thresholds {}; {found}{cleared}",
-        word(exit_code),
-        word(verdict.exit_code)
-    )
+    look.document(&headline(suspects), &document(suspects, look))
+        .ok_or_else(|| Error::usage("--format: suspects have no such format; accepted: table, json, markdown"))
 }
 
 /// Everything below the answer.
-fn document(suspects: &Suspects) -> Vec<Block> {
-    let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
-    let synthetic = suspects.synthetic.then(|| synthetic.to_owned());
-    let unseen = suspects.unseen_in_words();
-    let said = synthetic.into_iter().chain(unseen).chain(examined(suspects)).chain(suspects.runs.iter().map(origin));
-    let mut blocks = vec![Block::list(said)];
-    let problem = |problem: &Problem| format!("{} (exit code {})", problem.text, problem.exit_code);
-    blocks.push(Block::marked(Mark::Alarm, suspects.problems.iter().map(problem)));
-    blocks.extend(located(suspects));
-    blocks.extend(Block::headed_list("How it was decided:", Mark::Star, &suspects.rule));
+fn document(suspects: &Suspects, look: VerdictLook) -> Vec<Block> {
+    let said = synthetic(suspects).into_iter().chain(open_questions(suspects)).chain(examined(suspects));
+    let said = said.chain(suspects.runs.iter().map(origin));
+    let mut blocks = vec![Block::list(said), problems(&suspects.problems)];
+    let first = suspects.suspects.first().filter(|_| !look.explained);
+    blocks.extend(first.map(|suspect| Block::Command(suspect.next_step.clone())));
+    blocks.extend(table(suspects));
+    blocks.extend(located(suspects, look.explained));
+    if look.explained {
+        blocks.extend(Block::headed_list("How it was decided:", Mark::Star, &suspects.rule));
+    }
+    blocks.extend(look.hint());
     blocks
 }
 
-/// The suspects, each with its evidence and what to do next, and what the data cannot show.
-pub(super) fn located(suspects: &Suspects) -> Vec<Block> {
+fn synthetic(suspects: &Suspects) -> Option<String> {
+    let text = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
+    suspects.synthetic.then(|| text.to_owned())
+}
+
+/// What one measure alone shows, and faults that the data cannot show.
+pub(super) fn open_questions(suspects: &Suspects) -> impl Iterator<Item = String> + '_ {
+    let more = suspects.unconfirmed.len().saturating_sub(MOST_NAMED);
+    let alone = suspects.unconfirmed.iter().take(MOST_NAMED).map(Unconfirmed::in_words);
+    alone.chain(and_more(more, "slow in one measure only")).chain(suspects.unseen_in_words())
+}
+
+/// The first suspects, each with its factor and how many of the failed rows of a verdict it explains.
+pub(super) fn named(suspects: &Suspects, verdict: &Verdict) -> Vec<String> {
+    let failed: Vec<&Row> = verdict.rows.iter().filter(|row| row.decision == Some(Decision::Fail)).collect();
+    let one = |suspect: &Suspect| {
+        let explained = failed.iter().filter(|row| suspect.explains(row)).count();
+        let explained = match (failed.len(), suspect.slower_by) {
+            (0, _) | (_, None) => String::new(),
+            (all, Some(_)) => format!("; explains {explained} of {}", counted(all, "failure")),
+        };
+        let when = if suspect.intermittent { " now and then" } else { "" };
+        format!("suspect: {}: {}{when}{explained}", suspect.name, factor(suspect))
+    };
+    let more = suspects.suspects.len().saturating_sub(MOST_NAMED);
+    suspects.suspects.iter().take(MOST_NAMED).map(one).chain(and_more(more, "suspects")).collect()
+}
+
+fn and_more(more: usize, what: &str) -> Option<String> {
+    (more > 0).then(|| format!("and {more} more {what}: --explain"))
+}
+
+/// The share of the others' rate that is left, or how late a rank is.
+fn factor(suspect: &Suspect) -> String {
+    match (suspect.slower_by, &suspect.kind) {
+        (Some(slower), SuspectKind::Network) => format!("{:.2} of the expected rate", 1.0 / (1.0 + slower)),
+        (Some(slower), SuspectKind::OnlyAtScale { .. }) => {
+            format!("{:.2} of the rate that smaller groups predict", 1.0 / (1.0 + slower))
+        }
+        (Some(slower), _) => format!("{:.2} of the others' rate", 1.0 / (1.0 + slower)),
+        (None, _) => format!("{} late", by(suspect)),
+    }
+}
+
+/// The suspects, one a row.
+pub(super) fn table(suspects: &Suspects) -> Option<Block> {
+    let table = Fields::of(suspects.suspects.iter().zip(1..))
+        .right("#", 3, |(_, number)| *number)
+        .left("suspect", 0, |(suspect, _)| suspect.name.clone())
+        .left("class", 1, |(suspect, _)| suspect.kind.class())
+        .left("when", 4, |(suspect, _)| if suspect.intermittent { "now and then" } else { "always" })
+        .right("by", 0, |(suspect, _)| by(suspect))
+        .right("strength", 2, |(suspect, _)| three_digits(suspect.strength))
+        .left("action", Column::PAGES_ONLY, |(suspect, _)| suspect.action.clone())
+        .toned("", |_| Tone::Bad);
+    (!table.rows.is_empty()).then_some(Block::Table(table))
+}
+
+/// Each suspect with its evidence; explained, also what to do next, and what the data cannot show.
+pub(super) fn located(suspects: &Suspects, explained: bool) -> Vec<Block> {
     let mut blocks = Vec::new();
-    if !suspects.suspects.is_empty() {
-        let table = Fields::of(suspects.suspects.iter().zip(1..))
-            .right("#", 3, |(_, number)| *number)
-            .left("suspect", 0, |(suspect, _)| suspect.name.clone())
-            .left("class", 1, |(suspect, _)| suspect.kind.class())
-            .left("when", 4, |(suspect, _)| if suspect.intermittent { "now and then" } else { "always" })
-            .right("by", 0, |(suspect, _)| by(suspect))
-            .right("strength", 2, |(suspect, _)| three_digits(suspect.strength))
-            .left("action", Column::PAGES_ONLY, |(suspect, _)| suspect.action.clone())
-            .toned("", |_| Tone::Bad);
-        blocks.push(Block::Table(table));
-    }
-    for suspect in &suspects.suspects {
+    let (named, reasons) = if explained { (usize::MAX, usize::MAX) } else { (MOST_NAMED, MOST_REASONS) };
+    for suspect in suspects.suspects.iter().take(named) {
+        let more = suspect.evidence.len().saturating_sub(reasons);
+        let evidence = suspect.evidence.iter().take(reasons).cloned();
         blocks.push(Block::heading(&suspect.name));
-        blocks.push(Block::marked(Mark::Star, &suspect.evidence));
-        blocks.push(Block::Command(suspect.next_step.clone()));
+        blocks.push(Block::marked(Mark::Star, evidence.chain(and_more(more, "like these"))));
+        if explained {
+            blocks.push(Block::Command(suspect.next_step.clone()));
+        }
     }
-    blocks.extend(Block::headed_list("What the data cannot show:", Mark::Star, &suspects.cannot_tell));
+    if explained {
+        blocks.extend(Block::headed_list("What the data cannot show:", Mark::Star, &suspects.cannot_tell));
+    }
     blocks
 }
 
@@ -164,8 +160,10 @@ pub(super) fn by(suspect: &Suspect) -> String {
 mod tests {
     // Suspects as text: the table at two widths, Markdown, and hostile names.
     use super::*;
+    use crate::report::Judged;
     use commgauge_judge::verdict::locate::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, SuspectKind};
-    use commgauge_judge::verdict::{Problem, Run};
+    use commgauge_judge::verdict::testing::{lines, loaded, machine};
+    use commgauge_judge::verdict::{GateRule, Problem, Run, gate};
 
     fn suspects(host: &str) -> Suspects {
         let suspect = |kind: SuspectKind, name: String, intermittent| Suspect {
@@ -229,21 +227,43 @@ mod tests {
 
     #[test]
     fn tables_for_two_widths_and_a_page() {
-        for width in [80, 140] {
-            let text = suspects_text(&suspects("node-0017"), VerdictFormat::Table, width).unwrap();
+        for (width, explained) in [(80, false), (140, true)] {
+            let look = VerdictLook { format: VerdictFormat::Table, width, explained };
+            let text = suspects_text(&suspects("node-0017"), look).unwrap();
             insta::assert_snapshot!(format!("suspects_{width}"), text);
         }
         insta::assert_snapshot!(
             "suspects_markdown",
-            suspects_text(&suspects("node-0017"), VerdictFormat::Markdown, 0).unwrap()
+            suspects_text(
+                &suspects("node-0017"),
+                VerdictLook { format: VerdictFormat::Markdown, width: 0, explained: true }
+            )
+            .unwrap()
         );
+    }
+
+    #[test]
+    fn the_answer_names_the_suspect_with_its_factor_and_the_failures_that_it_explains() {
+        let times = |middle: f64| (0..6).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
+        let run = loaded("run.jsonl", lines("20261121T093000Z-7f3a", &[times(100.0), times(300.0), times(4000.0)]));
+        let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
+        let verdict = gate(&[run], Some(&machine("14GB/s")), &rule).unwrap();
+        let suspects = suspects("node-0017");
+        let text = |explained| {
+            let judged = Judged { exit_code: 1, verdict: &verdict, suspects: Ok(&suspects), next: None };
+            judged.text(VerdictLook { format: VerdictFormat::Table, width: 100, explained }).unwrap()
+        };
+        insta::assert_snapshot!("judged_100", text(false));
+        let (answer, whole) = (text(false), text(true));
+        assert!(whole.contains("How it was decided:") && whole.contains("What the data cannot show:"), "{whole}");
+        assert!(whole.contains("\npass ") && !answer.contains("\npass "), "{answer}");
     }
 
     #[test]
     fn hostile_names_leave_no_control_character_and_no_markup() {
         let hostile = "<img src=x onerror=alert(1)>\u{1b}[31m\u{202e}|a\nb";
         for format in [VerdictFormat::Table, VerdictFormat::Markdown, VerdictFormat::Json] {
-            let text = suspects_text(&suspects(hostile), format, 100).unwrap();
+            let text = suspects_text(&suspects(hostile), VerdictLook { format, width: 100, explained: true }).unwrap();
             let bad = text.chars().find(|c| *c != '\n' && (c.is_control() || *c == '\u{202e}'));
             assert_eq!(bad, None, "{format:?}: {text}");
             assert!(format != VerdictFormat::Markdown || !text.contains("<img"), "{text}");

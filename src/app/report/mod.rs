@@ -8,6 +8,7 @@ pub mod formats;
 mod history;
 mod html;
 
+mod judged;
 pub mod layout;
 mod live;
 mod locate;
@@ -41,8 +42,10 @@ pub(crate) use formats::lines;
 pub use formats::{answer, published, schema_of};
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
+pub(crate) use judged::Answered;
+pub use judged::Judged;
 pub use live::LiveRows;
-pub use locate::{judged_text, suspects_text};
+pub use locate::suspects_text;
 pub use ops::framework_defaults;
 pub(crate) use pairs::document::lines as pair_lines;
 pub use products::replay_time;
@@ -56,7 +59,7 @@ pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use template::Template;
 pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
-pub use verdict::{VerdictFormat, verdict_text};
+pub use verdict::{VerdictFormat, VerdictLook, verdict_text};
 pub use view::{Combination, View, combinations_text};
 
 use columns::{Section, sections};

@@ -1,19 +1,19 @@
-//! A verdict as text: a table for people, and the formats of pages, test reports and monitoring.
+//! A verdict as text: the answer and what did not pass for people, and the formats of pages, test reports and monitoring.
 //!
 //! Every text that comes from a record or a machine file is escaped here, by format.
 
-use super::document::{Terminal, escaped_markdown, markdown};
+use super::document::{Terminal, escaped_markdown, markdown, wrapped};
 use crate::report::document::{
     Block, Column, Fields, Mark, Table, Tone, between, optional, share, signed_bounds, signed_percent,
 };
 use crate::report::products::FlopsUnit;
 use crate::report::template::through;
-use crate::report::text::{Line, object, pretty_json};
+use crate::report::text::{Line, object, pretty_json, visible};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_judge::verdict::{
-    AgainstBase, AgainstLimit, Coverage, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall,
-    RowSubject, Run, Verdict,
+    AgainstBase, AgainstLimit, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall, RowSubject,
+    Run, Verdict,
 };
 
 /// How a verdict is written.
@@ -32,6 +32,36 @@ pub enum VerdictFormat {
     Prometheus,
     /// Annotations of a GitHub workflow.
     Github,
+}
+
+/// How much of a verdict is written, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct VerdictLook {
+    /// The format.
+    pub format: VerdictFormat,
+    /// Columns that a table may take.
+    pub width: u16,
+    /// Whether people also read what passed, how it was decided, and what the data cannot show.
+    pub explained: bool,
+}
+
+impl VerdictLook {
+    /// A document below its answer, where the format is for people.
+    pub(super) fn document(self, answer: &str, blocks: &[Block]) -> Option<String> {
+        match self.format {
+            VerdictFormat::Table => {
+                Some(wrapped(&visible(answer), self.width) + &Terminal::plain(self.width).draw(blocks))
+            }
+            VerdictFormat::Markdown => Some(format!("# commgauge {}\n{}", escaped_markdown(answer), markdown(blocks))),
+            _ => None,
+        }
+    }
+
+    /// Says how to see what the answer leaves out, at its end on a terminal.
+    pub(super) fn hint(self) -> Option<Block> {
+        let hint = "more: --explain (passed rows, all evidence, rules, limits of the data)";
+        (!self.explained && self.format == VerdictFormat::Table).then(|| Block::apart(Mark::None, [hint]))
+    }
 }
 
 /// For the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
@@ -61,19 +91,18 @@ fn shown(verdict: &Verdict) -> Result<Line> {
     Ok(shown)
 }
 
-/// The verdict as text. `width` is used by the table only.
+/// The verdict as text.
 ///
 /// # Errors
 /// Where a document cannot be written as JSON or XML.
-pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Result<String> {
-    match format {
-        VerdictFormat::Table => {
-            let terminal = Terminal::plain(width);
-            Ok(format!("{}\n{}", headline(verdict), terminal.draw(&verdict_document(verdict))))
-        }
-        VerdictFormat::Markdown => {
-            let title = escaped_markdown(&headline(verdict));
-            Ok(format!("# commgauge {title}\n{}", markdown(&verdict_document(verdict))))
+pub fn verdict_text(verdict: &Verdict, look: VerdictLook) -> Result<String> {
+    match look.format {
+        VerdictFormat::Table | VerdictFormat::Markdown => {
+            let said = coverage(verdict).into_iter().chain(origins(verdict));
+            let mut blocks = vec![problems(&verdict.problems), Block::list(said)];
+            blocks.extend(evidence(verdict, look.explained));
+            blocks.extend(look.hint());
+            Ok(look.document(&headline(verdict), &blocks).unwrap_or_default())
         }
         VerdictFormat::Junit => through("verdict.xml", VERDICT_JUNIT, shown(verdict)?),
         VerdictFormat::Prometheus => through("verdict.prom", VERDICT_PROM, verdict),
@@ -82,39 +111,60 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
     }
 }
 
-// The verdict for people: coverage first, then the rows, the worst first, then the rule.
+// The verdict for people: the answer, then the rows that did not pass, the worst first; on request all rows and the rule.
 
 /// Findings that a page shows without a click.
 const MAX_OPEN: usize = 8;
 
-/// Everything below the answer.
-fn verdict_document(verdict: &Verdict) -> Vec<Block> {
-    let mut blocks = vec![Block::list(coverage(verdict).into_iter().chain(origins(verdict)))];
-    if !verdict.problems.is_empty() {
-        blocks.push(problems(verdict));
+/// Rows, and reasons of rows, that are shown unless all are requested.
+const MOST_SHOWN: usize = 12;
+
+/// What the answer rests on.
+pub(super) fn evidence(verdict: &Verdict, explained: bool) -> Vec<Block> {
+    let is_shown = |row: &&Row| match row.decision {
+        None => false,
+        Some(Decision::Pass) => explained,
+        Some(_) => true,
+    };
+    let mut shown = worst_first(&verdict.rows.iter().filter(is_shown).collect::<Vec<_>>());
+    let more = if explained { 0 } else { shown.len().saturating_sub(MOST_SHOWN) };
+    shown.truncate(shown.len() - more);
+    let mut blocks = Vec::new();
+    if !shown.is_empty() {
+        let note = if more > 0 { format!("and {more} more rows that did not pass: --explain") } else { String::new() };
+        blocks.push(Block::Table(rows(verdict.question, "", &shown, &[]).noted(note)));
+        let why = Block::headed_list("Why:", Mark::None, explained_rows(&shown));
+        blocks.push(Block::Narrow(why));
     }
-    let judged: Vec<&Row> = verdict.rows.iter().filter(|row| row.decision.is_some()).collect();
-    if !judged.is_empty() {
-        let table = rows(verdict.question, "", &judged, &[]);
-        let why = Block::headed_list("Why:", Mark::None, explained(&worst_first(&judged)));
-        blocks.extend([Block::Table(table), Block::Narrow(why)]);
-    }
-    blocks.extend(curves_document(&verdict.curves));
-    let sentences = verdict.findings.iter().map(|finding| finding.text.as_str());
+    let is_shown = |curve: &&CurveChange| explained || curve.worse;
+    blocks.extend(curves_document(&verdict.curves.iter().filter(is_shown).collect::<Vec<_>>()));
+    let most = if explained { usize::MAX } else { MOST_SHOWN };
+    let hidden = verdict.findings.len().saturating_sub(most);
+    let sentences = verdict.findings.iter().take(most).map(|finding| finding.text.clone());
+    let sentences = sentences.chain((hidden > 0).then(|| format!("and {hidden} more: --explain")));
     let heading = "Calls that break a rule of self-consistency, the worst first:";
     blocks.push(Block::Narrow(Block::headed_list(heading, Mark::Dash, sentences)));
     blocks.extend(findings(verdict));
-    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &verdict.rule));
+    if explained {
+        blocks.extend(Block::headed_list("How it was decided:", Mark::None, &verdict.rule));
+    }
     blocks
 }
 
-/// What is wrong with the records.
-pub(in crate::report) fn problems(verdict: &Verdict) -> Block {
+/// What is wrong with the records; a warning changes no exit code.
+pub(in crate::report) fn problems<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Block {
     let sentence = |problem: &Problem| match problem.exit_code {
         0 => format!("{} (a warning)", problem.text),
         code => format!("{} (exit code {code})", problem.text),
     };
-    Block::marked(Mark::Alarm, verdict.problems.iter().map(sentence))
+    let mut sentences: Vec<String> = Vec::new();
+    for problem in problems {
+        let said = sentence(problem);
+        if !sentences.contains(&said) {
+            sentences.push(said);
+        }
+    }
+    Block::marked(Mark::Alarm, sentences)
 }
 
 /// By decision, and of equal ones the slowest against the base first.
@@ -126,7 +176,7 @@ fn worst_first<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
 }
 
 /// The reasons of each row; shared reasons are listed once.
-fn explained(rows: &[&Row]) -> Vec<String> {
+fn explained_rows(rows: &[&Row]) -> Vec<String> {
     let rows: Vec<&Row> = rows.iter().filter(|row| !row.reasons.is_empty()).copied().collect();
     let shared = shared_reasons(&rows);
     let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
@@ -169,7 +219,7 @@ pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
     (!table.rows.is_empty()).then_some(Block::Table(if many { table.folded() } else { table }))
 }
 
-fn origins(verdict: &Verdict) -> Vec<String> {
+pub(super) fn origins(verdict: &Verdict) -> Vec<String> {
     let run =
         |run: &Run| origin(run) + &run.measured_by.as_ref().map_or_else(String::new, |label| format!("; {label}"));
     let machine = verdict.machine.iter().map(|machine| format!("machine: {machine}"));
@@ -309,21 +359,28 @@ pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
         )];
     }
     let rows = format!(
-        "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
-        c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
+        "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive",
+        c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive
     );
-    let replicates =
-        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned);
-    [rows].into_iter().chain(network(c)).chain([replicates]).collect()
+    let replicates = (c.replicates_measured != c.replicates_planned)
+        .then(|| format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned));
+    [rows].into_iter().chain(network(verdict)).chain(replicates).collect()
 }
 
 /// Whether the network was judged; nothing where that was not asked.
-fn network(c: &Coverage) -> Option<String> {
+fn network(verdict: &Verdict) -> Option<String> {
+    let c = &verdict.coverage;
+    let failed = |row: &&Row| row.between_nodes && row.decision == Some(Decision::Fail);
+    let failed = verdict.rows.iter().filter(failed).count() as u32;
     Some(match (c.nodes, c.rows_judged_between_nodes) {
         (0, _) => return None,
         (1, _) => "network: not judged; the run has one node".to_owned(),
         (nodes, 0) => format!("network: NOT JUDGED: no judged row is between the {nodes} nodes"),
-        (nodes, rows) => format!("network: {rows} of the judged rows are between the {nodes} nodes"),
+        (nodes, rows) => format!(
+            "network: {rows} judged rows between {nodes} nodes ({failed} failed), {} inside nodes ({} failed)",
+            c.rows_judged - rows,
+            c.rows_failed - failed
+        ),
     })
 }
 
@@ -351,8 +408,8 @@ fn flops(per_second: f64) -> String {
 // Changes of whole curves: alpha and beta before and after, one line each.
 
 /// The table, the worst first, where there are any.
-pub(in crate::report) fn curves_document(curves: &[CurveChange]) -> Option<Block> {
-    let mut curves: Vec<&CurveChange> = curves.iter().collect();
+pub(in crate::report) fn curves_document(curves: &[&CurveChange]) -> Option<Block> {
+    let mut curves = curves.to_vec();
     curves.sort_by(|a, b| b.worse.cmp(&a.worse).then(b.slowdown.total_cmp(&a.slowdown)));
     let value = |curve: &CurveChange, cost: f64| match curve.part {
         CurvePart::Latency => Seconds(cost).to_string(),
@@ -388,6 +445,10 @@ mod tests {
         gate(&[loaded("run.jsonl", lines)], Some(&machine("14GB/s")), &rule).unwrap()
     }
 
+    fn shown_as(verdict: &Verdict, format: VerdictFormat, width: u16) -> Result<String> {
+        verdict_text(verdict, VerdictLook { format, width, explained: true })
+    }
+
     /// A row that passes, one that fails, and one that needs more replicates.
     fn mixed() -> Vec<Line> {
         let times = |middle: f64| (0..6).map(|index| middle + f64::from(index)).collect::<Vec<f64>>();
@@ -400,7 +461,7 @@ mod tests {
         verdict.rows.retain(|row| row.decision == Some(Decision::Fail));
         verdict.rows.truncate(1);
         (verdict.rows[0].name, verdict.rows[0].reasons) = ("1, 2".into(), vec!["50 %\r\n::error::\u{1b}[31mno".into()]);
-        let text = verdict_text(&verdict, VerdictFormat::Github, 80).unwrap();
+        let text = shown_as(&verdict, VerdictFormat::Github, 80).unwrap();
         let line = "::error title=commgauge thresholds%3A 1%2C 2::50 %25\\r\\n::error::\\u{1b}[31mno\n";
         assert!(text.contains(line), "{text}");
     }
@@ -409,8 +470,14 @@ mod tests {
     fn every_format_is_as_published() {
         for format in VerdictFormat::value_variants() {
             let name = format.to_possible_value().unwrap().get_name().to_owned();
-            insta::assert_snapshot!(format!("gate_{name}"), verdict_text(&verdict(mixed()), *format, 120).unwrap());
+            insta::assert_snapshot!(format!("gate_{name}"), shown_as(&verdict(mixed()), *format, 120).unwrap());
         }
+    }
+
+    #[test]
+    fn the_answer_has_the_rows_that_did_not_pass_and_the_rest_is_on_request() {
+        let look = VerdictLook { format: VerdictFormat::Table, width: 80, explained: false };
+        insta::assert_snapshot!("gate_answer_80", verdict_text(&verdict(mixed()), look).unwrap());
     }
 
     /// Two runs of a curve of which the second is slower throughout; the first takes longer at its second size than at its third.
@@ -434,12 +501,9 @@ mod tests {
         for (what, verdict) in [("compare", compared()), ("consistency", inconsistent())] {
             for format in VerdictFormat::value_variants() {
                 let name = format.to_possible_value().unwrap().get_name().to_owned();
-                insta::assert_snapshot!(format!("{what}_{name}"), verdict_text(&verdict, *format, 140).unwrap());
+                insta::assert_snapshot!(format!("{what}_{name}"), shown_as(&verdict, *format, 140).unwrap());
             }
-            insta::assert_snapshot!(
-                format!("{what}_table_80"),
-                verdict_text(&verdict, VerdictFormat::Table, 80).unwrap()
-            );
+            insta::assert_snapshot!(format!("{what}_table_80"), shown_as(&verdict, VerdictFormat::Table, 80).unwrap());
         }
     }
 
@@ -447,7 +511,7 @@ mod tests {
     fn reasons_that_all_rows_share_are_printed_once() {
         let mut verdict = compared();
         verdict.rows.iter_mut().for_each(|row| row.reasons.push("not verified: data were not checked".to_owned()));
-        let text = verdict_text(&verdict, VerdictFormat::Table, 140).unwrap();
+        let text = shown_as(&verdict, VerdictFormat::Table, 140).unwrap();
         assert!(text.contains("all 4 rows: not verified: data were not checked\n"), "{text}");
         assert_eq!(text.matches("not verified: ").count(), 1, "{text}");
         assert!(text.contains("world/all_reduce/0 (float32, 1 MiB): slower by 29.3 %\n"), "{text}");
@@ -457,7 +521,7 @@ mod tests {
     fn the_json_output_is_valid_by_the_published_schema() {
         let schema = schemars::schema_for!(Verdict).to_value();
         for verdict in [verdict(mixed()), compared(), inconsistent()] {
-            let text = verdict_text(&verdict, VerdictFormat::Json, 80).unwrap();
+            let text = shown_as(&verdict, VerdictFormat::Json, 80).unwrap();
             let document: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
         }
@@ -493,7 +557,7 @@ mod tests {
             (against.source, against.algorithm, against.version) = (poison(), Some(poison()), Some(poison()));
         }
         for format in VerdictFormat::value_variants() {
-            let text = verdict_text(&verdict, *format, 120).unwrap();
+            let text = shown_as(&verdict, *format, 120).unwrap();
             let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}'));
             assert_eq!(bad, None, "{format:?}");
             match format {
@@ -530,7 +594,7 @@ mod tests {
             (VerdictFormat::Github, "::warning title=commgauge thresholds::the machine was slow for a while"),
             (VerdictFormat::Junit, "<skipped message=\"the machine was slow for a while; the judged rows"),
         ] {
-            let text = verdict_text(&verdict, format, 140).unwrap();
+            let text = shown_as(&verdict, format, 140).unwrap();
             assert!(text.contains(expected), "{format:?}: {text}");
         }
     }

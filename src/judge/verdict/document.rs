@@ -173,6 +173,9 @@ pub struct Row {
     pub hosts: Option<String>,
     /// The decision; absent without an expectation.
     pub decision: Option<Decision>,
+    /// Whether its calls cross nodes, by the machine's definition of a node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub between_nodes: bool,
     /// The reasons, as sentences.
     pub reasons: Vec<String>,
     /// Replicates with at least one valid sample.

@@ -51,9 +51,11 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         flag_beyond_links(machine, &expected, &about, &mut cases);
     }
     let mut alone = Alone::default();
+    let span = network::Span::of(records, machine);
     let mut rows: Vec<Row> = (cases.iter_mut().zip(&about))
         .map(|(case, about)| {
             let mut row = row(case, about, &expected, rule.confidence);
+            row.between_nodes = case.subject.call().is_some_and(|facts| span.is_crossed_by(facts));
             alone.apply(&mut row, &runs, &by_run(case, about, &expected, rule.confidence));
             row
         })
@@ -63,7 +65,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let judged = Judged {
         expectations: (0..rows.len()).filter(is_judged).flat_map(|index| about[index].iter().copied()).collect(),
         cases: (0..rows.len()).filter(is_judged).filter_map(|index| cases[index].subject.call()).collect(),
-        network: network::Span::of(records, machine),
+        network: span,
     };
     let with_row: HashSet<usize> = about.iter().flatten().copied().collect();
     let coverage = Coverage {
@@ -167,6 +169,7 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
         subject: case.subject.of_row(),
         hosts: Some(case.hosts.to_string()),
         decision: None,
+        between_nodes: false,
         reasons: case.shortfalls.clone(),
         replicates: case.seconds.iter().flatten().count() as u32,
         replicates_more: None,

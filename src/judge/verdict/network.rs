@@ -48,6 +48,11 @@ impl Span {
         let most = records.iter().map(hosts).max().unwrap_or(0);
         Span::new(most, machine.map_or(1, |machine| machine.hosts_per_node))
     }
+
+    /// Whether a call is between nodes.
+    pub fn is_crossed_by(&self, facts: &CaseFacts) -> bool {
+        facts.locality.nodes_spanned > self.hosts_per_node
+    }
 }
 
 /// The machine with its expectations of the calls of records, for any number of nodes.
@@ -247,7 +252,7 @@ pub(super) struct Judged<'a> {
 impl Judged<'_> {
     /// The judged rows of calls between nodes.
     pub fn between_nodes(&self) -> impl Iterator<Item = &CaseFacts> {
-        self.cases.iter().copied().filter(|facts| facts.locality.nodes_spanned > self.network.hosts_per_node)
+        self.cases.iter().copied().filter(|facts| self.network.is_crossed_by(facts))
     }
 
     /// The connection between the nodes, or between the hosts of one node, if nothing that loads it was judged.

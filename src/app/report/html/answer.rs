@@ -4,8 +4,8 @@
 use super::page::{HtmlInput, HtmlRun};
 use crate::launch::quote;
 use crate::report::document::{Badge, Block, Fact, Fields, Table, Tone, optional, signed_percent};
-use crate::report::locate;
-use crate::report::locate::by;
+use crate::report::judged::Answered;
+use crate::report::locate::{self, by};
 use crate::report::row::Status;
 use crate::report::screen::ending;
 use crate::report::verdict::{coverage, problems, rows_on_page, thresholds, tone, value};
@@ -14,11 +14,9 @@ use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{
-    Decision, Metric, NextRun, Question, Row as VerdictRow, Verdict, is_cleared, judged_suite, located_code,
-    most_severe, next_run,
+    Decision, Metric, Question, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe,
 };
-use commgauge_model::config::Shipped;
-use commgauge_model::record::line::{EndStatus, Header};
+use commgauge_model::record::line::EndStatus;
 
 /// Rows, suspects and warnings each on the first screen; the sections below have all.
 const MAX_ROWS: usize = 5;
@@ -265,53 +263,25 @@ fn reasons(rows: &[NotPassed]) -> Vec<String> {
     grouped(reasons).into_iter().map(sentence).collect()
 }
 
-// The command to run next: what confirms a suspect, completes a run, or decides what is not decided.
-
-/// The command with a comment on what it is for; `None` where there is nothing to do.
-pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
-    let header = &input.runs.first()?.view.header;
-    let suspects = input.suspects.as_ref().ok();
-    if let Some(suspect) = suspects.and_then(|suspects| suspects.suspects.first()) {
-        return Some(suspect.next_step.clone());
-    }
-    if let Some(unfinished) = input.runs.iter().find(|run| can_resume(run)) {
+/// The command to run next with a comment on what it is for; `None` where there is nothing to do.
+fn next_command(input: &HtmlInput, exit_code: i32) -> Option<String> {
+    let suspects = input.suspects.as_ref().ok().copied();
+    let is_suspect = suspects.is_some_and(|suspects| !suspects.suspects.is_empty());
+    if let Some(unfinished) = input.runs.iter().find(|run| !is_suspect && can_resume(run)) {
         return Some(format!("commgauge run --resume {}  # what is missing", quote(&unfinished.name)));
     }
-    let all: Vec<String> = input.runs.iter().map(|run| quote(&run.name)).collect();
-    let records = all.join(" ");
-    let rows = || input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.rows);
-    let has = |decision: Decision| rows().any(|row| row.decision == Some(decision));
-    let searched = suspects.is_some_and(|suspects| suspects.examined.can_name_a_node());
-    let has_warnings = input.runs.iter().any(|run| run.view.serious_warnings().next().is_some());
-    let machine = input.machine.as_deref().map(|machine| format!(" --machine {}", quote(machine)));
-    let base: String = input.base.iter().map(|run| format!(" --base {}", quote(&run.name))).collect();
-    match code {
-        4..=6 => Some("commgauge doctor  # what cannot run on this machine, and the fix".to_owned()),
-        1 if has(Decision::Fail) && !searched && header.ranks.iter().any(|rank| rank.host != header.ranks[0].host) => {
-            Some(format!("{}  # every two ranks: is it a node or a link?", next_run(header, NextRun::Pairs, None)))
-        }
-        1 => Some(format!(
-            "commgauge judge --part suspects {records}  # what was searched, and what the data cannot show"
-        )),
-        3 if rows().any(|row| row.replicates_more.is_some()) => Some(format!(
-            "commgauge report {records} AGAIN.jsonl{}{base} -o report.html  # after the same run once more: {}",
-            machine.unwrap_or_default(),
-            needed(rows())
-        )),
-        3 | 7 if has_warnings => Some("commgauge doctor  # what disturbs runs on this machine, and the fix".to_owned()),
-        3 | 7 if input.verdict.is_some_and(|verdict| verdict.coverage.rows_judged == 0) => Some(format!(
-            "commgauge judge --plan {}{} --nodes N  # what is judged of it, before it is run",
-            judged_suite(header),
-            machine.unwrap_or_default()
-        )),
-        0 if input.verdict.is_none() && input.comparison.is_none() && !can_be_judged(header) => {
-            Some(format!("{}  # rows that a machine file judges", next_run(header, NextRun::Qualify, None)))
-        }
-        0 if input.verdict.is_none() && input.comparison.is_none() => Some(format!(
-            "commgauge judge {records} --machine FILE --page report.html  # against what is expected of it"
-        )),
-        _ => None,
-    }
+    let names = |runs: &[HtmlRun]| runs.iter().map(|run| quote(&run.name)).collect();
+    let answered = Answered {
+        header: &input.runs.first()?.view.header,
+        records: names(input.runs),
+        machine: input.machine.clone(),
+        base: names(input.base),
+        verdicts: input.verdict.into_iter().chain(input.comparison).collect(),
+        suspects,
+        disturbed: input.runs.iter().any(|run| run.view.serious_warnings().next().is_some()),
+        exit_code,
+    };
+    answered.next()
 }
 
 /// Whether a run ended before its time, so that it can be resumed.
@@ -323,30 +293,13 @@ fn can_resume(run: &HtmlRun) -> bool {
         && matches!(ended, None | Some(EndStatus::Interrupted | EndStatus::OutOfTime))
 }
 
-/// Whether a machine file may expect something of a run: of the shipped suites only those that qualify.
-fn can_be_judged(header: &Header) -> bool {
-    let is_shipped = Shipped::Suite.embedded(&header.suite.name).is_some();
-    !is_shipped || ["qualify-gpu", "qualify-host"].contains(&&*header.suite.name)
-}
-
-/// How many replicates would decide what is not decided, as far as any number would.
-fn needed<'a>(rows: impl Iterator<Item = &'a VerdictRow>) -> String {
-    let open: Vec<&VerdictRow> = rows.filter(|row| row.decision == Some(Decision::Inconclusive)).collect();
-    let more: Vec<u32> = open.iter().filter_map(|row| row.replicates_more).collect();
-    let most = more.iter().max().copied().unwrap_or_default();
-    match open.len() == more.len() {
-        true => format!("{most} more replicates would decide every row"),
-        false => format!("{most} more replicates would decide {} of {} rows", more.len(), open.len()),
-    }
-}
-
 // Suspects and next steps; without a search for suspects, the findings of pairs and arrivals alone.
 
 /// The section.
 pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = match &input.suspects {
         Ok(suspects) => {
-            let located = locate::located(suspects).into_iter().map(titled);
+            let located = locate::table(suspects).map(titled).into_iter().chain(locate::located(suspects, true));
             std::iter::once(Block::text(&suspects.answer)).chain(located).collect()
         }
         Err(reason) => vec![Block::absent(format!("No search for suspects was possible: {reason}"))],
@@ -392,7 +345,7 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
         if !verdict.problems.is_empty() {
             blocks.push(Block::heading("Warnings about the records"));
-            blocks.push(problems(verdict));
+            blocks.push(problems(&verdict.problems));
         }
     }
     if let Some(verdict) = input.verdict {
@@ -521,27 +474,4 @@ fn measured(name: &str, view: &View, several: bool) -> Badge {
     let lacking = if short > 0 { format!("; {} without all replicates", counted(short, "row")) } else { String::new() };
     let detail = format!("{}{lacking}{warned} (exit code {code})", view.summary());
     Badge { tone, question, answer: answer.to_owned(), detail }
-}
-
-#[cfg(test)]
-mod tests {
-
-    use super::*;
-    use commgauge_judge::verdict::testing::{lines, loaded};
-    use commgauge_judge::verdict::{CompareRule, compare};
-
-    #[test]
-    fn replicates_are_not_promised_to_decide_what_no_number_of_them_would() {
-        let run = |id: &str| [loaded(&format!("{id}.jsonl"), lines(id, &[vec![100.0; 6], vec![200.0; 6]]))];
-        let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
-        let mut verdict = compare(&run("a"), &run("b"), &rule).unwrap();
-        let mut said = |more: [Option<u32>; 2]| {
-            for (row, more) in verdict.rows.iter_mut().zip(more) {
-                (row.decision, row.replicates_more) = (Some(Decision::Inconclusive), more);
-            }
-            needed(verdict.rows.iter())
-        };
-        assert_eq!(said([Some(2), Some(5)]), "5 more replicates would decide every row");
-        assert_eq!(said([Some(2), None]), "2 more replicates would decide 1 of 2 rows");
-    }
 }

@@ -199,7 +199,7 @@ pub(super) fn comparison_blocks(input: &HtmlInput) -> Vec<Block> {
     };
     let mut blocks =
         vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])];
-    blocks.extend(curves_document(&verdict.curves));
+    blocks.extend(curves_document(&verdict.curves.iter().collect::<Vec<_>>()));
     let all: Vec<&VerdictRow> = verdict.rows.iter().collect();
     let (shown, note) = without_many_passes(&all);
     let title = "Rows against the base, the worst first";

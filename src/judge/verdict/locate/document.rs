@@ -3,7 +3,7 @@
 //!
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is absent.
 
-use super::super::{Problem, Run, most_severe};
+use super::super::{Metric, Problem, Row, Run, most_severe};
 use super::pair_lines::{Measure, Places};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,9 @@ pub(super) const MIN_MEMBERS: usize = 4;
 
 /// Minimum number of nodes whose paths to each other can be compared.
 pub(super) const FEWEST_COMPARED: usize = 3;
+
+/// With fewer nodes than this a single measure makes no suspect.
+pub(super) const FEW_NODES: usize = 8;
 
 /// The version of the format.
 pub const SUSPECTS_VERSION: u32 = 1;
@@ -128,6 +131,18 @@ pub struct Unconfirmed {
     pub slower_by: f64,
 }
 
+impl Unconfirmed {
+    /// What the measure shows, as a sentence.
+    pub fn in_words(&self) -> String {
+        format!(
+            "only {} shows {} as slow, by {:.0} %: on fewer than {FEW_NODES} nodes another measure must agree, so it is not suspected; more replicates would decide",
+            self.measure.name(),
+            self.name,
+            100.0 * self.slower_by
+        )
+    }
+}
+
 /// A suspect.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -151,6 +166,23 @@ pub struct Suspect {
     pub action: String,
     /// The command that would confirm it or narrow it down.
     pub next_step: String,
+}
+
+impl Suspect {
+    /// Whether a row runs where the suspect is, and would reach its threshold at the rate of the others.
+    pub fn explains(&self, row: &Row) -> bool {
+        let (Some(slower), Some(against)) = (self.slower_by, &row.against_limit) else { return false };
+        let is_there = match self.kind {
+            SuspectKind::Node { .. } | SuspectKind::Device { .. } => true,
+            SuspectKind::NvLink { .. } => !row.between_nodes,
+            _ => row.between_nodes,
+        };
+        let reaches = |median: f64| match against.metric {
+            Metric::LatencySeconds => median / (1.0 + slower) <= against.limit,
+            _ => median * (1.0 + slower) >= against.limit,
+        };
+        is_there && against.median.is_some_and(reaches)
+    }
 }
 
 /// Possible suspects. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.

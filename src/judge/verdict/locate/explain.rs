@@ -4,7 +4,7 @@
 //! A node is judged by the lower median over its partners, so one bad partner does not make it look bad, and one bad node does
 //! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
 
-use super::document::{MIN_MEMBERS, SuspectKind, Unconfirmed, name};
+use super::document::{FEW_NODES, MIN_MEMBERS, SuspectKind, Unconfirmed, name};
 use super::pair_lines::{Measure, PairMatrix, Places, Way};
 use commgauge_base::stats::{OddRule, Usual, low_median};
 
@@ -466,9 +466,6 @@ pub(super) fn slows_down(suspect: &SuspectKind, members: &[usize]) -> bool {
 // *both ways* takes as long as either one message or two, at random for each pair, and three slow pairs of six share a node
 // in one case of five.
 
-/// With fewer nodes than this a single measure makes no suspect.
-pub(super) const FEW_NODES: usize = 8;
-
 /// A measure confirms another if its excess is at least this share of the other's excess, in logarithms.
 const CONFIRMING_SHARE: f64 = 0.25;
 
@@ -510,16 +507,6 @@ pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>
         slower_by: finding.slower.exp_m1(),
     });
     (findings, alone.collect())
-}
-
-/// A finding of one measure alone, in a sentence.
-pub(super) fn sentence(alone: &Unconfirmed) -> String {
-    format!(
-        "only {} shows {} as slow, by {:.0} %: on fewer than {FEW_NODES} nodes another measure must agree, so it is not suspected; more replicates would decide",
-        alone.measure.name(),
-        alone.name,
-        100.0 * alone.slower_by
-    )
 }
 
 /// Adapters, rails and leaves are compared with many neighbours even on few nodes, so they need no confirmation.

@@ -1,8 +1,9 @@
 //! What was examined, and what the data cannot show.
 
-use super::document::{Examined, FEWEST_COMPARED, MIN_MEMBERS, NODE_OR_LINK, Suspect, SuspectKind, Suspects, name};
-use super::explain;
-use super::explain::{FALSE_ALARM_PROBABILITY, FEW_NODES, Finding, percent};
+use super::document::{
+    Examined, FEW_NODES, FEWEST_COMPARED, MIN_MEMBERS, NODE_OR_LINK, Suspect, SuspectKind, Suspects, name,
+};
+use super::explain::{FALSE_ALARM_PROBABILITY, Finding, percent};
 use super::groups::{Analysis, Extent, FIRST_COMPARED, Growth};
 use super::pair_lines::{Measure, Places};
 use super::paths::MIN_LEAVES;
@@ -251,7 +252,7 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
         let text = "pairs met one at a time: links shared by pairs were never loaded together";
         limits.push(Limit::new("shared links under load", text));
     }
-    limits.extend(analysis.unconfirmed.iter().map(|alone| Limit::remark(explain::sentence(alone))));
+    limits.extend(analysis.unconfirmed.iter().map(|alone| Limit::remark(alone.in_words())));
     if analysis.slow_once > 0 {
         let subject = if analysis.slow_once == 1 { "single meeting was" } else { "single meetings were" };
         limits.push(Limit::remark(format!(

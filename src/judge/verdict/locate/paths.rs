@@ -1,8 +1,8 @@
 //! Finds leaf switches whose nodes are slow with nodes behind other leaves, even if half of the leaves are slow.
 
-use super::document::{MIN_MEMBERS, SuspectKind};
+use super::document::{FEW_NODES, MIN_MEMBERS, SuspectKind};
 use super::explain::{
-    FEW_NODES, Finding, MIN_DEVIATION, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search, SlowPartners, percent, rule,
+    Finding, MIN_DEVIATION, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search, SlowPartners, percent, rule,
 };
 use super::pair_lines::{Measure, PairLine, Places, Way};
 use commgauge_base::stats::{OddRule, Usual, low_median, sorted};
