@@ -5,7 +5,7 @@ use super::document::{
     Block, Column, Fields, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
 };
 use super::row::{Counts, Row, Status};
-use Role::{Always, Check, InHeading, Labels, WhereKnown};
+use Role::{Always, Check, InHeading, InPlace, Labels, WhereKnown};
 use commgauge_base::collective::Placement;
 use commgauge_base::geometry::Splits;
 use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
@@ -14,7 +14,7 @@ use commgauge_base::variant;
 use commgauge_base::writing::{distinct, grouped};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
-use commgauge_model::record::line::{CaseLine, Outcome};
+use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
 use commgauge_model::record::work_lines::{InterferenceLine, InterferingCall};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -43,10 +43,12 @@ enum Role {
     Labels,
     /// The status, as wide as its table needs.
     Check,
+    /// Of the same call in place, where a line has both.
+    InPlace,
 }
 
 /// The columns, in the order of the table.
-pub(super) static FIELDS: [Field; 22] = [
+pub(super) static FIELDS: [Field; 26] = [
     field(Column::left("collective", 0), Always, |row, _| Some(collective(row))),
     field(Column::right("size", 0), Always, |row, _| moved(row, row.facts.bytes_total)),
     field(Column::left("type", 2), InHeading("types"), |row, _| moved(row, row.facts.element_type.name())),
@@ -68,9 +70,7 @@ pub(super) static FIELDS: [Field; 22] = [
     field(Column::right("interval", 4).in_unit("95 %, us"), Always, |row, _| {
         Some(range(row.latency?.interval.map(|interval| interval.map(microseconds))))
     }),
-    field(Column::right("+-", 0).in_unit("%"), WhereKnown, |row, _| {
-        row.latency.and(row.precision_requested).map(|_| precision(row))
-    }),
+    field(Column::right("+-", 0).in_unit("%"), WhereKnown, |row, _| precision(row)),
     field(Column::right("p99", 7).in_unit("us"), Always, |row, _| {
         Some(row.latency?.p99.map_or_else(|| "n/a".to_owned(), microseconds))
     }),
@@ -84,14 +84,11 @@ pub(super) static FIELDS: [Field; 22] = [
     field(Column::right("of bound", 5).in_unit("%"), WhereKnown, |row, _| {
         row.bound_share.map(|share| format!("{:.0}", share * 100.0))
     }),
-    field(Column::left("check", 0).of_status(), Check, |row, note| {
-        let (label, counts) = (row.status.label(), row.counts);
-        Some(match note {
-            Some(number) => format!("{label} [{number}]"),
-            None if row.is_incomplete() => format!("{label}, {}/{}", counts.replicates, counts.replicates_planned),
-            None => label.to_owned(),
-        })
-    }),
+    field(Column::left("check", 0).of_status(), Check, |row, note| Some(check(row, note))),
+    field(Column::right("in place", 0).in_unit("us"), InPlace, |row, _| Some(microseconds(row.latency?.median))),
+    field(Column::right("+-", 3).in_unit("%"), InPlace, |row, _| precision(row)),
+    field(Column::right("busbw", 0).in_unit("GB/s"), InPlace, |row, _| row.busbw.map(gigabytes_per_second)),
+    field(Column::left("check", 0).of_status(), InPlace, |row, note| Some(check(row, note))),
     field(Column::left("case", Column::PAGES_ONLY), Always, |row, _| Some(row.facts.name.clone())),
 ];
 
@@ -105,6 +102,20 @@ impl Field {
     /// The cell of a row, whose note has a number; a dash where there is nothing to say.
     pub(super) fn cell(&self, row: &Row, note: Option<usize>) -> String {
         optional((self.text)(row, note))
+    }
+
+    /// Whether it is of the row itself, not of the same call in place.
+    pub(super) fn is_own(&self) -> bool {
+        self.role != InPlace
+    }
+
+    /// The cell of a line that may have the call in place as well.
+    fn cell_of(&self, row: Noted, in_place: Option<Noted>) -> String {
+        match (self.role, in_place) {
+            (InPlace, Some(row)) => self.cell(row.row, row.note),
+            (InPlace, None) => "-".to_owned(),
+            _ => self.cell(row.row, row.note),
+        }
     }
 }
 
@@ -121,10 +132,20 @@ fn microseconds(seconds: Seconds) -> String {
     three_digits(seconds.0 * 1e6)
 }
 
-/// The reached precision, with a star where it is worse than requested.
-fn precision(row: &Row) -> String {
+/// The reached precision where one was requested, with a star where it is worse.
+fn precision(row: &Row) -> Option<String> {
+    row.latency.and(row.precision_requested)?;
     let reached = row.precision_reached.map_or_else(|| "n/a".to_owned(), |reached| three_digits(reached * 100.0));
-    format!("{reached}{}", if row.is_less_precise_than_requested() { "*" } else { " " })
+    Some(format!("{reached}{}", if row.is_less_precise_than_requested() { "*" } else { " " }))
+}
+
+fn check(row: &Row, note: Option<usize>) -> String {
+    let (label, counts) = (row.status.label(), row.counts);
+    match note {
+        Some(number) => format!("{label} [{number}]"),
+        None if row.is_incomplete() => format!("{label}, {}/{}", counts.replicates, counts.replicates_planned),
+        None => label.to_owned(),
+    }
 }
 
 fn place(placement: Placement) -> &'static str {
@@ -160,10 +181,32 @@ pub(super) fn collective_and_variant(row: &Row) -> String {
 // The sections of the table of cases: their columns and widths, and the values that are moved to the heading because all rows
 // agree. On a terminal rows can be written one by one.
 
+/// Whether calls in place have lines of their own, or share that of the same call out of place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placements {
+    InLines,
+    InColumns,
+}
+
+/// A line of a table, by the indices of its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SectionLine {
+    /// The row that has the whole line, or the call out of place.
+    pub row: usize,
+    /// The same call in place.
+    pub in_place: Option<usize>,
+}
+
+/// A row with the number of its note.
+#[derive(Clone, Copy)]
+pub(super) struct Noted<'a> {
+    pub row: &'a Row,
+    pub note: Option<usize>,
+}
+
 /// Layout of the rows of one axis, style and cadence, on groups with the same locality. The rows are passed in.
 pub(super) struct Section {
-    /// Indices of the rows.
-    members: Vec<usize>,
+    lines: Vec<SectionLine>,
     /// What all rows have in common.
     title: String,
     /// Values of the columns that are moved to the heading.
@@ -180,16 +223,18 @@ pub(super) struct Section {
 }
 
 /// The sections of a report, in the order in which they first appear. `notes` are the note numbers next to the status.
-pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
+pub(super) fn sections(rows: &[Row], notes: &[Option<usize>], placements: Placements) -> Vec<Section> {
     let key = |row: &Row| {
         let facts = &row.facts;
         (facts.axis, facts.style, facts.cadence, facts.groups, facts.group_size, facts.locality.clone())
     };
     let of = |members: Vec<usize>| {
+        let lines = lines(rows, &members, placements);
+        let noted = |index: usize| Noted { row: &rows[index], note: notes.get(index).copied().flatten() };
         let cells = |field: &Field| -> Vec<String> {
-            members.iter().map(|index| field.cell(&rows[*index], notes.get(*index).copied().flatten())).collect()
+            lines.iter().map(|line| field.cell_of(noted(line.row), line.in_place.map(noted))).collect()
         };
-        Section::of(&rows[members[0]], &cells, members.clone())
+        Section::of(&rows[members[0]], &cells, lines.clone())
     };
     let members = grouped(rows.iter().enumerate().map(|(index, row)| (key(row), index)));
     let mut sections: Vec<Section> = members.into_iter().map(|(_, members)| of(members)).collect();
@@ -200,8 +245,37 @@ pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
     sections
 }
 
+/// The lines of these rows.
+fn lines(rows: &[Row], members: &[usize], placements: Placements) -> Vec<SectionLine> {
+    let mut lines: Vec<SectionLine> = Vec::new();
+    for row in members.iter().copied() {
+        match lines.last_mut() {
+            Some(line) if placements == Placements::InColumns && line.is_out_of_place_of(row, rows) => {
+                line.in_place = Some(row);
+            }
+            _ => lines.push(SectionLine { row, in_place: None }),
+        }
+    }
+    lines
+}
+
+impl SectionLine {
+    fn is_out_of_place_of(&self, row: usize, rows: &[Row]) -> bool {
+        let (own, other) = (&rows[self.row].facts, &rows[row].facts);
+        let as_if_own = CaseFacts { placement: own.placement, name: own.name.clone(), ..other.clone() };
+        let placements = (own.placement, other.placement);
+        self.in_place.is_none() && placements == (Placement::OutOfPlace, Placement::InPlace) && as_if_own == *own
+    }
+
+    /// Its rows.
+    pub fn rows(self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.row).chain(self.in_place)
+    }
+}
+
 impl Section {
-    fn of(first: &Row, cells: &dyn Fn(&Field) -> Vec<String>, members: Vec<usize>) -> Section {
+    fn of(first: &Row, cells: &dyn Fn(&Field) -> Vec<String>, lines: Vec<SectionLine>) -> Section {
+        let has_pairs = lines.iter().any(|line| line.in_place.is_some());
         let (mut agreed, mut shared_labels) = (Vec::new(), Vec::new());
         let (mut differences, mut fields, mut widths) = (Vec::new(), Vec::new(), [0; FIELDS.len()]);
         for (at, field) in FIELDS.iter().enumerate() {
@@ -212,7 +286,8 @@ impl Section {
             }
             let values = distinct(cells.iter().filter(|cell| *cell != "-"));
             match (field.role, values.as_slice()) {
-                (WhereKnown | Labels | InHeading(_), []) => continue,
+                (WhereKnown | Labels | InHeading(_) | InPlace, []) => continue,
+                (InHeading(PLACEMENTS), [one]) if has_pairs && *one == "out" => continue,
                 (InHeading(PLACEMENTS), [one]) => {
                     agreed.push(if *one == "in" { "in place" } else { "out of place" }.to_owned());
                     continue;
@@ -233,12 +308,12 @@ impl Section {
         if !shared_labels.is_empty() {
             agreed.push(shared_labels.join(" "));
         }
-        Section { title: title(first), differences, members, agreed, shared_labels, fields, widths }
+        Section { title: title(first), differences, lines, agreed, shared_labels, fields, widths }
     }
 
-    /// Indices of its rows.
-    pub(super) fn members(&self) -> &[usize] {
-        &self.members
+    /// Its lines.
+    pub(super) fn lines(&self) -> &[SectionLine] {
+        &self.lines
     }
 
     /// Its columns on a terminal.
@@ -266,18 +341,21 @@ impl Section {
         parts.map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    /// The cells of a row.
-    pub(super) fn row(&self, row: &Row, note: Option<usize>) -> document::Row {
+    /// The cells of a line, in the colour of its worse row.
+    pub(super) fn row(&self, row: Noted, in_place: Option<Noted>) -> document::Row {
         let cell = |at: &usize| match &FIELDS[*at] {
-            field if field.role == Labels => without(&field.cell(row, note), &self.shared_labels),
-            field => field.cell(row, note),
+            field if field.role == Labels => without(&field.cell_of(row, in_place), &self.shared_labels),
+            field => field.cell_of(row, in_place),
         };
-        document::Row::toned(tone(row), self.fields.iter().map(cell).collect())
+        let tones = [Tone::Bad, Tone::Unsure];
+        let own = in_place.map(|in_place| tone(in_place.row)).filter(|tone| tones.contains(tone));
+        document::Row::toned(own.unwrap_or_else(|| tone(row.row)), self.fields.iter().map(cell).collect())
     }
 
     /// The section with all its columns.
     pub(super) fn table(&self, rows: &[Row], notes: &[Option<usize>]) -> Table {
-        let rows = self.members.iter().map(|index| self.row(&rows[*index], notes.get(*index).copied().flatten()));
+        let noted = |index: usize| Noted { row: &rows[index], note: notes.get(index).copied().flatten() };
+        let rows = self.lines.iter().map(|line| self.row(noted(line.row), line.in_place.map(noted)));
         Table::new(self.heading_on_page(), &self.columns(), rows)
             .whole_in("`commgauge report --format csv` has every row")
     }

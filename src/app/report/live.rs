@@ -3,7 +3,7 @@
 //! Widths are decided before the first row, from the widest row that can be expected of each case. The live output and
 //! the text of [`LiveRows::finish`] together make up the report, with each row once.
 
-use super::columns::{Section, sections};
+use super::columns::{Noted, Placements, Section, sections};
 use super::document::{TableLayout, Terminal};
 use super::peer_table::{Divided, Peer, Tool};
 use super::row::Row;
@@ -124,13 +124,21 @@ struct TableForm {
     sections: Vec<(Section, TableLayout)>,
     notes: Notes,
     section: usize,
-    written: usize,
+    line: usize,
 }
 
 impl TableForm {
     fn new(width: u16, paint: Paint) -> TableForm {
         let terminal = Terminal::new(usize::from(width).max(MIN_WIDTH), paint);
-        TableForm { terminal, sections: Vec::new(), notes: Notes::default(), section: 0, written: 0 }
+        TableForm { terminal, sections: Vec::new(), notes: Notes::default(), section: 0, line: 0 }
+    }
+}
+
+impl TableForm {
+    /// The text above the section that comes next, if there is one.
+    fn head(&self) -> String {
+        let next = self.sections.get(self.section);
+        next.map_or_else(String::new, |(section, layout)| super::section_head(section, layout, self.terminal))
     }
 }
 
@@ -141,23 +149,28 @@ impl LiveFormat for TableForm {
             let layout = section.layout(terminal.width());
             (section, layout)
         };
-        self.sections = sections(expected, &[]).into_iter().map(laid_out).collect();
-        let head = |(section, layout): &(Section, TableLayout)| super::section_head(section, layout, terminal);
-        terminal.draw(&super::provenance(header)) + &self.sections.first().map_or_else(String::new, head)
+        self.sections = sections(expected, &[], Placements::InColumns).into_iter().map(laid_out).collect();
+        terminal.draw(&super::provenance_in_short(header)) + &self.head()
     }
 
     fn write(&mut self, run: &Run) -> String {
         let mut out = String::new();
-        for index in run.order.iter().take(run.passed).skip(self.written) {
-            if self.sections[self.section].0.members().last().is_some_and(|last| run.place[*last] < self.written) {
-                self.section += 1;
-                let (section, layout) = &self.sections[self.section];
-                out += &super::section_head(section, layout, self.terminal);
+        while let Some((section, layout)) = self.sections.get(self.section) {
+            let Some(line) = section.lines().get(self.line) else {
+                (self.section, self.line) = (self.section + 1, 0);
+                out += &self.head();
+                continue;
+            };
+            if !line.rows().all(|row| run.is_done(row)) {
+                break;
             }
-            let row = &run.rows[*index];
-            let (section, layout) = &self.sections[self.section];
-            out += &layout.row(&section.row(row, self.notes.number_of(row)), self.terminal.paint());
-            self.written += 1;
+            let mut noted = |index: usize| {
+                let row = &run.rows[index];
+                Noted { row, note: self.notes.number_of(row) }
+            };
+            let row = section.row(noted(line.row), line.in_place.map(noted));
+            out += &layout.row(&row, self.terminal.paint());
+            self.line += 1;
         }
         out
     }
@@ -211,7 +224,8 @@ impl Run {
         self.lines = vec![Vec::new(); self.rows.len()];
         let expected: Vec<Row> = plan.cases.iter().map(|facts| Row::widest(facts, &self.header)).collect();
         // The order in which they are measured: that of the table.
-        self.order = sections(&expected, &[]).iter().flat_map(Section::members).copied().collect();
+        let sections = sections(&expected, &[], Placements::InLines);
+        self.order = sections.iter().flat_map(Section::lines).map(|line| line.row).collect();
         self.place = vec![0; self.order.len()];
         for (place, case) in self.order.iter().enumerate() {
             self.place[*case] = place;

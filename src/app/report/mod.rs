@@ -62,7 +62,7 @@ pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, VerdictLook, verdict_text};
 pub use view::{Combination, View, combinations_text};
 
-use columns::{Section, sections};
+use columns::{Noted, Placements, Section, sections};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant;
@@ -148,16 +148,18 @@ fn text(view: &View, width: usize, paint: Paint) -> String {
     let terminal = Terminal::new(width.max(MIN_WIDTH), paint);
     let mut notes = Notes::default();
     let numbers = notes.numbers_of(&view.rows);
-    let mut out = terminal.draw(&provenance(&view.header));
+    let mut out = terminal.draw(&provenance_in_short(&view.header));
     match &view.pairs {
         Some(pairs) => out += &pairs::text(pairs, terminal),
         None => {
-            for section in sections(&view.rows, &numbers) {
+            let noted = |index: usize| Noted { row: &view.rows[index], note: numbers[index] };
+            for section in sections(&view.rows, &numbers, Placements::InColumns) {
                 let layout = section.layout(terminal.width());
                 out += &section_head(&section, &layout, terminal);
-                let row =
-                    |index: &usize| layout.row(&section.row(&view.rows[*index], numbers[*index]), terminal.paint());
-                out.extend(section.members().iter().map(row));
+                for line in section.lines() {
+                    let row = section.row(noted(line.row), line.in_place.map(noted));
+                    out += &layout.row(&row, terminal.paint());
+                }
             }
         }
     }
@@ -169,7 +171,8 @@ fn page(view: &View) -> String {
     let mut notes = Notes::default();
     let cases = cases(view, &mut notes);
     let rows = view.pairs.as_ref().map_or(cases, pairs::document);
-    let blocks = [provenance(&view.header), rows, closing(view, &notes)].concat();
+    let meaning = (view.pairs.is_none() && !view.rows.is_empty()).then(|| Block::text(legend(view)));
+    let blocks = [provenance(&view.header), rows, meaning.into_iter().collect(), closing(view, &notes)].concat();
     format!("# commgauge: {}\n{}", document::escaped_markdown(&view.header.suite.name), markdown(&blocks))
 }
 
@@ -180,16 +183,12 @@ const MIN_WIDTH: usize = 40;
 fn cases(view: &View, notes: &mut Notes) -> Vec<Block> {
     let numbers = notes.numbers_of(&view.rows);
     let table = |section: &Section| Block::Table(section.table(&view.rows, &numbers));
-    sections(&view.rows, &numbers).iter().map(table).collect()
+    sections(&view.rows, &numbers, Placements::InLines).iter().map(table).collect()
 }
 
-/// What comes after the rows: legend, derived results, notes, findings and warnings.
+/// What comes after the rows: derived results, notes, findings and warnings.
 fn closing(view: &View, notes: &Notes) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    if view.pairs.is_none() && !view.rows.is_empty() {
-        blocks.push(Block::text(legend(view)));
-    }
-    blocks.extend(screen::document(view));
+    let mut blocks: Vec<Block> = screen::document(view);
     blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
     blocks.extend(columns::contention_document(&view.contention, &view.rows));
     blocks.extend(products::soak_document(&view.rows, &view.header).map(Block::Table));
@@ -202,6 +201,7 @@ fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings.all));
     blocks.extend(Block::headed_list("Warnings", Mark::Dash, &view.warnings));
     blocks.push(Block::Strong(view.summary()));
+    blocks.extend(view::peaks(&view.rows).map(|peaks| Block::marked(Mark::None, [peaks])));
     blocks
 }
 
@@ -250,6 +250,25 @@ fn provenance(header: &Header) -> Vec<Block> {
     let facts = provenance::of(header).into_iter().map(|(label, text)| Fact::new(label, text));
     let alarm = header.backend.synthetic.then(|| Block::Alarm(warning.to_owned()));
     alarm.into_iter().chain([Block::Facts(facts.collect())]).collect()
+}
+
+/// Facts of a header that a terminal shows on one line.
+const WHERE: [&str; 3] = ["ranks", "processor", "backend"];
+
+/// Facts of a header that a terminal leaves to records, pages and Markdown.
+const LEFT_TO_RECORDS: [&str; 5] = ["run", "program", "kernel", "adapters", "command"];
+
+/// What a reader of the rows must know.
+fn provenance_in_short(header: &Header) -> Vec<Block> {
+    let mut blocks = provenance(header);
+    for block in &mut blocks {
+        let Block::Facts(facts) = block else { continue };
+        let text = |label: &&str| facts.iter().find(|fact| fact.label == *label).map(|fact| fact.text.clone());
+        let on = WHERE.iter().filter_map(text).collect::<Vec<_>>().join("; ");
+        facts.retain(|fact| [&WHERE[..], &LEFT_TO_RECORDS].iter().all(|left_out| !left_out.contains(&&*fact.label)));
+        facts.insert(0, Fact::new("run on", on));
+    }
+    blocks
 }
 
 /// The text above the rows of a section on a terminal.

@@ -10,7 +10,7 @@ use crate::report::products::FlopsUnit;
 use crate::report::template::through;
 use crate::report::text::{Line, object, pretty_json, visible};
 use commgauge_base::error::Result;
-use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_base::units::{Rate, Seconds, counted, three_digits};
 use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall, RowSubject,
     Run, Verdict,
@@ -116,8 +116,14 @@ pub fn verdict_text(verdict: &Verdict, look: VerdictLook) -> Result<String> {
 /// Findings that a page shows without a click.
 const MAX_OPEN: usize = 8;
 
-/// Rows, and reasons of rows, that are shown unless all are requested.
+/// Rows that failed, or findings, that are shown unless all are requested.
 const MOST_SHOWN: usize = 12;
+
+/// Reasons of them.
+const MOST_REASONS: usize = 4;
+
+/// Rows that are not decided, where none failed.
+const MOST_UNDECIDED: usize = 4;
 
 /// What the answer rests on.
 pub(super) fn evidence(verdict: &Verdict, explained: bool) -> Vec<Block> {
@@ -127,13 +133,19 @@ pub(super) fn evidence(verdict: &Verdict, explained: bool) -> Vec<Block> {
         Some(_) => true,
     };
     let mut shown = worst_first(&verdict.rows.iter().filter(is_shown).collect::<Vec<_>>());
-    let more = if explained { 0 } else { shown.len().saturating_sub(MOST_SHOWN) };
-    shown.truncate(shown.len() - more);
+    let (most, most_reasons) = match shown.first().map(|row| row.decision) {
+        _ if explained => (usize::MAX, usize::MAX),
+        Some(Some(Decision::Inconclusive)) => (MOST_UNDECIDED, 1),
+        _ => (MOST_SHOWN, MOST_REASONS),
+    };
+    let more = shown.len().saturating_sub(most);
+    shown.truncate(most);
     let mut blocks = Vec::new();
     if !shown.is_empty() {
         let note = if more > 0 { format!("and {more} more rows that did not pass: --explain") } else { String::new() };
         blocks.push(Block::Table(rows(verdict.question, "", &shown, &[]).noted(note)));
-        let why = Block::headed_list("Why:", Mark::None, explained_rows(&shown));
+        let why = explained_rows(&shown).into_iter().take(most_reasons);
+        let why = Block::headed_list("Why:", Mark::None, why);
         blocks.push(Block::Narrow(why));
     }
     let is_shown = |curve: &&CurveChange| explained || curve.worse;
@@ -362,9 +374,26 @@ pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
         "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive",
         c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive
     );
+    let too_few =
+        (verdict.question == Question::Compare && c.rows_inconclusive > 0).then(|| too_few(verdict)).flatten();
     let replicates = (c.replicates_measured != c.replicates_planned)
         .then(|| format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned));
-    [rows].into_iter().chain(network(verdict)).chain(replicates).collect()
+    too_few.into_iter().chain([rows]).chain(network(verdict)).chain(replicates).collect()
+}
+
+/// Replicates of each side that decide most comparisons: the smallest possible p of fewer is not below 5 % after correction for some rows.
+const DECIDING_REPLICATES: u32 = 6;
+
+/// Whether a comparison lacks replicates.
+fn too_few(verdict: &Verdict) -> Option<String> {
+    let of_row = |row: &Row| Some(row.against_base.as_ref()?.replicates_base.min(row.replicates));
+    let most = verdict.rows.iter().filter_map(of_row).max()?;
+    (most < DECIDING_REPLICATES).then(|| {
+        format!(
+            "cannot decide: {} of each side; take {DECIDING_REPLICATES} (--replicates of a sweep), or add runs by --more-base and --more-new",
+            counted(most as usize, "replicate")
+        )
+    })
 }
 
 /// Whether the network was judged; nothing where that was not asked.

@@ -1,6 +1,6 @@
 //! The contents of a report: a record turned into rows, findings and warnings. Formatting is in the renderers.
 
-use super::columns::{CallInterference, Contention};
+use super::columns::{CallInterference, Contention, collective_and_variant};
 use super::document::{Block, Fields, Mark, Table, Terminal, optional, percent, range, share};
 use super::pairs::PairsView;
 use super::row::{Entry, Row, Status};
@@ -8,14 +8,15 @@ use super::step::StepView;
 use super::{products, provenance, row};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
-use commgauge_base::units::{counted, three_digits};
+use commgauge_base::units::{Rate, Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
+use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
 use commgauge_model::record::times::{CopyTime, ProductTime};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationLine, ReplayLine};
-use commgauge_model::workload::RankedStep;
+use commgauge_model::workload::{RankedStep, Style};
 use std::collections::BTreeMap;
 
 /// All contents of a report, in display order.
@@ -186,6 +187,21 @@ impl View {
     }
 }
 
+/// The best bandwidth of each collective over the whole world, and the latency of its smallest size.
+pub(super) fn peaks(rows: &[Row]) -> Option<String> {
+    let measured = rows.iter().filter(|row| row.facts.axis == Axis::World && row.facts.style == Style::Sweep);
+    let of_collective = grouped(measured.map(|row| (collective_and_variant(row), row)));
+    let sentence = |(name, rows): (String, Vec<&Row>)| {
+        let rate = |row: &&Row| Some((row.busbw?.0, row.facts.bytes_total));
+        let time = |row: &&Row| Some((row.facts.bytes_total, row.latency?.median.0));
+        let (rate, most) = rows.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (least, seconds) = rows.iter().filter_map(time).min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;
+        Some(format!("{name} {} at {most}, {} at {least}", Rate(rate), Seconds(seconds)))
+    };
+    let sentences: Vec<String> = of_collective.into_iter().filter_map(sentence).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
 fn is_failed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { .. })
 }
@@ -194,9 +210,6 @@ fn is_failed(outcome: &Outcome) -> bool {
 
 /// Maximum number of self-consistency violations that are listed one by one.
 const MAX_CONTRADICTIONS: usize = 5;
-
-/// Insignificant violations are reported from this factor over the allowed time on.
-const MIN_REPORTED_EXCESS: f64 = 1.5;
 
 /// Findings beyond the rows, as sentences.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,7 +241,7 @@ fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
         .map(|row| Timed { facts: &row.facts, seconds: row.latency_seconds_of_replicate.clone() })
         .collect();
     let mut found = Consistency::of(&cases, ConsistencyRule::default());
-    found.findings.retain(|finding| finding.certain || finding.times_allowed >= MIN_REPORTED_EXCESS);
+    found.findings.retain(|finding| finding.certain);
     found.sentences(MAX_CONTRADICTIONS)
 }
 

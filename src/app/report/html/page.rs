@@ -218,7 +218,7 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
         .right("groups", 0, |(row, _)| row.facts.groups)
         .right("ranks", 0, |(row, _)| row.facts.group_size)
         .left("hosts x ranks", 0, |(row, _)| row.facts.locality.to_string());
-    for field in FIELDS.iter().filter(|field| is_said(field, rows)) {
+    for field in FIELDS.iter().filter(|field| field.is_own() && is_said(field, rows)) {
         fields = fields.column(field.column, |(row, number)| field.cell(row, *number));
     }
     let table = fields
