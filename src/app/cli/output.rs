@@ -8,11 +8,13 @@ use crate::report::{
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind as FlagError;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
+use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::write_output;
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
 use commgauge_base::writing::eprintln;
 use commgauge_judge::verdict::{LoadedRecord, Verdict};
+use commgauge_model::config::Shipped;
 use commgauge_model::record::{Journal, Line};
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -547,9 +549,44 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
     let width = usize::from(columns(None).min(WIDTH_WITHOUT_TERMINAL));
     let definition = help::finished(P::command()).color(color).term_width(width);
     let ours = words.iter().take_while(|word| *word != "--");
-    let definition = if ours.into_iter().any(|word| word == "-h") { help::shortened(definition) } else { definition };
+    let mut definition =
+        if ours.into_iter().any(|word| word == "-h") { help::shortened(definition) } else { definition };
     let words = if definition.get_name() == "commgauge" { with_one_name_for_ranks(words) } else { words };
-    P::from_arg_matches(&definition.try_get_matches_from(words)?)
+    let parsed = definition.try_get_matches_from_mut(words.clone());
+    let parsed = parsed.map_err(|error| {
+        let unknown =
+            words.get(1).and_then(|word| word.to_str()).filter(|_| error.kind() == FlagError::InvalidSubcommand);
+        match unknown.and_then(meant_command) {
+            Some(meant) => definition
+                .error(error.kind(), format!("`{}` is no command; {meant}", visible(unknown.unwrap_or_default()))),
+            None => error,
+        }
+    })?;
+    P::from_arg_matches(&parsed)
+}
+
+/// Commands of other tools, and parts of ours, with the command that does it.
+const MEANT: [(&str, &str); 11] = [
+    ("sweep", "run --sweep all_reduce"),
+    ("pairs", "run --pairs"),
+    ("step", "run --step -- --model llama-3-8b --tp 2"),
+    ("bench", "run quick"),
+    ("gate", "judge --part thresholds"),
+    ("locate", "judge --part suspects"),
+    ("validate", "plan validate"),
+    ("fit", "calibrate"),
+    ("schema", "show schema"),
+    ("model", "show model"),
+    ("suites", "show suites"),
+];
+
+/// What a word that is no command may mean: one of [`MEANT`], a collective or a suite.
+fn meant_command(word: &str) -> Option<String> {
+    let ours = MEANT.iter().find(|(name, _)| *name == word).map(|(_, command)| (*command).to_owned());
+    let sweep = || word.parse::<Collective>().ok().map(|collective| format!("run --sweep {}", collective.name()));
+    let suite = || Shipped::Suite.embedded(word).map(|_| format!("run {word}"));
+    let meant = ours.or_else(sweep).or_else(suite)?;
+    Some(format!("did you mean `commgauge {meant}`?"))
 }
 
 /// Replaces `-np 4`, as mpirun has it, by `-n 4`; the parser would read it as `-n p`. Arguments after `--` are
@@ -715,6 +752,28 @@ mod tests {
                 expected,
                 "{requested:?} {variable:?} {terminal:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_command_is_answered_with_the_one_that_it_means() {
+        for (word, meant) in [
+            ("sweep", Some("run --sweep all_reduce")),
+            ("all_reduce_perf", Some("run --sweep all_reduce")),
+            ("osu_alltoall", Some("run --sweep all_to_all")),
+            ("qualify", Some("run qualify")),
+            ("locate", Some("judge --part suspects")),
+            ("nonsense", None),
+        ] {
+            let expected = meant.map(|meant| format!("did you mean `commgauge {meant}`?"));
+            assert_eq!(meant_command(word), expected, "{word}");
+        }
+        for (_, command) in MEANT {
+            let ours = command.split(" -- ").next().unwrap_or_default();
+            let words = format!("commgauge {ours} --help");
+            let words = words.split(' ');
+            let error = crate::cli::programs::Commgauge::command().try_get_matches_from(words).map(drop).unwrap_err();
+            assert_eq!(error.kind(), FlagError::DisplayHelp, "{command}: {error}");
         }
     }
 

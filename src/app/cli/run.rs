@@ -49,6 +49,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     if let Some(record) = &arguments.resume {
         return run_resume(arguments, record, out);
     }
+    let arguments = &arguments.with_a_suite();
     if forces_choices(arguments) {
         check_combinations(arguments)?;
     }
@@ -58,6 +59,9 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let arguments = &arguments;
     let nodes = predicted_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = resumable::of(arguments, &nodes, machine.as_ref())?;
+    if !arguments.dry_run {
+        allocation::check_this_host(arguments, allocation.as_ref())?;
+    }
     arguments.suite.iter().for_each(|suite| suite::report_resolved_file(Shipped::Suite, suite));
     arguments.machine.iter().for_each(|machine| suite::report_resolved_file(Shipped::Machine, machine));
     match arguments.backend {

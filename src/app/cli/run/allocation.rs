@@ -97,6 +97,33 @@ fn slots_of_file(file: &Path, backend: Backend) -> Result<u32> {
     }
 }
 
+/// Says before ranks start what this host lacks, and what a user may have meant.
+///
+/// # Errors
+/// A usage error where the ranks run on this host, whose driver cannot be asked.
+pub(super) fn check_this_host(arguments: &RunArguments, allocation: Option<&Allocation>) -> Result<()> {
+    if allocation.is_some() || arguments.hosts.is_some() || arguments.host_file.is_some() {
+        return Ok(());
+    }
+    match (arguments.backend, arguments.asked_ranks) {
+        (Backend::Nccl, _) => {
+            if let Response::Failed(reason) = Machine::default().query(Query::Library(Probe::Cuda)) {
+                return Err(Error::usage(format!(
+                    "--backend nccl: {reason}; `commgauge doctor` shows what is missing, and --backend mpi measures host memory"
+                )));
+            }
+        }
+        (Backend::Mpi, Some(ranks)) if arguments.sweep.is_some() && ranks > find::cores() => {
+            eprintln!("commgauge: -n {ranks} starts more ranks than cores; a number of calls is --iters {ranks}");
+        }
+        _ => {}
+    }
+    if arguments.backend == Backend::Mpi && Path::new("/dev/nvidia0").exists() {
+        eprintln!("commgauge: --backend mpi measures host memory; --backend nccl measures the GPUs of this host");
+    }
+    Ok(())
+}
+
 /// Devices that the driver of this host shows to a process; none where it cannot be asked.
 fn gpus_of_this_host() -> u32 {
     let Response::Text(text) = Machine::default().query(Query::Library(Probe::Cuda)) else { return 0 };

@@ -21,8 +21,9 @@ use std::time::Duration;
     mut_args(with_tool_defaults)
 )]
 pub struct RunArguments {
-    /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge show suites`).
-    #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
+    /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge show suites`)
+    /// [default: quick]
+    #[arg(conflicts_with_all = ["sweep", "step", "pairs"])]
     pub suite: Option<PathBuf>,
     /// Sweep of these collectives, instead of a suite
     ///
@@ -158,7 +159,17 @@ pub(crate) enum SummaryParts {
     Head,
 }
 
+/// The suite of a run that names no work.
+const FIRST_SUITE: &str = "quick";
+
 impl RunArguments {
+    /// The same, with a suite where no work is named.
+    pub(super) fn with_a_suite(&self) -> RunArguments {
+        let is_named = self.suite.is_some() || self.sweep.is_some() || self.step || self.pairs;
+        let suite = if is_named { self.suite.clone() } else { Some(PathBuf::from(FIRST_SUITE)) };
+        RunArguments { suite, ..self.clone() }
+    }
+
     /// Rejects flags of a sweep without `--sweep`. (Clap does not enforce a requirement of a flag that conflicts with
     /// another given one.)
     ///
@@ -265,7 +276,6 @@ pub(super) mod tests {
     #[test]
     fn flags_that_make_no_sense_are_refused() {
         for (line, word) in [
-            ("", "<SUITE>"),
             ("s.toml -n 0", "0 is not in 1.."),
             ("s.toml -n -1", "-1"),
             ("s.toml --launches 0", "0 is not in 1..=10000"),
@@ -355,6 +365,15 @@ pub(super) mod tests {
     #[test]
     fn flags_that_are_not_given_are_not_passed_on() {
         assert_eq!(parse_words(&["--sweep", "all_reduce"]).unwrap().sweep_flags, SweepFlags::default());
+    }
+
+    #[test]
+    fn a_run_that_names_no_work_is_the_first_look() {
+        for (words, suite) in [(&["-n", "2"][..], Some("quick")), (&["qualify"], Some("qualify")), (&["--pairs"], None)]
+        {
+            let suite = suite.map(PathBuf::from);
+            assert_eq!(parse_words(words).unwrap().with_a_suite().suite, suite, "{words:?}");
+        }
     }
 
     #[test]
