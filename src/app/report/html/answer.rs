@@ -4,8 +4,7 @@
 use super::page::{HtmlInput, HtmlRun};
 use crate::launch::quote;
 use crate::report::document::{Badge, Block, Fact, Fields, Table, Tone, optional, signed_percent};
-use crate::report::locate;
-use crate::report::locate::by;
+use crate::report::locate::{self, by};
 use crate::report::row::Status;
 use crate::report::screen::ending;
 use crate::report::verdict::{coverage, problems, rows_on_page, thresholds, tone, value};
