@@ -5,7 +5,6 @@
 use Collective::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 
 /// A communication call, by its effect among the ranks of one group.
@@ -314,8 +313,11 @@ impl FromStr for Collectives {
 // The choices of a collective: its reduction, and the place of its result.
 
 /// How a reducing collective combines elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+// Its name in files and in output, as in nccl-tests.
+#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ReduceOp {
     #[default]
     Sum,
@@ -326,6 +328,7 @@ pub enum ReduceOp {
     Avg,
     /// The sum after every rank multiplies its input by its own number: NCCL's `ncclRedOpCreatePreMulSum`.
     #[serde(rename = "mulsum")]
+    #[strum(serialize = "mulsum")]
     PreMulSum,
 }
 
@@ -346,14 +349,7 @@ impl ReduceOp {
 
     /// The name in files, flags and tables, as in nccl-tests.
     pub fn name(self) -> &'static str {
-        match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Prod => "prod",
-            ReduceOp::Min => "min",
-            ReduceOp::Max => "max",
-            ReduceOp::Avg => "avg",
-            ReduceOp::PreMulSum => "mulsum",
-        }
+        self.into()
     }
 }
 
@@ -363,21 +359,12 @@ impl Placement {
     }
 }
 
-impl fmt::Display for ReduceOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 impl FromStr for ReduceOp {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        ReduceOp::ALL
-            .into_iter()
-            .chain([ReduceOp::PreMulSum])
-            .find(|op| op.name() == text)
-            .ok_or_else(|| format!("found reduce operation `{text}`; accepted: sum, prod, min, max, avg, mulsum"))
+        let found = <ReduceOp as strum::VariantArray>::VARIANTS.iter().copied().find(|op| op.name() == text);
+        found.ok_or_else(|| format!("found reduce operation `{text}`; accepted: sum, prod, min, max, avg, mulsum"))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::writing::eprintln;
 use rustix::process::{Signal, getpid, kill_process};
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ pub struct Progress {
 pub const NO_GROUP: u32 = u32::MAX;
 
 /// A snapshot of the cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
     /// Number of the activity, the same on every rank.
     pub activity: u64,

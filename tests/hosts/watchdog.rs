@@ -163,7 +163,7 @@ fn foreign_connections_are_closed_and_a_rank_still_connects() {
     drop(collector.child.stdin.take());
     // A frame that is not sealed ends the connection of whoever sends it, as if it had died.
     let mut bare = Vec::new();
-    Frame::Left(3, 0, String::new()).encode(&mut bare);
+    wire::encode(&Frame::Left(3, 0, String::new()), &mut bare);
     rank.stream.write_all(&bare).unwrap();
     rank.stream.write_all(&[0; 64]).unwrap();
     rank.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

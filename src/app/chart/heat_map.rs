@@ -2,9 +2,7 @@
 //! what is near the reference is grey, so that a healthy machine is calm. Cells that were not measured, failed or received wrong
 //! data have shapes of their own. The value of each cell is shown on hover, and in the cell where there is room.
 
-use super::write;
-use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
-use super::write::{Position, xy};
+use super::write::{self, Anchor, Canvas, Path, Position, Svg, cut, text_width, xy};
 use commgauge_base::stats::{self, sorted};
 
 /// Lower bounds of the colour bands in per cent, with their legend texts. 100 is the reference, less is worse.

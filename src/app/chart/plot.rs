@@ -1,7 +1,6 @@
 //! Points, curves, bands and lines over two axes: measurements against size, residuals, histories with change points.
 
-use super::write::{Anchor, Canvas, Path, PointShape, Svg, cut, text_width};
-use super::write::{Position, xy};
+use super::write::{Anchor, Canvas, Path, PointShape, Position, Svg, cut, text_width, xy};
 use super::{Axis, Entry, Key, LINE, Room, Scale, Spacing, Unit, write};
 use commgauge_base::stats::Interval;
 use commgauge_base::writing::distinct;

@@ -5,8 +5,7 @@ use super::output::{AnswerArguments, print};
 use crate::doctor::{DoctorDocument, Machine, doctor_text, examine};
 use commgauge_base::error::Result;
 use commgauge_base::writing::eprintln;
-use commgauge_run::device_probe;
-use commgauge_run::device_probe::Probe;
+use commgauge_run::device_probe::{self, Probe};
 use std::path::PathBuf;
 
 /// Show what of commgauge can run on this machine, what is missing, and how to fix it

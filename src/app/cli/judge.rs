@@ -5,8 +5,7 @@ use super::output::{
 };
 use super::report::ReportCommand;
 use super::simulate::ranks_of_nodes;
-use super::suite;
-use super::suite::{SuiteWork, suite_work};
+use super::suite::{self, SuiteWork, suite_work};
 use crate::report::{
     Answered, HistoryFormat, Judged, ShownRows, VerdictLook, history_text, outlook_text, plots, suspects_text,
     verdict_text,

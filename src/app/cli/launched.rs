@@ -1,16 +1,14 @@
 //! The main function of the programs that MPI launches: flags become a plan, the session measures it, and the end of
 //! its record is shown.
 
-use super::launched_arguments::Backend;
-use super::launched_arguments::{LaunchedArguments, NcclArguments, Setting};
+use super::launched_arguments::{Backend, LaunchedArguments, NcclArguments};
 use super::output::{Sink, replace};
 use super::report::{Live, write_above};
 use super::run::{exit_code_if_complete, resume_command, state};
 use super::suite::SuiteWork;
 use super::work::{PlannedWork, Work, planned};
 use super::{output, suite};
-use crate::report::pretty_json;
-use crate::report::{View, launch_check_text, refusal as refusal_text};
+use crate::report::{View, launch_check_text, pretty_json, refusal as refusal_text};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -213,15 +211,7 @@ fn backend<W: Work>(work: &W) -> Result<LaunchedBackend> {
 
 fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
     let arguments: &NcclArguments = &work.launched().nccl;
-    let of_flags = arguments.settings().into_iter();
-    let settings: Vec<nccl::Setting> = of_flags
-        .map(|Setting { flag, variable, value, since_minor }| nccl::Setting {
-            flag,
-            variable,
-            value,
-            since: nccl::Version(2, since_minor, 0),
-        })
-        .collect();
+    let settings = arguments.settings();
     NcclLaunch {
         environment: nccl::Environment {
             share_gpu: arguments.share_gpu,

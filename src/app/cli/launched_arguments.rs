@@ -9,6 +9,8 @@ use commgauge_base::units::{Seconds, parse_seconds};
 use commgauge_base::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
 use commgauge_model::config::Machine;
 use commgauge_model::workload::Communicators;
+use commgauge_run::backend::Setting;
+use commgauge_run::device_probe::Version;
 use commgauge_run::measure::InjectedDelay;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -189,16 +191,6 @@ pub enum Switch {
     Off,
 }
 
-/// A variable of NCCL that a flag sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    pub flag: &'static str,
-    pub variable: &'static str,
-    pub value: &'static str,
-    /// The first minor version of NCCL 2 that knows it.
-    pub since_minor: u32,
-}
-
 /// A flag of this group: whether it was given, and what it means to the record and to NCCL.
 struct NcclFlag {
     flag: &'static str,
@@ -219,7 +211,8 @@ impl NcclFlag {
     }
 
     fn sets(self, variable: &'static str, value: Option<&'static str>, since_minor: u32) -> NcclFlag {
-        let setting = value.map(|value| Setting { flag: self.flag, variable, value, since_minor });
+        let since = Version(2, since_minor, 0);
+        let setting = value.map(|value| Setting { flag: self.flag, variable, value, since });
         NcclFlag { setting, ..self }
     }
 }
@@ -227,53 +220,40 @@ impl NcclFlag {
 /// Most thread blocks, or any number.
 type MostBlocks = Option<u32>;
 
-/// NCCL's algorithms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// NCCL's algorithms, with its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
+#[expect(clippy::upper_case_acronyms, reason = "NCCL's spelling")]
 pub enum Algorithm {
     Any,
     Ring,
     Tree,
     CollnetDirect,
     CollnetChain,
-    Nvls,
-    NvlsTree,
-    Pat,
+    NVLS,
+    NVLSTree,
+    PAT,
 }
 
-/// NCCL's protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// NCCL's protocols, with its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
 pub enum Protocol {
     Any,
-    Ll,
-    Ll128,
+    LL,
+    LL128,
     Simple,
 }
 
 impl Algorithm {
     /// The value of NCCL_ALGO, if an algorithm is forced.
     pub fn name(self) -> Option<&'static str> {
-        match self {
-            Algorithm::Any => None,
-            Algorithm::Ring => Some("Ring"),
-            Algorithm::Tree => Some("Tree"),
-            Algorithm::CollnetDirect => Some("CollnetDirect"),
-            Algorithm::CollnetChain => Some("CollnetChain"),
-            Algorithm::Nvls => Some("NVLS"),
-            Algorithm::NvlsTree => Some("NVLSTree"),
-            Algorithm::Pat => Some("PAT"),
-        }
+        (self != Algorithm::Any).then(|| self.into())
     }
 }
 
 impl Protocol {
     /// The value of NCCL_PROTO, if a protocol is forced.
     pub fn name(self) -> Option<&'static str> {
-        match self {
-            Protocol::Any => None,
-            Protocol::Ll => Some("LL"),
-            Protocol::Ll128 => Some("LL128"),
-            Protocol::Simple => Some("Simple"),
-        }
+        (self != Protocol::Any).then(|| self.into())
     }
 }
 
@@ -394,7 +374,8 @@ pub(super) fn value_of(value: impl ValueEnum) -> String {
 // The backends as flags name them.
 
 /// The backends that can be requested by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Backend {
     /// Host memory over MPI.
     Mpi,
@@ -407,11 +388,7 @@ pub enum Backend {
 impl Backend {
     /// The name in flags.
     pub fn name(self) -> &'static str {
-        match self {
-            Backend::Mpi => "mpi",
-            Backend::Simulated => "simulated",
-            Backend::Nccl => "nccl",
-        }
+        self.into()
     }
 
     /// Who creates the communicators; those of a machine are simulated.
@@ -482,11 +459,7 @@ mod tests {
         ] {
             let arguments = parse(line).unwrap();
             let [setting] = arguments.settings()[..] else { panic!("{line}") };
-            assert_eq!(
-                (setting.variable, setting.value, setting.since_minor),
-                (variable, value, since_minor),
-                "{line}"
-            );
+            assert_eq!((setting.variable, setting.value, setting.since.1), (variable, value, since_minor), "{line}");
             assert_eq!(arguments.labels(), BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]), "{line}");
             assert!(arguments.check(Backend::Mpi).is_err(), "{line}");
         }

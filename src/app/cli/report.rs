@@ -8,8 +8,7 @@ use super::output::{Chosen, PAGE, Sink, check_output, file_of, meant_format, nam
 use crate::report::{Format, HtmlInput, HtmlRun, View, html};
 use clap::ValueEnum;
 use commgauge_base::error::{Error, Result};
-use commgauge_cost::cost;
-use commgauge_cost::cost::{Fit, FitOptions, Measurements};
+use commgauge_cost::cost::{self, Fit, FitOptions, Measurements};
 use commgauge_judge::verdict::locate::{LocateOptions, locate};
 use commgauge_judge::verdict::{
     Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, SelfTest, Verdict, compare, consistency,

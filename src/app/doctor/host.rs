@@ -1,12 +1,10 @@
 //! Checks limits of the host: locked memory, open files, shared memory, cores.
 
 use super::document::{Finding, Part, Section};
-use crate::launch;
-use crate::launch::{Allocation, Flavor, LauncherContext, find};
+use crate::launch::{self, Allocation, Flavor, LauncherContext, find};
 use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::header;
-use commgauge_model::record::header::Variable;
+use commgauge_model::record::header::{self, Variable};
 use commgauge_run::device_probe::Probe;
 use rustix::process::{Resource, getrlimit};
 use std::io::Read;

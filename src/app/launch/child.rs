@@ -4,8 +4,7 @@
 
 use super::command::LaunchCommand;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host;
-use commgauge_base::host::{ProcessStat, Segments};
+use commgauge_base::host::{self, ProcessStat, Segments};
 use commgauge_run::watchdog::COLLECTOR_VARIABLE;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;

@@ -72,6 +72,10 @@ impl LaunchCommand {
         command
     }
 
+    fn push(&mut self, words: &[&str]) {
+        self.arguments.extend(words.iter().map(|word| (*word).to_owned()));
+    }
+
     /// The command line, with the environment in front in the form of `env`; for the record.
     pub fn words(&self) -> Vec<String> {
         let changes = self.environment.iter().map(Variable::assignment);
@@ -98,19 +102,17 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     if request.hosts.is_some() && request.host_file.is_some() {
         return Err(Error::usage("--hosts and --hostfile both say where the ranks go; give one of them"));
     }
-    let (mut environment, mut arguments) = (Vec::new(), Vec::new());
     let core_supply = core_supply(launcher, request)?;
+    let (environment, program, arguments) = (Vec::new(), launcher.program.clone(), Vec::new());
+    let mut command = LaunchCommand { environment, program, arguments, stop_signal: STOP_SIGNAL };
     match launcher.family {
-        Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, core_supply, &mut arguments),
-        family @ (Family::Mpich | Family::IntelMpi) => {
-            hydra(family, request, core_supply, &mut arguments, &mut environment)?
-        }
-        Family::Slurm => slurm(request, core_supply, &mut arguments, &mut environment)?,
+        family @ (Family::OpenMpi4 | Family::OpenMpi5) => open_mpi(family, request, core_supply, &mut command),
+        family @ (Family::Mpich | Family::IntelMpi) => hydra(family, request, core_supply, &mut command)?,
+        Family::Slurm => slurm(request, core_supply, &mut command)?,
     }
-    arguments.extend(request.launcher_arguments.iter().cloned());
-    arguments.push(request.program.clone());
-    arguments.extend(request.program_arguments.iter().cloned());
-    Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal: STOP_SIGNAL })
+    let program = std::iter::once(&request.program).chain(&request.program_arguments);
+    command.arguments.extend(request.launcher_arguments.iter().chain(program).cloned());
+    Ok(command)
 }
 
 /// On SIGTERM launchers kill the ranks at once or within a second, and srun treats SIGINT as a question; all forward this
@@ -156,39 +158,39 @@ fn of_each_host(request: &Request) -> Option<u32> {
     request.ranks_per_host.filter(|_| request.hosts.is_none() && request.host_file.is_none())
 }
 
-fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) {
+fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, command: &mut LaunchCommand) {
     if request.root && !is_set_by_user(request, "allow-run-as-root") {
-        push(arguments, &["--allow-run-as-root"]);
+        command.push(&["--allow-run-as-root"]);
     }
-    push(arguments, &["-n", &request.ranks.to_string()]);
+    command.push(&["-n", &request.ranks.to_string()]);
     if let Some(hosts) = &request.hosts {
-        push(arguments, &["--host", hosts]);
+        command.push(&["--host", hosts]);
     }
     if let Some(file) = &request.host_file {
-        push(arguments, &["--hostfile", file]);
+        command.push(&["--hostfile", file]);
     }
     let per_host = of_each_host(request).filter(|_| !is_set_by_user(request, "map-by"));
     if let Some(ranks) = per_host {
         // Slurm's slots count processors, or one of each host: neither is the number of GPUs.
-        push(arguments, &["--map-by", &format!("ppr:{ranks}:node:OVERSUBSCRIBE")]);
+        command.push(&["--map-by", &format!("ppr:{ranks}:node:OVERSUBSCRIBE")]);
     }
     if core_supply == CoreSupply::Oversubscribed {
         match family {
             _ if per_host.is_some() => {}
-            Family::OpenMpi5 if !is_set_by_user(request, "map-by") => push(arguments, &["--map-by", ":OVERSUBSCRIBE"]),
-            Family::OpenMpi4 if !is_set_by_user(request, "oversubscribe") => push(arguments, &["--oversubscribe"]),
+            Family::OpenMpi5 if !is_set_by_user(request, "map-by") => command.push(&["--map-by", ":OVERSUBSCRIBE"]),
+            Family::OpenMpi4 if !is_set_by_user(request, "oversubscribe") => command.push(&["--oversubscribe"]),
             _ => {}
         }
         // Open MPI yields by itself only if it detects oversubscription, and it does not see a container's CPU quota.
-        push(arguments, &["--mca", "mpi_yield_when_idle", "1"]);
+        command.push(&["--mca", "mpi_yield_when_idle", "1"]);
     }
     if let Some(how) = binding(request, core_supply, "bind-to") {
-        push(arguments, &["--bind-to", how]);
+        command.push(&["--bind-to", how]);
     }
     // Started by ssh, ranks have the environment that their host gives them. Hydra and srun pass on all of ours by themselves.
     let given: Vec<&String> = request.launcher_arguments.iter().skip_while(|word| *word != "-x").collect();
     for name in request.passed_variables.iter().filter(|name| !given.iter().any(|word| is_of_variable(word, name))) {
-        push(arguments, &["-x", name]);
+        command.push(&["-x", name]);
     }
 }
 
@@ -207,34 +209,28 @@ const MPICH_YIELDS: [(&str, &str); 3] = [
 ];
 
 /// Arguments of Hydra. Intel MPI's takes one number of ranks for all hosts, and its ranks yield processors by default.
-fn hydra(
-    family: Family,
-    request: &Request,
-    core_supply: CoreSupply,
-    arguments: &mut Vec<String>,
-    environment: &mut Vec<Variable>,
-) -> Result<()> {
+fn hydra(family: Family, request: &Request, core_supply: CoreSupply, command: &mut LaunchCommand) -> Result<()> {
     let is_intel = family == Family::IntelMpi;
     if core_supply == CoreSupply::Oversubscribed && !is_intel {
-        environment.extend(MPICH_YIELDS.map(|(name, value)| Variable::new(name, value)));
+        command.environment.extend(MPICH_YIELDS.map(|(name, value)| Variable::new(name, value)));
     }
-    push(arguments, &["-n", &request.ranks.to_string()]);
+    command.push(&["-n", &request.ranks.to_string()]);
     match &request.hosts {
         Some(hosts) if is_intel => {
             let (names, slots) = equal_hosts(hosts, "mpiexec of Intel MPI", "a --hostfile of lines HOST:RANKS")?;
-            push(arguments, &["-hosts", &names.join(","), "-ppn", &slots.to_string()]);
+            command.push(&["-hosts", &names.join(","), "-ppn", &slots.to_string()]);
         }
-        Some(hosts) => push(arguments, &["-hosts", hosts]),
+        Some(hosts) => command.push(&["-hosts", hosts]),
         None => {}
     }
     if let Some(file) = &request.host_file {
-        push(arguments, &[if is_intel { "-machinefile" } else { "-f" }, file]);
+        command.push(&[if is_intel { "-machinefile" } else { "-f" }, file]);
     }
     if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, "ppn")) {
-        push(arguments, &["-ppn", &ranks.to_string()]);
+        command.push(&["-ppn", &ranks.to_string()]);
     }
     if let Some(how) = binding(request, core_supply, "bind-to") {
-        push(arguments, &["-bind-to", how]);
+        command.push(&["-bind-to", how]);
     }
     Ok(())
 }
@@ -267,47 +263,38 @@ fn binding(request: &Request, core_supply: CoreSupply, flag: &str) -> Option<&'s
 /// did, to write the end of the record and to end them.
 const SRUN_WAIT: &str = "--wait=30";
 
-fn slurm(
-    request: &Request,
-    core_supply: CoreSupply,
-    arguments: &mut Vec<String>,
-    environment: &mut Vec<Variable>,
-) -> Result<()> {
+fn slurm(request: &Request, core_supply: CoreSupply, command: &mut LaunchCommand) -> Result<()> {
     // srun that kills at once takes the watchdog along, too. Without a watchdog, the other ranks would wait for a failed
     // one until the allocation ends.
     let is_watched = !request.program_arguments.iter().any(|word| word == "--no-watchdog");
     let kills = if is_watched { ["--kill-on-bad-exit=0", SRUN_WAIT].as_slice() } else { &["--kill-on-bad-exit=1"] };
-    push(arguments, &[&format!("--ntasks={}", request.ranks)]);
-    push(arguments, kills);
+    command.push(&[&format!("--ntasks={}", request.ranks)]);
+    command.push(kills);
     if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !is_set_by_user(request, "mpi")) {
-        push(arguments, &[&format!("--mpi={mpi}")]);
+        command.push(&[&format!("--mpi={mpi}")]);
     }
     if let Some(text) = &request.hosts {
         let (names, slots) = equal_hosts(text, "srun", "a --hostfile with one line per rank")?;
-        push(arguments, &[&format!("--nodelist={}", names.join(","))]);
+        command.push(&[&format!("--nodelist={}", names.join(","))]);
         if core_supply == CoreSupply::Unknown && text.contains(':') {
-            push(arguments, &[&format!("--ntasks-per-node={slots}")]);
+            command.push(&[&format!("--ntasks-per-node={slots}")]);
         }
     }
     if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, "ntasks-per-node")) {
-        push(arguments, &[&format!("--ntasks-per-node={ranks}")]);
+        command.push(&[&format!("--ntasks-per-node={ranks}")]);
     }
     if let Some(file) = &request.host_file {
         // The way that srun's manual gives for a file of hosts, one line per rank.
-        environment.push(Variable::new("SLURM_HOSTFILE", file));
-        push(arguments, &["--distribution=arbitrary"]);
+        command.environment.push(Variable::new("SLURM_HOSTFILE", file));
+        command.push(&["--distribution=arbitrary"]);
     }
     if core_supply == CoreSupply::Oversubscribed {
-        push(arguments, &["--overcommit"]);
+        command.push(&["--overcommit"]);
     }
     if let Some(how) = binding(request, core_supply, "cpu-bind") {
-        push(arguments, &[&format!("--cpu-bind={}", how.replace("core", "cores"))]);
+        command.push(&[&format!("--cpu-bind={}", how.replace("core", "cores"))]);
     }
     Ok(())
-}
-
-fn push(arguments: &mut Vec<String>, words: &[&str]) {
-    arguments.extend(words.iter().map(|word| (*word).to_owned()));
 }
 
 // Repeats the launch of a record: with the same launcher and launcher arguments, and new arguments for the program.

@@ -1,8 +1,7 @@
 //! The columns of the table of cases: their contents, and the order in which they are left out where the width does not suffice.
 
-use super::document;
 use super::document::{
-    Block, Column, Fields, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
+    self, Block, Column, Fields, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
 };
 use super::row::{Counts, Row, Status};
 use Role::{Always, Check, InHeading, InPlace, Labels, WhereKnown};

@@ -1,8 +1,7 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
 use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
-use super::row;
-use super::row::Row;
+use super::row::{self, Row};
 use super::step::StepView;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};

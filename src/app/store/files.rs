@@ -5,7 +5,6 @@
 //! network file systems may lack. A line whose digest does not match counts as absent: its run is read from its record again.
 
 use crate::report::{RowLine as Line, UNKNOWN_HOST, View, host_of, lines, pair_lines};
-use Kind::{Count, Moment, Real, Text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use commgauge_base::digest::sha256;
@@ -14,14 +13,8 @@ use commgauge_base::output_file::sync_folder_of;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{RowKey, RunFacts, RunMedians};
 use commgauge_model::record::Record;
-use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
-use parquet::errors::Result as Written;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::parser::parse_message_type;
+use commgauge_readers::interop::export::parquet_file;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -285,64 +278,51 @@ pub(super) struct Run<'a> {
     facts: Line,
 }
 
-/// The type of a column.
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Count,
-    Real,
-    /// Microseconds since 1970 in UTC.
-    Moment,
-}
-
-/// A column: its name, which is the key of its values in a line, and their type.
-type Column = (&'static str, Kind);
-
 /// The common columns of all lines of a run.
-const RUN: [Column; 8] = [
-    ("run_id", Text),
-    ("started_at", Moment),
-    ("suite", Text),
-    ("backend", Text),
-    ("library", Text),
-    ("driver", Text),
-    ("program_version", Text),
-    ("world_size", Count),
-];
+const RUN: &str = "
+    optional binary run_id (STRING);
+    optional int64 started_at (TIMESTAMP(MICROS,true));
+    optional binary suite (STRING);
+    optional binary backend (STRING);
+    optional binary library (STRING);
+    optional binary driver (STRING);
+    optional binary program_version (STRING);
+    optional int64 world_size;
+";
 
-const ROWS: [Column; 21] = [
-    ("case", Text),
-    ("axis", Text),
-    ("style", Text),
-    ("collective", Text),
-    ("element_type", Text),
-    ("placement", Text),
-    ("cadence", Text),
-    ("bytes_total", Count),
-    ("group_size", Count),
-    ("groups", Count),
-    ("nodes_spanned", Count),
-    ("status", Text),
-    ("samples", Count),
-    ("replicates", Count),
-    ("latency_seconds_median", Real),
-    ("latency_seconds_p99", Real),
-    ("busbw_bytes_per_second", Real),
-    ("copy_bytes_per_second", Real),
-    ("flops_per_second", Real),
-    ("slowest_host", Text),
-    ("slowest_host_share", Real),
-];
+const ROWS: &str = "
+    optional binary case (STRING);
+    optional binary axis (STRING);
+    optional binary style (STRING);
+    optional binary collective (STRING);
+    optional binary element_type (STRING);
+    optional binary placement (STRING);
+    optional binary cadence (STRING);
+    optional int64 bytes_total;
+    optional int64 group_size;
+    optional int64 groups;
+    optional int64 nodes_spanned;
+    optional binary status (STRING);
+    optional int64 samples;
+    optional int64 replicates;
+    optional double latency_seconds_median;
+    optional double latency_seconds_p99;
+    optional double busbw_bytes_per_second;
+    optional double copy_bytes_per_second;
+    optional double flops_per_second;
+    optional binary slowest_host (STRING);
+    optional double slowest_host_share;
+";
 
-const PAIRS: [Column; 7] = [
-    ("host_a", Text),
-    ("host_b", Text),
-    ("rank_a", Count),
-    ("rank_b", Count),
-    ("latency_seconds", Real),
-    ("one_way_bytes_per_second", Real),
-    ("both_ways_bytes_per_second", Real),
-];
+const PAIRS: &str = "
+    optional binary host_a (STRING);
+    optional binary host_b (STRING);
+    optional int64 rank_a;
+    optional int64 rank_b;
+    optional double latency_seconds;
+    optional double one_way_bytes_per_second;
+    optional double both_ways_bytes_per_second;
+";
 
 impl<'a> Run<'a> {
     pub fn of(loaded: &'a LoadedRecord, view: &'a View) -> Run<'a> {
@@ -378,7 +358,7 @@ pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
         line.insert("slowest_host".to_owned(), host.into());
         line.insert("slowest_host_share".to_owned(), share.into());
     }
-    file(&[&RUN[..], &ROWS].concat(), &lines)
+    file(ROWS, &lines)
 }
 
 impl Run<'_> {
@@ -433,49 +413,9 @@ pub(super) fn pairs(run: &Run) -> Result<Option<Vec<u8>>> {
             line.insert(name.to_owned(), line[key].clone());
         }
     }
-    file(&[&RUN[..], &PAIRS].concat(), &lines).map(Some)
+    file(PAIRS, &lines).map(Some)
 }
 
-/// A file with one group of lines.
-fn file(columns: &[Column], lines: &[Line]) -> Result<Vec<u8>> {
-    written(columns, lines).map_err(|cause| Error::environment(format!("cannot write the dataset: {cause}")))
-}
-
-fn written(columns: &[Column], lines: &[Line]) -> Written<Vec<u8>> {
-    let field = |(name, kind): &Column| {
-        let (physical, meaning) = match kind {
-            Text => ("BYTE_ARRAY", " (STRING)"),
-            Count => ("INT64", ""),
-            Real => ("DOUBLE", ""),
-            Moment => ("INT64", " (TIMESTAMP(MICROS,true))"),
-        };
-        format!("  OPTIONAL {physical} {name}{meaning};\n")
-    };
-    let fields: String = columns.iter().map(field).collect();
-    let schema = Arc::new(parse_message_type(&format!("message commgauge {{\n{fields}}}"))?);
-    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
-    let mut content = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut content, schema, properties)?;
-    let mut group = writer.next_row_group()?;
-    for (key, kind) in columns {
-        let Some(mut column) = group.next_column()? else { continue };
-        let values = || lines.iter().map(|line| line.get(*key).unwrap_or(&Value::Null));
-        match kind {
-            Text => write::<ByteArrayType>(&mut column, values().map(|value| value.as_str().map(ByteArray::from)))?,
-            Count | Moment => write::<Int64Type>(&mut column, values().map(Value::as_i64))?,
-            Real => write::<DoubleType>(&mut column, values().map(Value::as_f64))?,
-        }
-        column.close()?;
-    }
-    group.close()?;
-    writer.close()?;
-    Ok(content)
-}
-
-/// Writes the values of a column. Parquet's definition level is 1 for a present value.
-fn write<T: DataType>(column: &mut SerializedColumnWriter, values: impl Iterator<Item = Option<T::T>>) -> Written<()> {
-    let values: Vec<Option<T::T>> = values.collect();
-    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
-    let known: Vec<T::T> = values.into_iter().flatten().collect();
-    column.typed::<T>().write_batch(&known, Some(&levels), None).map(drop)
+fn file(columns: &str, lines: &[Line]) -> Result<Vec<u8>> {
+    parquet_file("the dataset", &format!("message commgauge {{{RUN}{columns}}}"), lines)
 }

@@ -1,19 +1,16 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
 use super::comparability::{CompareRule, LoadedRecord, ensure_comparable};
-use super::curve_noise;
-use super::document::percent;
-use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::document::{CurveChange, CurvePart};
+use super::document::{
+    AgainstBase, CurveChange, CurvePart, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict, percent,
+};
 use super::evidence::{ComparedRow, Evidence, Gathered, evidence, names_to_match};
 use super::gate::{cap_decision, coverage, exit_code_of, name_hosts_that_differ, undecided_row};
-use super::permutation;
-use super::permutation::Alone;
 use super::permutation::{
-    Corrected, CountRanges, MAX_REPLICATES, ReplicateCounts, RowProbabilities, Sides, corrected, fewest_for,
-    is_testable,
+    self, Alone, Corrected, CountRanges, MAX_REPLICATES, ReplicateCounts, RowProbabilities, Sides, corrected,
+    fewest_for, is_testable,
 };
-use super::{Decision, Problem, comparability, differences, most_severe};
+use super::{Decision, Problem, comparability, curve_noise, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::{counted, three_digits};

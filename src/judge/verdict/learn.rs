@@ -5,11 +5,9 @@
 //! healthy node passes; it never falls below the required minimum. Links are not learned: they are data-sheet facts, and bound the learned
 //! values.
 
-use super::comparability::LoadedRecord;
-use super::comparability::ensure_comparable;
+use super::comparability::{LoadedRecord, ensure_comparable};
 use super::evidence::{Evidence, Gathered, evidence};
-use super::learned_file::{self, LearnRule, Learned};
-use super::learned_file::{Kind, Values};
+use super::learned_file::{self, Kind, LearnRule, Learned, Values};
 use super::{Allowed, Problem};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;

@@ -7,8 +7,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{CopyKind, HostMemory, Machine};
 use commgauge_model::record::line::{CaseFacts, Outcome};
-use commgauge_model::record::work_lines::{CopyLine, CopyShape};
-use commgauge_model::record::work_lines::{ProductLine, ProductShape};
+use commgauge_model::record::work_lines::{CopyLine, CopyShape, ProductLine, ProductShape};
 use commgauge_model::record::{Journal, Line, Parts, Record};
 use std::path::Path;
 

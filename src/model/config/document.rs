@@ -395,6 +395,16 @@ impl Item {
             _ => Ok(vec![self]),
         }
     }
+
+    /// What each item of a list, or a single value, means.
+    pub fn each<T>(self, read: impl Fn(&Item) -> Result<T>) -> Result<Vec<T>> {
+        self.items()?.iter().map(read).collect()
+    }
+
+    /// What each text of a list, or a single text, means.
+    pub fn each_parsed<T>(self, parse: impl Fn(&str) -> std::result::Result<T, String>) -> Result<Vec<T>> {
+        self.each(|item| item.parsed(&parse))
+    }
 }
 
 /// What is at the place of a value, as the beginning of a complaint.

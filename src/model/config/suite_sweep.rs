@@ -3,8 +3,7 @@
 use super::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Collectives, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
-use commgauge_base::error::Result;
-use commgauge_base::error::named;
+use commgauge_base::error::{Result, named};
 use commgauge_base::geometry::{MOST_EXPERTS, Routed, Routing, Splits};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
@@ -131,8 +130,7 @@ impl Sweep {
         }
         if let Some(item) = table.take("placements") {
             let place = item.place.clone();
-            let items = item.items()?;
-            sweep.placements = items.iter().map(|item| item.parsed(parse_placement)).collect::<Result<_>>()?;
+            sweep.placements = item.each_parsed(parse_placement)?;
             sweep.refuse_missing_placements(&place)?;
         }
         table.set("cadences", &mut sweep.cadences, read_cadences)?;
@@ -199,23 +197,15 @@ pub fn growing_sizes(from: Bytes, to: Bytes, growth: Growth) -> std::result::Res
 /// The lists of variants; the usual way where a list is not there.
 fn read_variants(table: &mut Table) -> Result<Variants> {
     let mut variants = Variants::default();
-    table.set("buffers", &mut variants.buffers, |item| {
-        item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()
-    })?;
-    table.set("submit", &mut variants.submit, |item| {
-        item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()
-    })?;
-    if let Some(item) = table.take("aggregate") {
-        let read = |item: &Item| item.count_within(1..=MOST_AGGREGATED);
-        variants.aggregate = item.items()?.iter().map(read).collect::<Result<_>>()?;
-    }
-    if let Some(item) = table.take("max_ctas") {
-        let read = |item: &Item| match item.is_whole() {
-            true => item.count_within(1..=MOST_CTAS).map(Some),
-            false => item.parsed(parse_max_ctas),
-        };
-        variants.max_ctas = item.items()?.iter().map(read).collect::<Result<_>>()?;
-    }
+    table.set("buffers", &mut variants.buffers, |item| item.each_parsed(str::parse))?;
+    table.set("submit", &mut variants.submit, |item| item.each_parsed(str::parse))?;
+    let aggregated = |item: &Item| item.count_within(1..=MOST_AGGREGATED);
+    table.set("aggregate", &mut variants.aggregate, |item| item.each(aggregated))?;
+    let most_blocks = |item: &Item| match item.is_whole() {
+        true => item.count_within(1..=MOST_CTAS).map(Some),
+        false => item.parsed(parse_max_ctas),
+    };
+    table.set("max_ctas", &mut variants.max_ctas, |item| item.each(most_blocks))?;
     Ok(variants)
 }
 
@@ -225,15 +215,15 @@ pub(super) fn read_sizes(item: Item) -> Result<Vec<Bytes>> {
         if let Some(beyond) = items.get(MOST_SIZES) {
             return Err(beyond.wrong(format!("more than {MOST_SIZES} sizes in one sweep")));
         }
-        return items.iter().map(read_size).collect();
+        return items.iter().map(|item| read_size(item, MOST_BYTES)).collect();
     }
     let place = item.place.clone();
     let mut table = item.table()?;
-    let from = read_size(&table.require("from", "the smallest size, such as \"8B\"")?)?;
-    let to = read_size(&table.require("to", "the largest size, such as \"64MiB\"")?)?;
+    let from = read_size(&table.require("from", "the smallest size, such as \"8B\"")?, MOST_BYTES)?;
+    let to = read_size(&table.require("to", "the largest size, such as \"64MiB\"")?, MOST_BYTES)?;
     let growth = match (table.take("factor"), table.take("step")) {
         (Some(factor), None) => Growth::Factor(factor.whole(2..=u64::from(u32::MAX))?),
-        (None, Some(step)) => Growth::Step(read_size(&step)?),
+        (None, Some(step)) => Growth::Step(read_size(&step, MOST_BYTES)?),
         (None, None) => Growth::Factor(2),
         (Some(_), Some(step)) => return Err(step.wrong("cannot be combined with `factor`; give one of the two")),
     };
@@ -241,11 +231,12 @@ pub(super) fn read_sizes(item: Item) -> Result<Vec<Bytes>> {
     growing_sizes(from, to, growth).map_err(|problem| place.wrong(problem))
 }
 
-fn read_size(item: &Item) -> Result<Bytes> {
+/// A size from 1 byte to `most`.
+pub(super) fn read_size(item: &Item, most: Bytes) -> Result<Bytes> {
     let bytes = if item.is_whole() { Bytes(item.whole(0..=u64::MAX)?) } else { item.parsed(Bytes::parse)? };
     match bytes {
         Bytes(0) => Err(item.wrong("found a size of 0; accepted: 1 B and more")),
-        _ if bytes > MOST_BYTES => Err(item.wrong(format!("found {bytes}; accepted: up to {MOST_BYTES}"))),
+        _ if bytes > most => Err(item.wrong(format!("found {bytes}; accepted: up to {most}"))),
         _ => Ok(bytes),
     }
 }
@@ -255,14 +246,14 @@ fn all_or<T: Copy + PartialEq + std::str::FromStr<Err = String>>(item: Item, all
     if item.is_text("all") {
         return Ok(all.to_vec());
     }
-    item.items()?.iter().map(|item| item.parsed(str::parse::<T>)).collect()
+    item.each_parsed(str::parse)
 }
 
 fn read_roots(item: Item) -> Result<Roots> {
     if item.is_text("all") {
         return Ok(Roots::All);
     }
-    Ok(Roots::These(item.items()?.iter().map(|item| item.count_within(0..=u32::MAX)).collect::<Result<_>>()?))
+    item.each(|item| item.count_within(0..=u32::MAX)).map(Roots::These)
 }
 
 /// Reads `in-place` or `out-of-place`.
@@ -292,10 +283,7 @@ pub(super) fn read_splits(item: Item) -> Result<Splits> {
     }
     let mut table = item.table()?;
     let splits = match (table.take("given"), table.take("skewed"), table.take("routed")) {
-        (Some(given), None, None) => {
-            let weights = given.items()?.iter().map(|item| item.whole(0..=u64::MAX)).collect::<Result<_>>()?;
-            Splits::Given(weights)
-        }
+        (Some(given), None, None) => Splits::Given(given.each(|item| item.whole(0..=u64::MAX))?),
         (None, Some(skewed), None) => Splits::Skewed { exponent: skewed.fraction(0.0, 8.0)? },
         (None, None, Some(routed)) => read_routed(routed.table()?)?,
         _ => {
@@ -390,7 +378,7 @@ pub const BOTH_CADENCES: [Cadence; 2] = [Cadence::Streaming, Cadence::Isolated];
 
 /// Reads one cadence or a list of them.
 pub(super) fn read_cadences(item: Item) -> Result<Vec<Cadence>> {
-    item.items()?.iter().map(|item| item.parsed(named)).collect()
+    item.each_parsed(named)
 }
 
 #[cfg(test)]

@@ -6,17 +6,16 @@ use super::document::{Item, Place, Table};
 use super::model::find::{name_of, preset_file};
 use super::shipped::read_text;
 use super::step::{LayoutTable, ModelWork, Serving, Training};
-use super::suite_sweep::read_sizes;
+use super::suite_sweep::{read_size, read_sizes};
 use commgauge_base::element::ElementType;
-use commgauge_base::error::Result;
+use commgauge_base::error::{Result, named};
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::eprintln;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 /// Reads the work of a suite: tables at the top are the default of every layout.
 pub(super) struct WorkReader<'a> {
@@ -184,7 +183,8 @@ pub struct PairsTable {
 }
 
 /// What the pairs consist of: ranks or nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Between {
     /// Every two nodes: each rank with the rank of the same place on the other node, all at once.
     Nodes,
@@ -193,7 +193,8 @@ pub enum Between {
 }
 
 /// Which pairs are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Selection {
     /// Every one.
     All,
@@ -204,10 +205,12 @@ pub enum Selection {
 impl PairsTable {
     /// Reads and checks the table.
     pub(super) fn read(mut table: Table) -> Result<PairsTable> {
-        let between = table.take("between").map_or(Ok(Between::Nodes), |item| item.parsed(between))?;
+        let between = table.take("between").map_or(Ok(Between::Nodes), |item| item.parsed(named))?;
         let latency = table.take("latency_bytes");
         let bandwidth = table.take("bandwidth_bytes");
-        let bytes = |item: &Option<Item>, default: u64| item.as_ref().map_or(Ok(Bytes(default)), message);
+        let bytes = |item: &Option<Item>, default: u64| {
+            item.as_ref().map_or(Ok(Bytes(default)), |item| read_size(item, LARGEST_MESSAGE))
+        };
         let (latency_bytes, bandwidth_bytes) = (bytes(&latency, 8)?, bytes(&bandwidth, 4 << 20)?);
         if let Some(item) = bandwidth.or(latency)
             && latency_bytes >= bandwidth_bytes
@@ -225,7 +228,7 @@ impl PairsTable {
             );
         }
         let selected = table.take("pairs");
-        let selection = selected.as_ref().map(|item| item.parsed(selection)).transpose()?;
+        let selection = selected.as_ref().map(|item| item.parsed(named)).transpose()?;
         if let Some(item) =
             selected.filter(|_| selection == Some(Selection::Screen) && (one_at_a_time || between == Between::Ranks))
         {
@@ -237,32 +240,12 @@ impl PairsTable {
     }
 }
 
-fn message(item: &Item) -> Result<Bytes> {
-    let bytes = match item.is_whole() {
-        true => Bytes(item.whole(0..=u64::MAX)?),
-        false => item.parsed(Bytes::parse)?,
-    };
-    match bytes.0 {
-        0 => Err(item.wrong("found a size of 0; accepted: 1 B and more")),
-        _ if bytes > LARGEST_MESSAGE => Err(item.wrong(format!("found {bytes}; accepted: up to {LARGEST_MESSAGE}"))),
-        _ => Ok(bytes),
-    }
-}
-
-fn between(text: &str) -> std::result::Result<Between, String> {
-    named(text, &[Between::Nodes, Between::Ranks], |between| if between == Between::Nodes { "nodes" } else { "ranks" })
-}
-
-fn selection(text: &str) -> std::result::Result<Selection, String> {
-    named(text, &[Selection::All, Selection::Screen], |one| if one == Selection::All { "all" } else { "screen" })
-}
-
 // Reads a suite's `[[copy]]` tables: copies between the memory of hosts and GPUs, within a GPU, and between the GPUs of a host.
 
 /// From where to where, by the copy engines of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 // Its name in files and in output.
-#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum CopyKind {
@@ -289,14 +272,6 @@ impl CopyKind {
         self.into()
     }
 
-    /// The kind of that name.
-    ///
-    /// # Errors
-    /// What is accepted.
-    pub fn parse(text: &str) -> std::result::Result<CopyKind, String> {
-        named(text, &CopyKind::ALL, CopyKind::name)
-    }
-
     /// Whether one end is memory of the host.
     pub fn is_of_host(self) -> bool {
         matches!(self, CopyKind::HostToDevice | CopyKind::DeviceToHost | CopyKind::HostBothWays)
@@ -316,7 +291,7 @@ impl CopyKind {
 /// Kind of the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 // Its name in files and in output.
-#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
+#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum HostMemory {
@@ -327,17 +302,6 @@ pub enum HostMemory {
 }
 
 impl HostMemory {
-    /// All kinds.
-    pub const ALL: [HostMemory; 2] = [HostMemory::Pinned, HostMemory::Pageable];
-
-    /// The kind of that name.
-    ///
-    /// # Errors
-    /// What is accepted.
-    pub fn parse(text: &str) -> std::result::Result<HostMemory, String> {
-        named(text, &HostMemory::ALL, HostMemory::name)
-    }
-
     /// The name in a suite.
     pub fn name(self) -> &'static str {
         self.into()
@@ -364,28 +328,22 @@ impl CopyTable {
     }
 
     fn read(mut table: Table) -> Result<CopyTable> {
-        let kinds = table.take("kinds").map_or(Ok(CopyKind::ALL.to_vec()), |item| {
-            item.items()?.iter().map(|item| item.parsed(CopyKind::parse)).collect()
-        })?;
-        let host_memory = table.take("host_memory").map_or(Ok(vec![HostMemory::Pinned]), |item| {
-            item.items()?.iter().map(|item| item.parsed(HostMemory::parse)).collect()
-        })?;
-        let alone = table.take("each").map_or(Ok(vec![true, false]), |item| {
-            let names = |alone| if alone { "alone" } else { "together" };
-            item.items()?.iter().map(|item| item.parsed(|text| named(text, &[true, false], names))).collect()
-        })?;
+        let kinds = table.take("kinds").map_or(Ok(CopyKind::ALL.to_vec()), |item| item.each_parsed(named))?;
+        let host_memory =
+            table.take("host_memory").map_or(Ok(vec![HostMemory::Pinned]), |item| item.each_parsed(named))?;
+        let alone = table.take("each").map_or(Ok(vec![true, false]), |item| item.each_parsed(is_alone))?;
         let bytes = read_sizes(table.require("bytes", "a size such as \"256MiB\", a list, or a range")?)?;
         table.finish()?;
         Ok(CopyTable { kinds, host_memory, bytes, alone })
     }
 }
 
-/// The value of that name.
-fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> std::result::Result<T, String> {
-    all.iter().copied().find(|one| name(*one) == text).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
-        format!("found `{text}`; accepted: {}", names.join(", "))
-    })
+fn is_alone(text: &str) -> std::result::Result<bool, String> {
+    match text {
+        "alone" => Ok(true),
+        "together" => Ok(false),
+        _ => Err(format!("found `{text}`; accepted: alone, together")),
+    }
 }
 
 // Reads a suite's `[[compute]]` tables: models whose matrix products are measured, and how they are divided.
@@ -454,7 +412,7 @@ impl ComputeTable {
             }
         }
         if let Some(item) = table.take("micro_batch") {
-            read.micro_batch = item.items()?.iter().map(|item| item.whole(1..=LARGEST)).collect::<Result<_>>()?;
+            read.micro_batch = item.each(|item| item.whole(1..=LARGEST))?;
         }
         if let Some(item) = table.take("element_types") {
             let mut types = Vec::new();

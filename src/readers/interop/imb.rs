@@ -5,8 +5,7 @@
 //! as IMB does for its bandwidth.
 
 use super::imported::{BadLine, DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
-use super::log_text;
-use super::log_text::{LogLine, Unread, Writer};
+use super::log_text::{self, LogLine, Unread, Writer};
 use super::osu::{IMB, PeerProgram, PrintedSize, mpi_type};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;

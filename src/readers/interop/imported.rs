@@ -10,8 +10,7 @@ use commgauge_cost::cost::Place;
 use commgauge_model::config::RunSettings;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::Parts;
-use commgauge_model::record::header;
-use commgauge_model::record::header::without_secrets;
+use commgauge_model::record::header::{self, without_secrets};
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, CaseLine, End, EndStatus, ForeignTool, Header, Line, Outcome, RankFacts, START_NOT_STATED,
     SuiteFacts,

@@ -6,8 +6,7 @@
 //! barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
 
 use super::imported::{BadLine, DataCheck, Imported, Known, Row};
-use super::log_text;
-use super::log_text::{LogLine, Unread, Writer};
+use super::log_text::{self, LogLine, Unread, Writer};
 use commgauge_base::collective::Collective::*;
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;

@@ -9,6 +9,7 @@ use super::{DeviceReader, LocalWork, Mismatch};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
+use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::progress::Progress;
 use commgauge_base::sample::Cadence;
@@ -242,7 +243,9 @@ pub trait Backend {
     }
 
     /// The clock of the marks, in nanoseconds, now.
-    fn now_nanoseconds(&self) -> u64;
+    fn now_nanoseconds(&self) -> u64 {
+        host::now_nanoseconds()
+    }
 
     /// The smallest difference between two marks that can be resolved, in nanoseconds.
     fn clock_resolution_nanoseconds(&self) -> u64;
@@ -298,7 +301,9 @@ pub trait Call {
     /// The current time on the clock of the marks: [`Backend::now_nanoseconds`] while the case is bound. If one
     /// process simulates several ranks, the clock that is furthest ahead, so that every rank can meet a start set
     /// after it.
-    fn now_nanoseconds(&self) -> u64;
+    fn now_nanoseconds(&self) -> u64 {
+        host::now_nanoseconds()
+    }
 
     /// Copies of the buffers in the rotation; 1 where the same buffers are used in every iteration.
     fn buffer_copies(&self) -> u32;
@@ -333,8 +338,9 @@ pub trait Call {
         Ok(None)
     }
 
-    /// Aborts what is enqueued, so that a later `complete` returns an error instead of waiting.
-    fn abort(&mut self);
+    /// Aborts what is enqueued, so that a later `complete` returns an error instead of waiting. Blocking calls cannot be aborted; the launch
+    /// as a whole is aborted instead.
+    fn abort(&mut self) {}
 }
 
 /// Everything that a backend needs to replay a step.
@@ -413,7 +419,9 @@ pub trait Replayer {
     fn check(&mut self) -> Result<Option<Mismatch>>;
 
     /// False if there is no data.
-    fn verifies(&self) -> bool;
+    fn verifies(&self) -> bool {
+        true
+    }
 
     /// Executes the step once, from start to end. Allocates nothing and takes no lock.
     fn run(&mut self) -> Result<()>;

@@ -13,6 +13,7 @@ pub use contract::{
     ReplayBinding, Replayer, SETUP_OF_EACH_RANK,
 };
 
+use crate::device_probe::Version;
 use commgauge_base::error::Result;
 use commgauge_base::sample::WrongCall;
 use commgauge_base::units::Bytes;
@@ -20,6 +21,27 @@ use commgauge_model::record::header::DeviceFacts;
 use commgauge_model::record::line::Outcome;
 use commgauge_model::workload::ProductShape;
 use serde::{Deserialize, Serialize};
+
+/// A variable of NCCL that a flag sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The flag, for errors.
+    pub flag: &'static str,
+    pub variable: &'static str,
+    pub value: &'static str,
+    /// The first version that reads it; older ones ignore it silently.
+    pub since: Version,
+}
+
+impl Setting {
+    /// Why a version of NCCL ignores it.
+    pub fn refusal(&self, found: Version) -> Option<String> {
+        let Setting { flag, variable, value, since } = self;
+        (found < *since).then(|| {
+            format!("{flag} needs NCCL {}.{} ({variable}={value}), found {found}, which ignores it", since.0, since.1)
+        })
+    }
+}
 
 // Readings of a rank's device during the calls: its identity, and its state at a moment.
 

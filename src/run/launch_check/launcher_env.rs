@@ -5,8 +5,7 @@
 
 use crate::launcher::{Variable as Counted, is_connected, slurm_numbers, variables};
 use commgauge_base::error::{Error, Result};
-use commgauge_model::record::header;
-use commgauge_model::record::header::Variable;
+use commgauge_model::record::header::{self, Variable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,7 @@
 
 use super::facts::binding;
 use super::journal::WorkKey;
-use super::work_loop;
-use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping, WorkItem};
+use super::work_loop::{self, CaseSet, CaseSlot, Run, Timekeeping, WorkItem};
 use crate::backend::{Backend, Binding, DeviceState};
 use crate::measure::{
     CaseResult, CaseState, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, divide, divide_rest, measure_case,

@@ -1,8 +1,7 @@
 //! The record as a run writes it: new, or reopened with the work that earlier launches have completed. It is open on process 0 only, with
 //! errors that all processes share.
 
-use super::facts;
-use super::facts::{Planned, Ranks};
+use super::facts::{self, Planned, Ranks};
 use super::pace::Tally;
 use super::request::{Listener, Request, Resume};
 use crate::backend::Backend;

@@ -1,7 +1,6 @@
 //! The flags of `commgauge run`.
 
-use crate::cli::launched_arguments::Backend;
-use crate::cli::launched_arguments::{Algorithm, Protocol, parse_time_limit, parse_timeout};
+use crate::cli::launched_arguments::{Algorithm, Backend, Protocol, parse_time_limit, parse_timeout};
 use crate::cli::like::with_tool_defaults;
 use crate::cli::{OutputArguments, SweepArguments};
 use clap::parser::ValueSource;

@@ -1,16 +1,12 @@
 //! Whether the run of a record can be resumed, with how much work, and by which command.
 
-use super::allocation;
-use super::allocation::predicted_nodes;
-use super::arguments::collectives;
-use super::arguments::{RunArguments, SummaryParts};
+use super::allocation::{self, predicted_nodes};
+use super::arguments::{RunArguments, SummaryParts, collectives};
 use crate::cli::launched_arguments::Backend;
 use crate::cli::output::{Sink, print_drawn_on, print_on};
-use crate::cli::suite;
-use crate::cli::suite::SuiteWork;
+use crate::cli::suite::{self, SuiteWork};
 use crate::cli::work::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
-use crate::launch;
-use crate::launch::{LaunchCommand, Launcher, LauncherContext, Request, quote};
+use crate::launch::{self, LaunchCommand, Launcher, LauncherContext, Request, quote};
 use crate::report::screen::{CommandNames, Screen};
 use crate::report::{Format, View, plan_text, screen};
 use clap::Parser;
@@ -23,8 +19,7 @@ use commgauge_model::record::Record;
 use commgauge_model::record::header::{HIDDEN, HIDDEN_FROM_VIEW, without_secrets};
 use commgauge_model::record::line::EndStatus;
 use commgauge_run::backend::simulated::SimulatedBackend;
-use commgauge_run::session;
-use commgauge_run::session::{Resume, TimeLimit};
+use commgauge_run::session::{self, Resume, TimeLimit};
 use commgauge_run::world::SoloWorld;
 use std::io::Write;
 use std::path::Path;

@@ -2,8 +2,7 @@
 
 use super::{Badge, Block, Column, Fact, Figure, Folded, List, Mark, Row, Table, Tone};
 use crate::chart::escaped as escaped_html;
-use crate::report::text::Paint;
-use crate::report::text::{hung, text_width, visible, wrap};
+use crate::report::text::{Paint, hung, text_width, visible, wrap};
 use std::collections::HashSet;
 use std::fmt::Write;
 

@@ -5,8 +5,7 @@
 use super::page::HtmlRun;
 use crate::chart::{Cell, HeatMap};
 use crate::report::document::{Block, Column, Figure, optional};
-use crate::report::pairs;
-use crate::report::pairs::{Measure, MemberKind, Pair, PairLocality, PairsView};
+use crate::report::pairs::{self, Measure, MemberKind, Pair, PairLocality, PairsView};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::{Bytes, counted};
 use commgauge_judge::verdict::{Metric, Verdict};

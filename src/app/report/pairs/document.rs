@@ -4,8 +4,7 @@ use super::view::{
     LocalityStatistics, Measure, MemberKind, Pair, PairLocality, PairRank, PairsView, SlowPair, Standing,
 };
 use crate::report::document::{Block, Fields, Table, Terminal, Tone};
-use crate::report::text::Paint;
-use crate::report::text::{Line, object, visible, wrap};
+use crate::report::text::{Line, Paint, object, visible, wrap};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, three_digits};
 use schemars::JsonSchema;

@@ -5,7 +5,7 @@ use crate::config::typed::{Found, Text, Written, accepting, count, number, to_to
 use crate::config::{CopyKind, HostMemory};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
-use commgauge_base::error::Result;
+use commgauge_base::error::{Result, named};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate, Seconds, parse_rate};
 use commgauge_base::variant::LABELS;
@@ -248,7 +248,7 @@ impl Written for CopyKind {
     const ACCEPTED: &'static str = "a kind of copy such as \"host-to-device\"";
 
     fn from_text(text: &str) -> std::result::Result<CopyKind, String> {
-        CopyKind::parse(text)
+        named::<CopyKind>(text)
     }
 
     fn to_text(&self) -> String {

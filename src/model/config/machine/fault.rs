@@ -8,8 +8,7 @@ use commgauge_base::units::Seconds;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use std::fmt;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 
 /// An injected fault, to rehearse finding it. Indices are checked once the number of ranks is known.

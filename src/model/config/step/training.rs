@@ -13,7 +13,7 @@ use super::keys::{
     check_conditions, group, key, keys, with,
 };
 use crate::config::Model;
-use crate::config::document::{Place, Table};
+use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::Placement;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -427,20 +427,10 @@ impl LayoutTable {
         let (dp, pp) = (degree("dp")?, degree("pp")?.unwrap_or(1));
         let (ep, etp) = (degree("ep")?.unwrap_or(1), degree("etp")?);
         let replicas_of_shards = degree("replicas_of_shards")?;
-        let order = match table.take("order") {
-            Some(item) => item.parsed(parse_order)?,
-            None => DEFAULT_ORDER.to_vec(),
-        };
-        let styles = match table.take("styles") {
-            Some(item) => item.items()?.iter().map(|item| item.parsed(parse_style)).collect::<Result<_>>()?,
-            None => STYLES.to_vec(),
-        };
-        let ranks = match table.take("ranks") {
-            Some(item) => {
-                Some(item.items()?.iter().map(|item| item.count_within(0..=u32::MAX)).collect::<Result<Vec<_>>>()?)
-            }
-            None => None,
-        };
+        let order = table.take("order").map_or(Ok(DEFAULT_ORDER.to_vec()), |item| item.parsed(parse_order))?;
+        let styles = table.take("styles").map_or(Ok(STYLES.to_vec()), |item| item.each_parsed(parse_style))?;
+        let rank = |item: &Item| item.count_within(0..=u32::MAX);
+        let ranks = table.take("ranks").map(|item| item.each(rank)).transpose()?;
         let place = table.place.clone();
         table.finish()?;
         Ok(LayoutTable { place, tp, cp, dp, pp, ep, etp, replicas_of_shards, order, ranks, styles, work: None })

@@ -3,147 +3,82 @@
 //! They move 4 or 8 bytes, so that only their latency counts, but no stage continues before they are complete: the
 //! zero-bubble schedules validate afterwards instead (arXiv 2401.10241 section 4).
 
-use crate::config::step::{BucketRule, DataStyle, MuonTensorMode, SmallCall};
+use crate::config::step::SmallCall::{
+    BatchTokens, Loss, Norm, NormDouble, NormTensors, Overflow, OverflowByte, Status, Tokens,
+};
+use crate::config::step::{BucketRule, DataStyle, MuonTensorMode};
 use crate::layout::Axis;
 use crate::workload::op::{Moment, Overlap, When};
 use crate::workload::step::TrainingStep;
 use crate::workload::{Op, Style};
+use commgauge_base::collective::Collective::{AllReduce, Broadcast};
+use commgauge_base::collective::ReduceOp::{Max, Min, Sum};
 use commgauge_base::collective::{Collective, ReduceOp};
-use commgauge_base::element::ElementType;
-use commgauge_base::element::ElementType::{Float32, Int32, Int64, Uint8};
+use commgauge_base::element::ElementType::{self, Float32, Float64, Int32, Int64, Uint8};
 use commgauge_base::error::Result;
+
+// Where frameworks make these calls.
+
+const VALID_TOKENS: &str = "torchtitan train.py train_step global_valid_tokens";
+const FINALIZE: &str = "Megatron-LM core/distributed/finalize_model_grads.py, with --calculate-per-token-loss";
+const OVERFLOW: &str =
+    "Megatron-LM core/optimizer/optimizer.py _unscale_main_grads_and_check_for_nan; absent without a loss scale";
+const OVERFLOW_BYTE: &str = "DeepSpeed runtime/zero/stage_1_and_2.py has_overflow; arXiv 1910.02054";
+const NORM: &str = "Megatron-LM core/optimizer/clip_grads.py get_grad_norm_fp32";
+const NORM_OF_EXPERTS: &str = "Megatron-LM core/optimizer/optimizer.py ChainedOptimizer";
+const NORM_DOUBLE: &str = "DeepSpeed runtime/zero/stage3.py get_grad_norm_direct; arXiv 1910.02054";
+const NORM_OF_TENSORS: &str = "torch/nn/utils/clip_grad.py get_total_norm; arXiv 2304.11277";
+const TRAIN_STEP: &str = "Megatron-LM training/training.py train_step, training/utils.py";
 
 /// The calls of one rank of a stage in an optimizer step, in order.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
-    let finalize = "Megatron-LM core/distributed/finalize_model_grads.py, with --calculate-per-token-loss";
-    let train_step = "Megatron-LM training/training.py train_step, training/utils.py";
     let (statistics, over) = statistics_axis(step);
     let replicas = if step.layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
+    let tokens = format!("tokens of all replicas, which divide the loss ({VALID_TOKENS})");
+    let tokens_of_stage = format!("tokens counted by the last stage ({FINALIZE})");
+    let tokens_of_replicas = format!("tokens of all replicas, which divide the gradients ({FINALIZE})");
+    let overflow = |source| format!("whether a gradient overflowed, over {over} ({source})");
+    let norm = |source| format!("square of the gradient norm, over {over} ({source})");
+    let norm_of_experts = format!(
+        "square of the norm of the experts' gradients, over the ranks of one replica of them, which have a separate optimizer \
+         ({NORM_OF_EXPERTS})"
+    );
+    let updated =
+        format!("whether every part of the model was updated ({TRAIN_STEP} logical_and_across_model_parallel_group)");
+    let logged = format!("gradient norm for the log ({TRAIN_STEP} reduce_max_stat_across_model_parallel_group)");
+    let losses = format!("sum of losses and number of tokens, for the mean loss ({TRAIN_STEP})");
     let norms = When::Step { moment: Moment::Optimizer, calls: norms(step) };
-    let all_reduce = |axis, reduce_op, element, numbers, what: &str| Op {
-        reduce_op: Some(reduce_op),
-        ..small(axis, Collective::AllReduce, element, numbers, Moment::Optimizer, what)
-    };
-    let mut ops = vec![
-        Op {
-            reduce_op: Some(ReduceOp::Sum),
-            ..small(
-                Axis::Dp,
-                Collective::AllReduce,
-                Int64,
-                1,
-                Moment::FirstForward,
-                "tokens of all replicas, which divide the loss (torchtitan train.py train_step global_valid_tokens)",
-            )
-        },
-        Op {
-            root: step.layout.degrees.pp - 1,
-            ..small(
-                Axis::Pp,
-                Collective::Broadcast,
-                Int32,
-                1,
-                Moment::AfterBackward,
-                &format!("tokens counted by the last stage ({finalize})"),
-            )
-        },
-        small(
-            replicas,
-            Collective::AllReduce,
-            Int32,
-            1,
-            Moment::AfterBackward,
-            &format!("tokens of all replicas, which divide the gradients ({finalize})"),
+    let calls = [
+        (
+            BatchTokens,
+            Op { reduce_op: Some(Sum), ..small(Axis::Dp, AllReduce, Int64, 1, Moment::FirstForward, &tokens) },
         ),
-        all_reduce(
-            statistics,
-            ReduceOp::Max,
-            Float32,
-            1,
-            &format!(
-                "whether a gradient overflowed, over {over} (Megatron-LM core/optimizer/optimizer.py \
-                 _unscale_main_grads_and_check_for_nan; absent without a loss scale)"
-            ),
+        (
+            Tokens,
+            Op {
+                root: step.layout.degrees.pp - 1,
+                ..small(Axis::Pp, Broadcast, Int32, 1, Moment::AfterBackward, &tokens_of_stage)
+            },
         ),
-        all_reduce(
-            statistics,
-            ReduceOp::Max,
-            Uint8,
-            1,
-            &format!(
-                "whether a gradient overflowed, over {over} (DeepSpeed runtime/zero/stage_1_and_2.py has_overflow; arXiv 1910.02054)"
-            ),
-        ),
-        Op {
-            when: norms,
-            ..all_reduce(
-                statistics,
-                ReduceOp::Sum,
-                Float32,
-                1,
-                &format!(
-                    "square of the gradient norm, over {over} (Megatron-LM core/optimizer/clip_grads.py get_grad_norm_fp32)"
-                ),
-            )
-        },
-        all_reduce(
-            Axis::ExpertMp,
-            ReduceOp::Sum,
-            Float32,
-            1,
-            "square of the norm of the experts' gradients, over the ranks of one replica of them, which have a separate optimizer \
-             (Megatron-LM core/optimizer/optimizer.py ChainedOptimizer)",
-        ),
-        all_reduce(
-            statistics,
-            ReduceOp::Sum,
-            ElementType::Float64,
-            1,
-            &format!(
-                "square of the gradient norm, over {over} (DeepSpeed runtime/zero/stage3.py get_grad_norm_direct; arXiv 1910.02054)"
-            ),
-        ),
-        norms_of_tensors(step, stage),
-        all_reduce(
-            Axis::Mp,
-            ReduceOp::Min,
-            Int32,
-            1,
-            &format!(
-                "whether every part of the model was updated ({train_step} logical_and_across_model_parallel_group)"
-            ),
-        ),
-        all_reduce(
-            Axis::Mp,
-            ReduceOp::Max,
-            Float32,
-            1,
-            &format!("gradient norm for the log ({train_step} reduce_max_stat_across_model_parallel_group)"),
-        ),
+        (Tokens, small(replicas, AllReduce, Int32, 1, Moment::AfterBackward, &tokens_of_replicas)),
+        (Overflow, all_reduce(statistics, Max, Float32, 1, &overflow(OVERFLOW))),
+        (OverflowByte, all_reduce(statistics, Max, Uint8, 1, &overflow(OVERFLOW_BYTE))),
+        (Norm, Op { when: norms, ..all_reduce(statistics, Sum, Float32, 1, &norm(NORM)) }),
+        (Norm, all_reduce(Axis::ExpertMp, Sum, Float32, 1, &norm_of_experts)),
+        (NormDouble, all_reduce(statistics, Sum, Float64, 1, &norm(NORM_DOUBLE))),
+        (NormTensors, norms_of_tensors(step, stage)),
+        (Status, all_reduce(Axis::Mp, Min, Int32, 1, &updated)),
+        (Status, all_reduce(Axis::Mp, Max, Float32, 1, &logged)),
+        (Loss, all_reduce(replicas, Sum, Float32, 2, &losses)),
     ];
-    if step.stages.has_output(stage) {
-        let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
-        ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
-    }
-    use SmallCall::{BatchTokens, Loss, Norm, NormDouble, NormTensors, Overflow, OverflowByte, Status, Tokens};
-    let kinds = [
-        BatchTokens,
-        Tokens,
-        Tokens,
-        Overflow,
-        OverflowByte,
-        Norm,
-        Norm,
-        NormDouble,
-        NormTensors,
-        Status,
-        Status,
-        Loss,
-    ];
-    let listed = |op: &Op, kind: SmallCall| {
-        step.training.small_calls.contains(&kind) && (op.axis != Axis::ExpertMp || experts_are_apart(step))
+    let listed = |(kind, op): (_, Op)| {
+        let is_made = match kind {
+            Loss => step.stages.has_output(stage),
+            _ => op.axis != Axis::ExpertMp || experts_are_apart(step),
+        };
+        (is_made && step.training.small_calls.contains(&kind)).then_some(op)
     };
-    Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
+    Ok(calls.into_iter().filter_map(listed).collect())
 }
 
 /// Number of optimizers that sum the norm of their updates over these ranks: a layer-wise one, and one for the rest; Muon and one for the
@@ -178,12 +113,10 @@ fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
         (1, _) => Axis::DpCp,
         _ => Axis::DpShard,
     };
-    let what = "square of the norm of each tensor's gradient, over the ranks of its shards (torch/nn/utils/clip_grad.py get_total_norm; arXiv 2304.11277)";
+    let what =
+        format!("square of the norm of each tensor's gradient, over the ranks of its shards ({NORM_OF_TENSORS})");
     let tensors = super::data::tensors_of_stage(step, stage);
-    Op {
-        reduce_op: Some(ReduceOp::Sum),
-        ..small(axis, Collective::AllReduce, Float32, tensors, Moment::Optimizer, what)
-    }
+    all_reduce(axis, Sum, Float32, tensors, &what)
 }
 
 /// Whether experts are reduced in other groups than the rest. Ranks of stages without experts join the sum too (Megatron-LM
@@ -193,6 +126,11 @@ fn experts_are_apart(step: &TrainingStep) -> bool {
     step.layout.degrees.divides_experts()
         && step.training.data.style == DataStyle::Ddp
         && (0..step.stages.count()).any(has_experts)
+}
+
+fn all_reduce(axis: Axis, reduce_op: ReduceOp, element: ElementType, numbers: u64, what: &str) -> Op {
+    let call = small(axis, AllReduce, element, numbers, Moment::Optimizer, what);
+    Op { reduce_op: Some(reduce_op), ..call }
 }
 
 fn small(axis: Axis, collective: Collective, element: ElementType, numbers: u64, moment: Moment, what: &str) -> Op {

@@ -4,8 +4,7 @@
 //! Six all_gathers and four reduce_scatters in a dense layer move 25 % more than four all_reduces do: backward, the
 //! stored part of the input is gathered a second time. Routed experts are in `expert`.
 
-use super::product::product;
-use super::product::repeats_forward;
+use super::product::{product, repeats_forward};
 use super::replicated;
 use crate::config::Model;
 use crate::config::step::{GatherRecipe, ProductOverlap, TensorStyle};

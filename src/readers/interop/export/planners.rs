@@ -4,21 +4,15 @@
 //! `half` or `int8`, and all_to_all is `alltoall`. It scales traffic between nodes by itself, so only groups inside a node are exported.
 
 use super::options::{Curves, ExportOptions, Found, Wanted, ranks_per_node};
+use super::parquet_file::parquet_file;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::writing::CommaSeparated;
 use commgauge_cost::cost::Place;
-use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::errors::Result as Written;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::sync::Arc;
 
 const SCHEMA: &str = "message nccl_perf {
     required binary framework (STRING); required binary version (STRING); required binary device (STRING);
@@ -35,7 +29,7 @@ const AICONFIGURATOR_CALLS: [(Collective, &str); 4] = [
 
 pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
     let mut export = Export::default();
-    let mut rows: Vec<Row> = Vec::new();
+    let (mut rows, source) = (Vec::new(), curves.source());
     for (collective, op_name) in AICONFIGURATOR_CALLS {
         let own = curves.families().filter(|family| family.key.collective == collective);
         let mut inside: Vec<_> = own.filter(|family| curves.matches(family, Wanted::OnHosts(1))).collect();
@@ -64,74 +58,27 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
                         if !written.insert((*name, curve.ranks, point.bytes_total)) {
                             continue;
                         }
-                        rows.push(Row {
-                            op_name,
-                            nccl_dtype: name,
-                            num_gpus: curve.ranks,
-                            message_size: point.bytes_total.0 / width,
-                            latency_milliseconds: seconds.0 * 1e3,
+                        let row = json!({
+                            "framework": source,
+                            "version": "",
+                            "device": "",
+                            "op_name": op_name,
+                            "kernel_source": "NCCL",
+                            "nccl_dtype": name,
+                            "num_gpus": curve.ranks,
+                            "message_size": point.bytes_total.0 / width,
+                            "latency": seconds.0 * 1e3,
                         });
+                        rows.extend(row.as_object().cloned());
                     }
                 }
             }
         }
     }
     if !rows.is_empty() {
-        export.add("nccl_perf.parquet", parquet(&rows, &curves.source())?);
+        export.add("nccl_perf.parquet", parquet_file("the export as Parquet", SCHEMA, &rows)?);
     }
     Ok(export)
-}
-
-struct Row {
-    op_name: &'static str,
-    nccl_dtype: &'static str,
-    num_gpus: u32,
-    message_size: u64,
-    latency_milliseconds: f64,
-}
-
-/// The rows as Parquet; the source fit is their `framework`.
-fn parquet(rows: &[Row], source: &str) -> Result<Vec<u8>> {
-    written(rows, source).map_err(|cause| Error::environment(format!("cannot write the export as Parquet: {cause}")))
-}
-
-fn written(rows: &[Row], source: &str) -> Written<Vec<u8>> {
-    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
-    let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(parse_message_type(SCHEMA)?), properties)?;
-    let mut group = writer.next_row_group()?;
-    let same = |text| vec![text; rows.len()];
-    let texts: [Vec<&str>; 6] = [
-        same(source),
-        same(""),
-        same(""),
-        rows.iter().map(|row| row.op_name).collect(),
-        same("NCCL"),
-        rows.iter().map(|row| row.nccl_dtype).collect(),
-    ];
-    for text in texts {
-        let values: Vec<ByteArray> = text.into_iter().map(ByteArray::from).collect();
-        if let Some(mut column) = group.next_column()? {
-            column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
-            column.close()?;
-        }
-    }
-    let counts: [Vec<i64>; 2] = [
-        rows.iter().map(|row| i64::from(row.num_gpus)).collect(),
-        rows.iter().map(|row| row.message_size.cast_signed()).collect(),
-    ];
-    for values in counts {
-        if let Some(mut column) = group.next_column()? {
-            column.typed::<Int64Type>().write_batch(&values, None, None)?;
-            column.close()?;
-        }
-    }
-    let latencies: Vec<f64> = rows.iter().map(|row| row.latency_milliseconds).collect();
-    if let Some(mut column) = group.next_column()? {
-        column.typed::<DoubleType>().write_batch(&latencies, None, None)?;
-        column.close()?;
-    }
-    group.close()?;
-    writer.into_inner()
 }
 
 /// The names of a type and its bytes; a call that only moves bytes takes equally long for any type.
@@ -171,13 +118,7 @@ pub(super) fn alpa_files(curves: &Curves, options: &ExportOptions) -> Result<Exp
                 concurrent_groups_per_node: (per_node / of_node).max(1),
                 stride: 1,
             };
-            let found = match curves.find(&[collective], ranks, Wanted::At(place)) {
-                Ok(found) => found,
-                Err(gap) => {
-                    export.gaps.push(gap);
-                    continue;
-                }
-            };
+            let Some(found) = export.known(curves.find(&[collective], ranks, Wanted::At(place))) else { continue };
             let lists: Vec<Vec<u64>> = (0..groups).map(|group| (group * size..(group + 1) * size).collect()).collect();
             for (dtype, width) in alpa_types(found.family.key.element_type) {
                 let scale = if collective == Collective::AllToAll { size } else { 1 };
@@ -221,10 +162,11 @@ fn alpa_types(element: Option<ElementType>) -> Vec<(&'static str, u64)> {
 // `collective_minus1_scalar`, newer ones `ops: [scalar, offset]`: the form of the given file is used. Processor and
 // memory are not in a fit, so that file is required.
 
-const OPS: [(&str, Collective); 3] = [
-    ("reduce_scatter", Collective::ReduceScatter),
-    ("all_gather", Collective::AllGather),
-    ("all_reduce", Collective::AllReduce),
+const OPS: [(&str, &[Collective]); 4] = [
+    ("reduce_scatter", &[Collective::ReduceScatter]),
+    ("all_gather", &[Collective::AllGather]),
+    ("all_reduce", &[Collective::AllReduce]),
+    ("p2p", &MESSAGES),
 ];
 
 pub(super) fn calculon_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
@@ -277,17 +219,12 @@ fn tier_of(
     export: &mut Export,
 ) -> Option<Map<String, Value>> {
     let mut measured: Vec<(&str, f64, f64)> = Vec::new();
-    for (name, collective) in OPS {
-        match curves.find(&[collective], ranks, wanted) {
-            Ok(found) => measured.extend(slope(curves, &found).map(|(rate, alpha)| (name, rate, alpha))),
-            Err(gap) => export.gaps.push(gap),
-        }
+    for (name, collectives) in OPS {
+        let found = export.known(curves.find(collectives, ranks, wanted));
+        let slope = found.and_then(|found| slope(curves, &found));
+        measured.extend(slope.map(|(rate, alpha)| (name, rate, alpha)));
     }
-    match curves.find(&MESSAGES, ranks, wanted) {
-        Ok(found) => measured.extend(slope(curves, &found).map(|(rate, alpha)| ("p2p", rate, alpha))),
-        Err(gap) => export.gaps.push(gap),
-    }
-    if measured.len() < OPS.len() + 1 {
+    if measured.len() < OPS.len() {
         return None;
     }
     let mut changed = network.as_object()?.clone();
@@ -355,15 +292,8 @@ pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Resul
         }
         let key = format!("allreduce_size_{size}_consec_{}", u32::from(neighbours));
         let stride = if neighbours { 1 } else { world / size };
-        bandwidth(
-            curves,
-            &[Collective::AllReduce],
-            size,
-            place(size, stride, per_node, world),
-            &key,
-            &mut all_reduce,
-            &mut export,
-        );
+        let rate = curves.rate(&[Collective::AllReduce], size, place(size, stride, per_node, world));
+        export.take_rate(&key, rate, &mut all_reduce);
     }
     let mut messages = Map::new();
     let mut derived = Vec::new();
@@ -374,9 +304,9 @@ pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Resul
         // In a ring every rank sends to its neighbour, as in a pipeline: bus bandwidth is the rate of these messages.
         let ring = RINGS.into_iter().find(|ring| curves.find(&[*ring], size, Wanted::At(at)).is_ok());
         match ring.filter(|_| !is_measured) {
-            None => bandwidth(curves, &MESSAGES, size, at, &key, &mut messages, &mut export),
+            None => export.take_rate(&key, curves.rate(&MESSAGES, size, at), &mut messages),
             Some(ring) => {
-                bandwidth(curves, &[ring], size, at, &key, &mut messages, &mut export);
+                export.take_rate(&key, curves.rate(&[ring], size, at), &mut messages);
                 export.notes.push(format!("{key}: DERIVED from {ring} at the same place; no messages were measured"));
                 derived.push(format!("{key} from {ring}"));
             }
@@ -388,7 +318,13 @@ pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Resul
     let mut times = Map::new();
     for (name, collective) in [("allreduce", Collective::AllReduce), ("all2all", Collective::AllToAll)] {
         for size in sizes() {
-            by_size(curves, collective, name, size, place(size, 1, per_node, world), &mut times, &mut export);
+            let found = curves.find(&[collective], size, Wanted::At(place(size, 1, per_node, world)));
+            match found.and_then(|found| times_by_mebibytes(curves, &found)) {
+                Ok(found) => times.extend(found.into_iter().map(|(mebibytes, seconds)| {
+                    (format!("{name}_size_{size}_{mebibytes}MB_time"), json!(seconds * 1e3))
+                })),
+                Err(gap) => export.gaps.push(format!("{name}_size_{size}_*MB_time: {gap}")),
+            }
         }
     }
     export.notes.push(
@@ -415,45 +351,26 @@ fn place(size: u32, stride: u32, per_node: u32, world: u32) -> Place {
     Place { nodes_spanned, concurrent_groups_per_node: (groups * nodes_spanned / nodes).max(1), stride }
 }
 
-fn bandwidth(
-    curves: &Curves,
-    collectives: &[Collective],
-    ranks: u32,
-    place: Place,
-    key: &str,
-    values: &mut Map<String, Value>,
-    export: &mut Export,
-) {
-    match curves.rate(collectives, ranks, place) {
-        Ok((rate, bytes)) => {
-            values.insert(key.to_owned(), json!(rate / MEBI / 1e3));
-            export.notes.push(format!("{key}: bus bandwidth at {bytes} B"));
+impl Export {
+    /// Adds a bus bandwidth in units of 1000 MiB/s, or why there is none.
+    fn take_rate(&mut self, key: &str, rate: std::result::Result<(f64, u64), String>, values: &mut Map<String, Value>) {
+        match rate {
+            Ok((rate, bytes)) => {
+                values.insert(key.to_owned(), json!(rate / MEBI / 1e3));
+                self.notes.push(format!("{key}: bus bandwidth at {bytes} B"));
+            }
+            Err(gap) => self.gaps.push(format!("{key}: {gap}")),
         }
-        Err(gap) => export.gaps.push(format!("{key}: {gap}")),
     }
 }
 
-fn by_size(
-    curves: &Curves,
-    collective: Collective,
-    name: &str,
-    ranks: u32,
-    place: Place,
-    values: &mut Map<String, Value>,
-    export: &mut Export,
-) {
-    let found = match curves.find(&[collective], ranks, Wanted::At(place)) {
-        Ok(found) => found,
-        Err(gap) => return export.gaps.push(format!("{name}_size_{ranks}_*MB_time: {gap}")),
-    };
-    let seconds = |power: u32| Some((1u64 << power, curves.seconds(&found, 1 << (20 + power))?));
+/// Times of the sizes 1 MiB, 2 MiB ... 1 GiB, each with its MiB, or why there are too few.
+fn times_by_mebibytes(curves: &Curves, found: &Found) -> std::result::Result<Vec<(u64, f64)>, String> {
+    let seconds = |power: u32| Some((1u64 << power, curves.seconds(found, 1 << (20 + power))?));
     let times: Vec<(u64, f64)> = (0..=10).filter_map(seconds).collect();
-    if times.len() < FEWEST_SIZES {
-        let gap = format!("{} of the sizes 1 MiB ... 1 GiB were measured; Galvatron needs {FEWEST_SIZES}", times.len());
-        return export.gaps.push(format!("{name}_size_{ranks}_*MB_time: {gap}"));
-    }
-    for (mebibytes, seconds) in times {
-        values.insert(format!("{name}_size_{ranks}_{mebibytes}MB_time"), json!(seconds * 1e3));
+    match times.len() {
+        FEWEST_SIZES.. => Ok(times),
+        few => Err(format!("{few} of the sizes 1 MiB ... 1 GiB were measured; Galvatron needs {FEWEST_SIZES}")),
     }
 }
 
@@ -473,10 +390,9 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
     // Between nodes: groups with one rank per node.
     let between = (options.nodes > 1).then_some((options.nodes, Wanted::OnHosts(options.nodes)));
     for (ranks, wanted) in inside.into_iter().chain(between) {
-        match curves.find(&[Collective::AllReduce], ranks, wanted) {
-            Ok(found) => dimensions.extend(link(curves, &found).map(|(rate, nanoseconds)| (ranks, rate, nanoseconds))),
-            Err(gap) => export.gaps.push(gap),
-        }
+        let found = export.known(curves.find(&[Collective::AllReduce], ranks, wanted));
+        let link = found.and_then(|found| link(curves, &found));
+        dimensions.extend(link.map(|(rate, nanoseconds)| (ranks, rate, nanoseconds)));
     }
     if dimensions.is_empty() || !export.gaps.is_empty() {
         // A machine without one of its dimensions would be a different machine.
@@ -630,6 +546,11 @@ pub struct ExportedFile {
 }
 
 impl Export {
+    /// What was found; a gap is kept.
+    fn known<T>(&mut self, found: std::result::Result<T, String>) -> Option<T> {
+        found.map_err(|gap| self.gaps.push(gap)).ok()
+    }
+
     pub(super) fn add(&mut self, name: impl Into<String>, content: impl Into<Vec<u8>>) {
         self.files.push(ExportedFile { name: name.into(), content: content.into() });
     }

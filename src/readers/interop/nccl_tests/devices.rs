@@ -2,8 +2,7 @@
 
 use super::collective::{Named, Shape};
 use crate::interop::imported::{DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
-use crate::interop::log_text;
-use crate::interop::log_text::{LogLine, Unread, microseconds, whole};
+use crate::interop::log_text::{self, LogLine, Unread, microseconds, whole};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;

@@ -8,8 +8,7 @@ mod collective;
 mod devices;
 
 use super::imported::Imported;
-use super::log_text;
-use super::log_text::Writer;
+use super::log_text::{self, Writer};
 use crate::interop::imported::{BadLine, RunFault, RunFaultKind};
 use crate::interop::log_text::{local_time, microseconds};
 use collective::Named;

@@ -1,8 +1,7 @@
 //! Dumps of PyTorch's flight recorder: the last calls of each rank (torch/csrc/distributed/c10d/FlightRecorder.hpp), as JSON or as
 //! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
 
-use super::pickle;
-use super::pickle::Pickled;
+use super::pickle::{self, Pickled};
 use crate::trace::call::{
     CallDetail, CallKind, ComputingSpan, Elements, FileTrace, TracedCall, TracedGroup, element_of_torch, listed_ranks,
 };

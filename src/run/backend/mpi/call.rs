@@ -5,8 +5,7 @@ use crate::mpi_call::{Communicator, Datatype, Operation, Prepared, Waiting};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host;
-use commgauge_base::host::Readings;
+use commgauge_base::host::{self, Readings};
 use commgauge_base::pattern::segments::View;
 use commgauge_base::pattern::{Buffer, Pattern, Segment, Source, encode};
 use commgauge_base::sample::WrongCall;
@@ -297,16 +296,9 @@ impl Call for MpiCall<'_> {
         self.has_data
     }
 
-    fn now_nanoseconds(&self) -> u64 {
-        host::now_nanoseconds()
-    }
-
     fn buffer_copies(&self) -> u32 {
         u32::try_from(self.rotation.copies).unwrap_or(u32::MAX)
     }
-
-    /// Blocking calls cannot be aborted; the launch as a whole is aborted instead.
-    fn abort(&mut self) {}
 }
 
 // The call of a rank that is in none of the groups: it marks and waits like the others, and moves no data.
@@ -360,10 +352,6 @@ impl Call for IdleCall {
         self.others_have_data
     }
 
-    fn now_nanoseconds(&self) -> u64 {
-        host::now_nanoseconds()
-    }
-
     fn buffer_copies(&self) -> u32 {
         1
     }
@@ -371,8 +359,6 @@ impl Call for IdleCall {
     fn is_idle_rank(&self, _: usize) -> bool {
         true
     }
-
-    fn abort(&mut self) {}
 }
 
 // Page-aligned buffers, already touched, that grow and are reused between cases, and the rotation through copies of

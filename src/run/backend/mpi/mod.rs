@@ -8,8 +8,7 @@ pub(super) use call::IdleCall;
 pub use call::{MpiCall, Parts, Rotation, Turns};
 
 use super::{Backend, BackendFacts, Binding, Call, LocalWork, ReplayBinding, Replayer};
-use crate::mpi_call;
-use crate::mpi_call::{Communicator, Waiting};
+use crate::mpi_call::{self, Communicator, Waiting};
 use call::Arena;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
@@ -182,10 +181,6 @@ impl Backend for MpiBackend {
         let (send, receive) = (&mut self.send, &mut self.receive);
         let replayer = MpiReplayer::new(binding, rank, &regions, &self.communicators, send, receive, waiting)?;
         Ok(Box::new(replayer))
-    }
-
-    fn now_nanoseconds(&self) -> u64 {
-        host::now_nanoseconds()
     }
 
     fn clock_resolution_nanoseconds(&self) -> u64 {

@@ -214,10 +214,6 @@ impl Replayer for MpiReplayer<'_> {
         Ok(first_wrong)
     }
 
-    fn verifies(&self) -> bool {
-        true
-    }
-
     fn run(&mut self) -> Result<()> {
         self.counted.fill(Counted::default());
         self.times = [RankTimes::default()];

@@ -13,7 +13,6 @@ use crate::backend::mpi::{Rotation, Turns};
 use crate::backend::{Binding, Call, Marks, Mismatch};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host;
 use commgauge_base::pattern::multiplier;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::sample::WrongCall;
@@ -399,10 +398,6 @@ impl Call for NcclCall<'_> {
 
     fn verifies(&self) -> bool {
         self.has_data
-    }
-
-    fn now_nanoseconds(&self) -> u64 {
-        host::now_nanoseconds()
     }
 
     fn library_estimate(&mut self) -> Result<Option<Seconds>> {

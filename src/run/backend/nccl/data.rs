@@ -169,17 +169,16 @@ impl Data {
     }
 
     fn fill(&self, known: &Known, place: Place, walk: Walk, tools: Tools, bits: Bits) -> Result<()> {
-        let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
+        let stretch = self.stretch(known, place, tools.scratch);
         // SAFETY: the buffers were reserved for every segment in every copy, and the scratch memory for every column.
-        unsafe { tools.kernels.fill(stretch, walk, self.seed, content, bits, tools.stream) }
+        unsafe { tools.kernels.fill(stretch, walk, bits, tools.stream) }
     }
 
     /// Writes the inputs as the preceding kernel of a job does.
     pub fn produce_inputs(&self, place: Place, tools: Tools) -> Result<()> {
         self.inputs.iter().try_for_each(|known| {
-            let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
             // SAFETY: as in `fill`.
-            unsafe { tools.kernels.produce(stretch, self.seed, content, tools.stream) }
+            unsafe { tools.kernels.produce(self.stretch(known, place, tools.scratch), tools.stream) }
         })
     }
 
@@ -198,10 +197,9 @@ impl Data {
     /// Enqueues the comparison of the outputs; its results begin at a number.
     pub fn compare(&self, place: Place, walk: Walk, first: u64, tools: Tools) -> Result<()> {
         self.outputs.iter().zip(first..).try_for_each(|(known, comparison)| {
-            let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
-            let found = tools.scratch.found(comparison);
+            let (stretch, found) = (self.stretch(known, place, tools.scratch), tools.scratch.found(comparison));
             // SAFETY: the scratch memory begins with room for the counts; the rest as in `fill`.
-            unsafe { tools.kernels.verify(stretch, walk, self.seed, content, found, tools.stream) }
+            unsafe { tools.kernels.verify(stretch, walk, found, tools.stream) }
         })
     }
 
@@ -233,7 +231,7 @@ impl Data {
     /// A mismatch in words; `count` are wrong in that call.
     pub fn mismatch(&self, found: &Found, place: Place, count: u64, tools: Tools) -> Result<Mismatch> {
         let known = &self.outputs[(found.comparison % self.comparisons()) as usize];
-        let (stretch, first) = (self.stretch(known, place), found.element);
+        let (stretch, first) = (self.stretch(known, place, tools.scratch), found.element);
         let source = known.segment.source.shifted_by(place.shift);
         let bytes = self.element.size();
         let mut elements = vec![0; ((stretch.elements - first).min(LOOKED_AT) * bytes) as usize];
@@ -248,24 +246,17 @@ impl Data {
         Ok(Mismatch { rank: self.rank, element, expected, got, count, call: None })
     }
 
-    fn stretch(&self, known: &Known, place: Place) -> Stretch {
-        let base = if known.segment.buffer == Buffer::Send { place.send } else { place.receive };
-        let element_bytes = self.element.size();
-        Stretch {
-            address: base + known.segment.offset * element_bytes,
-            elements: known.segment.elements,
-            element_bytes,
-        }
-    }
-
-    fn content(&self, known: &Known, place: Place, scratch: &Scratch) -> Content {
-        let (address, length) = (scratch.column(known.column.0), known.column.1);
-        match known.segment.source.shifted_by(place.shift) {
+    fn stretch(&self, known: &Known, place: Place, scratch: &Scratch) -> Stretch {
+        let Segment { buffer, offset, elements, source } = known.segment;
+        let content = match source.shifted_by(place.shift) {
             Source::Moved { rank, first } => Content::Moved { rank, first },
             Source::Contribution { first, .. } | Source::Reduced { first } => {
-                Content::Column { address, length, first }
+                Content::Column { address: scratch.column(known.column.0), length: known.column.1, first }
             }
-        }
+        };
+        let (element_bytes, seed) = (self.element.size(), self.seed);
+        let base = if buffer == Buffer::Send { place.send } else { place.receive };
+        Stretch { address: base + offset * element_bytes, elements, element_bytes, seed, content }
     }
 }
 

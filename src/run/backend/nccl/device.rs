@@ -1,7 +1,6 @@
 //! One GPU: its properties, and its primary context.
 
-use super::driver;
-use super::driver::check;
+use super::driver::{self, check};
 use commgauge_base::error::{Error, Result};
 use cudarc::driver::sys;
 use std::collections::{HashMap, HashSet};

@@ -3,8 +3,7 @@
 
 use super::abi::{RawCommunicator, RawStream, UNIQUE_ID_BYTES, read_id};
 use super::communicator::{Channel, ChannelEnd, Communicator, Maker, Members, MembersKey, Route, root_of};
-use super::driver;
-use super::driver::Arena;
+use super::driver::{self, Arena};
 use super::library::CHANNELS_OF_A_PAIR;
 use super::open::NcclBackend;
 use super::prepared::Prepared;

@@ -1,8 +1,7 @@
 //! The kernels of `kernels/`, loaded from the embedded PTX: fill, produce, verify, occupy, hold.
 
 use super::device::Device;
-use super::driver;
-use super::driver::{Arena, CUdeviceptr, CUevent, CUfunction, CUstream, Grid};
+use super::driver::{self, Arena, CUdeviceptr, CUevent, CUfunction, CUstream, Grid};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use rand::{RngExt, SeedableRng};
@@ -61,12 +60,14 @@ pub(super) enum Content {
     Column { address: CUdeviceptr, length: u32, first: u64 },
 }
 
-/// A stretch of elements in device memory.
+/// A stretch of elements in device memory, and the data meant for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub address: CUdeviceptr,
     pub elements: u64,
     pub element_bytes: u64,
+    pub seed: u64,
+    pub content: Content,
 }
 
 /// The copies of a buffer that a launch walks over, in call order; see `kernels/pattern.h`.
@@ -104,10 +105,11 @@ pub(super) struct Pressure {
 
 /// How the bits of a pattern are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
 pub enum Bits {
-    AsTheyAre,
+    AsTheyAre = 0,
     /// All bits set, which poisons a buffer: no pattern has such data.
-    TurnedOver,
+    TurnedOver = u64::MAX,
 }
 
 impl Kernels {
@@ -151,21 +153,9 @@ impl Kernels {
     ///
     /// # Safety
     /// The stretch is device memory, in all copies of the walk, and so is the column, until the stream has passed this.
-    pub unsafe fn fill(
-        &self,
-        stretch: Stretch,
-        walk: Walk,
-        seed: u64,
-        content: Content,
-        bits: Bits,
-        stream: CUstream,
-    ) -> Result<()> {
-        let complement = match bits {
-            Bits::AsTheyAre => 0,
-            Bits::TurnedOver => u64::MAX,
-        };
+    pub unsafe fn fill(&self, stretch: Stretch, walk: Walk, bits: Bits, stream: CUstream) -> Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { self.walk(&self.fill, self.multiprocessors * 8, stretch, walk, seed, content, complement, stream) }
+        unsafe { self.walk(&self.fill, self.multiprocessors * 8, stretch, walk, bits as u64, stream) }
     }
 
     /// Fills elements like a job's kernel that overlaps with the next one: the next kernel may start before anything is written, and must
@@ -173,11 +163,11 @@ impl Kernels {
     ///
     /// # Safety
     /// As [`Kernels::fill`].
-    pub unsafe fn produce(&self, stretch: Stretch, seed: u64, content: Content, stream: CUstream) -> Result<()> {
+    pub unsafe fn produce(&self, stretch: Stretch, stream: CUstream) -> Result<()> {
         // All blocks must have started, and leave room for the next kernel to start.
         let (most_blocks, later) = (self.multiprocessors, self.produces_later);
         // SAFETY: promised by the caller.
-        unsafe { self.walk(&self.produce, most_blocks, stretch, Walk::ONE, seed, content, later, stream) }
+        unsafe { self.walk(&self.produce, most_blocks, stretch, Walk::ONE, later, stream) }
     }
 
     /// Compares elements; `found` is two numbers in device memory, initially 0 and all ones: the wrong elements, and the first of them in
@@ -185,34 +175,23 @@ impl Kernels {
     ///
     /// # Safety
     /// As [`Kernels::fill`], and `found` too.
-    pub unsafe fn verify(
-        &self,
-        stretch: Stretch,
-        walk: Walk,
-        seed: u64,
-        content: Content,
-        found: CUdeviceptr,
-        stream: CUstream,
-    ) -> Result<()> {
+    pub unsafe fn verify(&self, stretch: Stretch, walk: Walk, found: CUdeviceptr, stream: CUstream) -> Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { self.walk(&self.verify, self.multiprocessors * 8, stretch, walk, seed, content, found, stream) }
+        unsafe { self.walk(&self.verify, self.multiprocessors * 8, stretch, walk, found, stream) }
     }
 
     /// # Safety
     /// As [`Kernels::fill`]; `last` is the last parameter of the kernel, eight bytes.
-    #[allow(clippy::too_many_arguments, reason = "those of the kernels")]
     unsafe fn walk(
         &self,
         walkers: &Walkers,
         most_blocks: u32,
         stretch: Stretch,
         mut walk: Walk,
-        mut seed: u64,
-        content: Content,
         mut last: u64,
         stream: CUstream,
     ) -> Result<()> {
-        let Stretch { mut address, mut elements, element_bytes } = stretch;
+        let Stretch { mut address, mut elements, element_bytes, mut seed, content } = stretch;
         let in_all = elements.saturating_mul(walk.calls);
         if in_all == 0 {
             return Ok(());
@@ -556,13 +535,13 @@ impl Computing {
         }
         let [data, column, begins] = [0, 1, 2].map(|index: usize| memory[index].address());
         let numbers: Vec<u8> = numbers().into_iter().flat_map(u64::to_le_bytes).collect();
-        let stretch = Stretch { address: data, elements: bytes / 4, element_bytes: 4 };
         let content = Content::Column { address: column, length: NUMBERS as u32, first: 0 };
+        let stretch = Stretch { address: data, elements: bytes / 4, element_bytes: 4, seed: SEED, content };
         // SAFETY: room was reserved for all of it.
         unsafe {
             driver::copy_to_device(column, &numbers, stream)?;
             driver::copy_to_device(begins, &[0; 16], stream)?;
-            kernels.fill(stretch, Walk::ONE, SEED, content, Bits::AsTheyAre, stream)?;
+            kernels.fill(stretch, Walk::ONE, Bits::AsTheyAre, stream)?;
         }
         let near = (cache_bytes / NEAR_DIVISOR).clamp(QUAD_BYTES, bytes) / QUAD_BYTES;
         let pressure = Pressure { begins, which: 0, data, quads: bytes / QUAD_BYTES, near };

@@ -35,7 +35,7 @@ macro_rules! functions {
 }
 
 use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
-use crate::backend::MeasuredPairs;
+use crate::backend::{MeasuredPairs, Setting};
 pub use crate::device_probe::Version;
 use crate::device_probe::{advice, cause, is_rccl, nccl_files};
 use commgauge_base::error::{Error, Result};
@@ -383,27 +383,6 @@ impl ForcedCtas {
                     "{requested} requested, but the environment has {name}={forced}, which takes precedence in NCCL"
                 )
             })
-        })
-    }
-}
-
-/// A variable of NCCL that a flag sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// The flag, for errors.
-    pub flag: &'static str,
-    pub variable: &'static str,
-    pub value: &'static str,
-    /// The first version that reads it; older ones ignore it silently.
-    pub since: Version,
-}
-
-impl Setting {
-    /// Why a version of NCCL ignores it.
-    pub(super) fn refusal(&self, found: Version) -> Option<String> {
-        let Setting { flag, variable, value, since } = self;
-        (found < *since).then(|| {
-            format!("{flag} needs NCCL {}.{} ({variable}={value}), found {found}, which ignores it", since.0, since.1)
         })
     }
 }

@@ -21,7 +21,7 @@ mod replay_limits;
 
 pub use abi::CtaLimits;
 pub use device::{Placing, visible_devices};
-pub use library::{Environment, Library, Log, Setting, Version};
+pub use library::{Environment, Library, Log, Version};
 pub use open::{Deadlines, DeviceFacts, NcclBackend, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
@@ -29,7 +29,6 @@ use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, Repla
 use call::NcclCall;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
-use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
@@ -302,10 +301,6 @@ impl Backend for NcclBackend {
 
     fn product_library(&self) -> &'static str {
         self.cublas.1.map_or("", |library| library.description.as_str())
-    }
-
-    fn now_nanoseconds(&self) -> u64 {
-        host::now_nanoseconds()
     }
 
     fn clock_resolution_nanoseconds(&self) -> u64 {

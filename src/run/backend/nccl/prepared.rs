@@ -3,8 +3,7 @@
 //! A collective for which NCCL has no function is a group of sends, receives, reductions or broadcasts;
 //! [`decomposition`] names them.
 
-use super::abi;
-use super::abi::{ElementUse, RawStream};
+use super::abi::{self, ElementUse, RawStream};
 use super::communicator::ChannelEnd;
 use super::library::Library;
 use crate::backend::nccl::abi::{RawCommunicator, SimulationInfo};

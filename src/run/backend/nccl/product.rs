@@ -67,14 +67,14 @@ impl DeviceProduct {
         // SAFETY: room was reserved for all of them.
         unsafe { driver::copy_to_device(memory[3].address(), &bits, context.stream)? };
         for (index, elements) in elements.into_iter().enumerate() {
-            let stretch =
-                Stretch { address: memory[index].address(), elements, element_bytes: shape.element_type.size() };
             // An element that no product overwrites must be detected: the result is initialised with a large number.
             let (which, written) = (index % 2, if index == 2 { Bits::TurnedOver } else { Bits::AsTheyAre });
             let address = memory[3].address() + (which * NUMBERS * 8) as u64;
             let content = Content::Column { address, length: NUMBERS as u32, first: 0 };
+            let (address, element_bytes, seed) = (memory[index].address(), shape.element_type.size(), SEEDS[which]);
+            let stretch = Stretch { address, elements, element_bytes, seed, content };
             // SAFETY: room was reserved for all elements, and the numbers are there.
-            unsafe { context.kernels.fill(stretch, Walk::ONE, SEEDS[which], content, written, context.stream)? };
+            unsafe { context.kernels.fill(stretch, Walk::ONE, written, context.stream)? };
         }
         let [left, right, result] = [0, 1, 2].map(|index: usize| memory[index].address());
         let cautious = Duration::from_secs_f64((operations(shape) / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6));

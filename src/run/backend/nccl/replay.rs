@@ -336,10 +336,6 @@ impl Replayer for NcclReplayer<'_> {
         Ok(first_wrong)
     }
 
-    fn verifies(&self) -> bool {
-        true
-    }
-
     fn run(&mut self) -> Result<()> {
         self.connect()?;
         self.progress.enter(Doing::REPLAY);

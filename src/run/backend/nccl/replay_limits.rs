@@ -2,8 +2,7 @@
 //! of several communicators have no common order.
 
 use super::communicator::{ChannelEnd, Route};
-use super::driver;
-use super::driver::CUevent;
+use super::driver::{self, CUevent};
 use super::library::{ORDERS_FROM, QUEUES, Version};
 use super::open::NcclBackend;
 use super::prepared::Work;

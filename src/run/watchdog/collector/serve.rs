@@ -3,10 +3,9 @@
 
 use super::super::reporting_thread::LoneReports;
 use super::super::wire::{
-    Challenge, Connection, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
+    Challenge, Connection, Frame, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
 };
-use super::process;
-use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Stacks, Trigger};
+use super::process::{self, Entry, Leftovers, Process, RankStatus, RankTable, Stacks, Trigger};
 use commgauge_model::record::launch_lines::HangLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -204,10 +203,10 @@ impl Serving {
         if self.peers[at].peer_kind.is_none() {
             let Peer { connection, challenge, .. } = &mut self.peers[at];
             match Hello::decode(connection.incoming(), &self.admission.token, challenge) {
-                Ok(Some(hello)) => {
+                Ok(Some((hello, taken))) => {
                     let session =
-                        session_of_collector(&self.admission.token, challenge, &connection.incoming()[..HELLO_BYTES]);
-                    connection.take(HELLO_BYTES);
+                        session_of_collector(&self.admission.token, challenge, &connection.incoming()[..taken]);
+                    connection.take(taken);
                     connection.begin(session);
                     if !self.accept_peer(at, hello, now) {
                         return false;

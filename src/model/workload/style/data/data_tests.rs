@@ -1,10 +1,7 @@
 //! Traffic of data parallelism: known answers by style, the counter-examples to "TP > DP > PP", buckets, and refusals.
 
-use super::buckets;
-use super::buckets::Run;
-use super::tensors::Order;
-use super::tensors::of_chunk;
-use super::tensors::{Part, parts};
+use super::buckets::{self, Run};
+use super::tensors::{Order, Part, of_chunk, parts};
 use crate::config::Suite;
 use crate::layout::Axis;
 use crate::workload::op::Moment;

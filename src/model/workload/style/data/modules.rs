@@ -2,8 +2,7 @@
 //!
 //! Source: DeepSpeed runtime/zero/stage3.py, partitioned_param_coordinator.py.
 
-use super::fsdp;
-use super::fsdp::{ReducingRanks, Reduction};
+use super::fsdp::{self, ReducingRanks, Reduction};
 use super::tensors::{Order, Part, Tensor, of_ends, of_layer_alone, parts};
 use crate::config::step::{DEEPSPEED_BUCKET_PARAMETERS, ModuleChoices, Recompute, ShardBuffers};
 use crate::workload::op::{End, Moment, Overlap, Pass, When};

@@ -1,7 +1,6 @@
 //! One forward pass of a model over a batch, inside a stage: embedding, layers, experts, logits.
 
-use super::attention;
-use super::attention::{activations, at_end, in_layers, op, predicted_from, times_at_end};
+use super::attention::{self, activations, at_end, in_layers, op, predicted_from, times_at_end};
 use crate::config::step::{Drafter, SampledTokens, ServingDispatcher};
 use crate::config::{Blocks, Mixture, Model};
 use crate::layout::Axis;
@@ -389,38 +388,23 @@ pub(super) fn low_latency(step: &ServingStep, stage: u32, mixture: &Mixture) -> 
     let messages = |bytes| product("tokens sent to experts", &[sent, bytes]);
     let (bytes_there, bytes_back) = (messages(there)?, messages(back)?);
     let scales = if scales > 0 { format!(" + {scales} B of scales") } else { String::new() };
+    let experts = mixture.experts;
+    let tokens = format!(
+        "{chosen} messages of {HEADER_BYTES} + h*E = {h}*{}{scales} = {there} B = {bytes_there} B: a token straight to each of its \
+         experts (DeepEP internode_ll.cu, num_bytes_per_msg)",
+        dispatched.size()
+    );
+    let counts = format!(
+        "4 B*experts = 4*{experts} = {} B: number of tokens that follow for each expert (DeepEP internode_ll.cu, rdma_recv_count)",
+        4 * experts
+    );
+    let results = format!(
+        "{chosen} messages of 2 B*h = 2*{h} = {back} B = {bytes_back} B: results in bfloat16 (DeepEP internode_ll.cu, combine)"
+    );
     Ok(vec![
-        op(
-            Collective::AllToAllV,
-            ElementType::Uint8,
-            bytes_there,
-            splits(sent, e),
-            format!(
-                "{chosen} messages of {HEADER_BYTES} + h*E = {h}*{}{scales} = {there} B = {bytes_there} B: a token straight to each of its \
-                 experts (DeepEP internode_ll.cu, num_bytes_per_msg)",
-                dispatched.size()
-            ),
-        ),
-        op(
-            Collective::AllToAll,
-            ElementType::Int32,
-            4 * mixture.experts,
-            Splits::Equal,
-            format!(
-                "4 B*experts = 4*{} = {} B: number of tokens that follow for each expert (DeepEP internode_ll.cu, rdma_recv_count)",
-                mixture.experts,
-                4 * mixture.experts
-            ),
-        ),
-        op(
-            Collective::AllToAllV,
-            ElementType::Uint8,
-            bytes_back,
-            splits(sent, e),
-            format!(
-                "{chosen} messages of 2 B*h = 2*{h} = {back} B = {bytes_back} B: results in bfloat16 (DeepEP internode_ll.cu, combine)"
-            ),
-        ),
+        op(Collective::AllToAllV, ElementType::Uint8, bytes_there, splits(sent, e), tokens),
+        op(Collective::AllToAll, ElementType::Int32, 4 * experts, Splits::Equal, counts),
+        op(Collective::AllToAllV, ElementType::Uint8, bytes_back, splits(sent, e), results),
     ])
 }
 
