@@ -2,6 +2,7 @@
 //!
 //! The launcher reads the file itself and decides; this is only for what is shown before the launch.
 
+use super::allocation::expand;
 use super::family::Launcher;
 use super::find;
 use commgauge_base::error::{Error, Result};
@@ -19,10 +20,24 @@ struct Host {
     name: String,
     /// Its number of slots, where the file gives it.
     slots: Option<u32>,
+    form: Form,
 }
 
-/// The host of every rank, from a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host on
-/// each line. Hosts are filled one after the other. Where no host has a number of slots, all take equally many ranks.
+/// How a line names a host and its slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The host alone, which all launchers read.
+    Plain,
+    /// `host slots=4`.
+    OpenMpi,
+    /// `host:4`.
+    Mpich,
+    /// A range of hosts, brackets, or more after the slots: no launcher reads it.
+    Other,
+}
+
+/// The host of every rank, from a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host or a range of them
+/// (`node[1-4]`) on each line. Hosts are filled one after the other. Where no host has a number of slots, all take equally many ranks.
 ///
 /// # Errors
 /// A usage error that names the line that cannot be parsed, or reports that there is no host.
@@ -49,11 +64,12 @@ fn hosts_of(name: &str, text: &str) -> Result<Vec<Host>> {
     let mut hosts: Vec<Host> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let words = line.split('#').next().unwrap_or_default();
-        let Some(host) = host_of(words).map_err(|found| refusal(name, index + 1, &found))? else { continue };
-        match hosts.iter_mut().find(|known| known.name == host.name) {
-            // Each repetition of a host adds one slot, or the number given.
-            Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
-            None => hosts.push(host),
+        for host in hosts_of_line(words).map_err(|found| refusal(name, index + 1, &found))? {
+            match hosts.iter_mut().find(|known| known.name == host.name) {
+                // Each repetition of a host adds one slot, or the number given.
+                Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
+                None => hosts.push(host),
+            }
         }
     }
     if hosts.is_empty() {
@@ -64,35 +80,73 @@ fn hosts_of(name: &str, text: &str) -> Result<Vec<Host>> {
     Ok(hosts)
 }
 
-/// The host of a line and its slots; `None` for an empty line. A line that cannot be parsed is returned as the error.
-fn host_of(line: &str) -> std::result::Result<Option<Host>, String> {
+/// Words of Open MPI's host files that give the slots.
+const SLOTS: [&str; 3] = ["slots", "cpu", "count"];
+
+/// The hosts of a line with their slots; none for an empty line. A line that cannot be parsed is returned as the error.
+fn hosts_of_line(line: &str) -> std::result::Result<Vec<Host>, String> {
+    let refused = || line.trim().to_owned();
+    // Open MPI takes `slots = 8` as `slots=8`.
+    let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     let mut words = line.split_whitespace();
-    let Some(first) = words.next() else { return Ok(None) };
-    let number = |text: &str| match text.parse::<u32>() {
-        Ok(slots) if slots > 0 => Ok(slots),
-        _ => Err(line.trim().to_owned()),
+    let Some(first) = words.next() else { return Ok(Vec::new()) };
+    let number = |text: &str| text.parse::<u32>().ok().filter(|slots| *slots > 0).ok_or_else(refused);
+    let (host, colon) = parted(first);
+    let mut slots = colon.map(|text| number(text.split(':').next().unwrap_or_default())).transpose()?;
+    let mut form = match colon {
+        None => Form::Plain,
+        // MPICH reads no adapter after the slots, and no brackets.
+        Some(text) if text.contains(':') || first.starts_with('[') => Form::Other,
+        Some(_) => Form::Mpich,
     };
-    // A colon precedes the slots in the form of MPICH; an IPv6 address has several.
-    let (host, mut slots) = match first.split_once(':') {
-        Some((host, slots)) if !slots.contains(':') => (host, Some(number(slots)?)),
-        _ => (first, None),
-    };
-    if host.is_empty() || host.contains('=') {
-        return Err(line.trim().to_owned());
-    }
-    for word in words {
-        if let Some(text) = word.strip_prefix("slots=") {
+    for (word, text) in words.filter_map(|word| word.split_once('=')) {
+        if SLOTS.contains(&word) {
             slots = Some(number(text)?);
+            form = if form == Form::Plain { Form::OpenMpi } else { Form::Other };
         }
     }
-    Ok(Some(Host { name: host.to_owned(), slots }))
+    let names = expand(host).filter(|_| !host.contains(['=', ','])).ok_or_else(refused)?;
+    let form = if names.len() > 1 { Form::Other } else { form };
+    Ok(names.into_iter().map(|name| Host { name, slots, form }).collect())
+}
+
+/// A host and what follows it after a colon, as in MPICH's form, such as `[fe80::1]:8` and `a:8:mlx5_0`; other addresses of IPv6 have no slots.
+fn parted(word: &str) -> (&str, Option<&str>) {
+    let in_brackets =
+        word.strip_prefix('[').and_then(|rest| rest.split_once(']')).filter(|(host, _)| host.contains(':'));
+    match in_brackets {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None if word.contains("::") || word.matches(':').count() > 2 => (word, None),
+        None => word.split_once(':').map_or((word, None), |(host, rest)| (host, Some(rest))),
+    }
+}
+
+/// The hosts of a file as a list such as `a:8,b:8`, where a launcher does not read the form of the file.
+///
+/// # Errors
+/// As [`hosts_of_ranks`].
+pub fn hosts_for_launcher(name: &str, text: &str, family: Family) -> Result<Option<String>> {
+    let own = match family {
+        Family::OpenMpi4 | Family::OpenMpi5 => Form::OpenMpi,
+        Family::Mpich | Family::IntelMpi => Form::Mpich,
+        Family::Slurm => return Ok(None),
+    };
+    let hosts = hosts_of(name, text)?;
+    if hosts.iter().all(|host| host.form == Form::Plain || host.form == own) {
+        return Ok(None);
+    }
+    let listed = |host: &Host| match host.slots {
+        Some(slots) => format!("{}:{slots}", host.name),
+        None => host.name.clone(),
+    };
+    Ok(Some(hosts.iter().map(listed).collect::<Vec<_>>().join(",")))
 }
 
 fn refusal(name: &str, line: usize, found: &str) -> Error {
     // The beginning identifies the line; other files may have lines of megabytes.
     let found: String = found.chars().take(60).collect();
     Error::usage(format!(
-        "--hostfile {name}, line {line}: found `{found}`; a line is HOST, HOST slots=RANKS (Open MPI) or HOST:RANKS (MPICH)"
+        "--hostfile {name}, line {line}: found `{found}`; a line is HOST, HOST slots=RANKS (Open MPI) or HOST:RANKS (MPICH), and HOST may be node[1-4]"
     ))
 }
 
@@ -302,6 +356,25 @@ mod tests {
         assert_eq!(hosts("a\na\nb\nb\n", 4), "a a b b", "a line for each rank");
         assert_eq!(hosts("a\nb\n", 6), "a a a b b b", "nothing is said: equally many");
         assert_eq!(hosts("fe80::1 slots=1\nfe80::2 slots=1\n", 2), "fe80::1 fe80::2");
+        assert_eq!(hosts("a slots = 2\nb cpu=1\n", 3), "a a b");
+        assert_eq!(hosts("[fe80::1]:2\na:1:mlx5_0\n", 3), "fe80::1 fe80::1 a");
+        assert_eq!(hosts("node[1-2]:2\n", 4), "node1 node1 node2 node2");
+    }
+
+    #[test]
+    fn a_form_that_a_launcher_does_not_read_becomes_a_list_and_its_own_stays_a_file() {
+        for (text, open_mpi, mpich) in [
+            ("a\nb\n", None, None),
+            ("a slots=8\nb slots=8\n", None, Some("a:8,b:8")),
+            ("a:8\nb:4\n", Some("a:8,b:4"), None),
+            ("a:8:mlx5_0\n", Some("a:8"), Some("a:8")),
+            ("n[08-09] slots = 4\n", Some("n08:4,n09:4"), Some("n08:4,n09:4")),
+        ] {
+            for (family, expected) in [(Family::OpenMpi5, open_mpi), (Family::Mpich, mpich), (Family::Slurm, None)] {
+                let found = hosts_for_launcher("hosts", text, family).expect("hosts");
+                assert_eq!(found.as_deref(), expected, "{text} {family:?}");
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@ use commgauge_base::writing::eprintln;
 use commgauge_model::config::Machine as MachineFile;
 use commgauge_model::layout::Nodes;
 use commgauge_run::device_probe::{CudaAnswer, Probe};
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -34,14 +35,58 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
         Backend::Nccl => Allocation::here()?.map(|job| job.with_a_rank_for_each_gpu(arguments.asked_ranks)),
     };
     let mut resolved = arguments.clone();
+    let names_hosts = arguments.hosts.is_some() || arguments.host_file.is_some();
+    if allocation.is_none() && !names_hosts && arguments.backend != Backend::Simulated {
+        resolved.host_file = file_of_job(&|name| std::env::var_os(name)).map(|job| job.noted(arguments)).transpose()?;
+    }
     resolved.ranks = match &allocation {
-        None => arguments.asked_ranks.map_or_else(|| default_ranks(arguments), Ok)?,
+        None => arguments.asked_ranks.map_or_else(|| default_ranks(&resolved), Ok)?,
         Some(allocation) => {
             arguments.hosts.as_deref().map_or(Ok(()), |hosts| allocation.check_hosts(hosts))?;
             allocation.ranks_for(arguments.asked_ranks)?
         }
     };
     Ok((resolved, allocation))
+}
+
+/// The host file of a job, as its scheduler writes it: a line for each slot.
+#[derive(Debug, PartialEq, Eq)]
+struct JobFile {
+    variable: &'static str,
+    path: PathBuf,
+}
+
+/// Variables that name such files: of PBS, and of LSF.
+const JOB_FILES: [&str; 2] = ["PBS_NODEFILE", "LSB_DJOB_HOSTFILE"];
+
+/// The host file of the job of this process; none outside of one, and in a job of Flux, which writes none.
+fn file_of_job(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<JobFile> {
+    let file = |variable| environment(variable).map(|path| JobFile { variable, path: path.into() });
+    let found = JOB_FILES.into_iter().find_map(file);
+    if found.is_none() && environment("FLUX_JOB_ID").is_some() {
+        eprintln!(
+            "commgauge: FLUX_JOB_ID is set, and Flux writes no host file: ranks start here; --hosts HOST:RANKS,... names others \
+             (`flux hostlist local`)"
+        );
+    }
+    found
+}
+
+impl JobFile {
+    /// Its path, which is noted.
+    ///
+    /// # Errors
+    /// A usage error where its slots are no GPUs.
+    fn noted(self, arguments: &RunArguments) -> Result<PathBuf> {
+        let (variable, path) = (self.variable, self.path.shown());
+        if arguments.backend == Backend::Nccl && arguments.asked_ranks.is_none() {
+            return Err(Error::usage(format!(
+                "{variable}: the slots of {path} are no GPUs; give the number of ranks by -n"
+            )));
+        }
+        eprintln!("commgauge: hosts of the job: {path} ({variable})");
+        Ok(self.path)
+    }
 }
 
 /// Ranks of every host of an allocation, where they are as many as its GPUs, of which the launcher knows nothing.
@@ -250,6 +295,18 @@ fn read_hosts(file: &Path) -> Result<String> {
     commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))
 }
 
+/// The hosts of a file in the form of another launcher. A form that is not known here is left to the launcher.
+pub(super) fn hosts_for_launcher(arguments: &RunArguments, launcher: &Launcher) -> Option<String> {
+    let file = arguments.host_file.as_deref()?;
+    let listed = launch::hosts_for_launcher(&file.shown(), &read_hosts(file).ok()?, launcher.family).ok()??;
+    eprintln!(
+        "commgauge: {} does not read the form of {}; it gets its hosts as a list",
+        launcher.program,
+        file.shown()
+    );
+    Some(listed)
+}
+
 /// The hosts of the file that get ranks, each once.
 fn hosts_of(file: &Path, ranks: u32) -> Result<Vec<String>> {
     let text = read_hosts(file)?;
@@ -263,6 +320,15 @@ fn hosts_of(file: &Path, ranks: u32) -> Result<Vec<String>> {
 mod tests {
 
     use super::*;
+
+    #[test]
+    fn jobs_of_pbs_and_lsf_name_their_host_file() {
+        for (variable, found) in [("PBS_NODEFILE", true), ("LSB_DJOB_HOSTFILE", true), ("FLUX_JOB_ID", false)] {
+            let environment = |name: &str| (name == variable).then(|| OsString::from("nodes"));
+            let expected = found.then(|| JobFile { variable, path: "nodes".into() });
+            assert_eq!(file_of_job(&environment), expected, "{variable}");
+        }
+    }
 
     #[test]
     fn there_is_a_rank_for_each_gpu_and_four_where_fewer_are_shared() {

@@ -277,10 +277,12 @@ fn passed_variables(arguments: &RunArguments, names: impl Iterator<Item = String
 fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words: Vec<String>) -> Result<Request> {
     // Open MPI's and MPICH's own launchers use the allocation as well.
     let in_slurm = launcher.family == launch::Family::Slurm || LauncherContext::here().in_slurm;
+    let listed = allocation::hosts_for_launcher(arguments, launcher);
+    let host_file = arguments.host_file.as_deref().filter(|_| listed.is_none());
     Ok(Request {
         ranks: arguments.ranks,
-        hosts: arguments.hosts.clone(),
-        host_file: arguments.host_file.as_deref().map(suite::text).transpose()?,
+        hosts: arguments.hosts.clone().or(listed),
+        host_file: host_file.map(suite::text).transpose()?,
         ranks_per_host: allocation::ranks_per_host(arguments)?,
         cores: cores(in_slurm),
         srun_mpi: allocation::srun_mpi_plugin(arguments, launcher)?,
