@@ -57,6 +57,10 @@ pub(super) struct ComputingFlags {
     /// of one kernel each [default: with --framework hf]
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_short_help = true)]
     unfused_kernels: Option<bool>,
+
+    /// CUDA graphs start the kernels of layers, so that the host does not hold up small micro-batches
+    #[arg(long, hide_short_help = true)]
+    cuda_graphs: bool,
 }
 
 /// Share of the peak that products reach.
@@ -157,6 +161,7 @@ impl ComputingFlags {
             self.set_by(path, &mut computing, &level, model, machine, calls)?;
         }
         computing.compute.kernels.fused_attention = !self.unfused_attention;
+        computing.compute.kernels.in_graphs = self.cuda_graphs;
         if self.unfused_kernels == Some(true) {
             computing.compute.kernels.fused_elementwise = false;
             computing.notes.push(UNFUSED_KERNELS.to_owned());

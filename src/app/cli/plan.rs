@@ -372,9 +372,10 @@ fn none_found(question: &Question, found: &Found) -> String {
         return none_priced(question, found);
     }
     let Some(nearest) = &found.nearest else { return "there is no layout".to_owned() };
-    let (needs, has) = (nearest.memory.0, question.gpu_memory.0);
+    let (needs, has) = (nearest.memory.low.0, question.gpu_memory.0);
     format!(
-        "none of {} layouts fits into {:.1} GB: the nearest is {}, ZeRO {}, micro-batch {}, recompute {}, which needs {:.1} GB, \
+        "none of {} layouts fits into {:.1} GB: the nearest is {}, ZeRO {}, micro-batch {}, recompute {}, which needs at least \
+         {:.1} GB, \
          {:.1} GB too much; take more GPUs, a shorter sequence or a smaller batch, or price it with --only",
         found.considered,
         has as f64 / 1e9,
@@ -494,7 +495,7 @@ pub(super) struct QuestionFlags {
     #[arg(long, value_name = "N")]
     pub ranks_per_node: Option<u32>,
 
-    /// What one GPU holds, such as 80GB; leave out what the CUDA context and NCCL take
+    /// What one GPU holds, such as 80GB
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub gpu_memory: Bytes,
 

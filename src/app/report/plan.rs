@@ -4,13 +4,15 @@ use crate::report::document::{Block, Column, Fields, Mark, Table, Terminal, opti
 use crate::report::framework_defaults;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Seconds;
+use commgauge_plan::planner::memory::{MemoryFit, MemoryNeed};
 use commgauge_plan::planner::plan_document::{
     Comparison, OrderVerdict, PartDifference, PlanDocument, PlannedLayout, Reason, Rival,
 };
 use commgauge_plan::planner::price::Exposed;
 
-const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes fits \
+const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes memory_bytes_low \
+    memory_bytes_high memory_fit \
     step_seconds step_seconds_low step_seconds_high compute_seconds host_seconds bubble_seconds optimizer_seconds";
 
 /// The layouts as CSV: one line for each, in base units.
@@ -116,9 +118,10 @@ fn head(document: &PlanDocument) -> Vec<String> {
     let computing = d.computing.split("; ").next().unwrap_or_default();
     lines.extend([format!("calls: {}", d.rates), format!("computing: {computing}")]);
     lines.push(format!(
-        "{} layouts considered, {} fit into memory, {} priced one by one, in {}",
+        "{} layouts considered, {} fit into memory, {} at its edge, {} priced one by one, in {}",
         d.considered,
-        d.feasible,
+        d.feasible - d.at_the_edge,
+        d.at_the_edge,
         d.priced,
         Seconds(d.elapsed_seconds)
     ));
@@ -143,7 +146,14 @@ fn gpus(document: &PlanDocument) -> String {
 fn layouts(document: &PlanDocument) -> Table {
     let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
     let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.price.step_seconds, 1);
-    let memory = |layout: &PlannedLayout| gigabytes(layout.layout.memory.0);
+    let memory = |layout: &&PlannedLayout| {
+        let mark = match layout.layout.fit {
+            MemoryFit::Fits => "",
+            MemoryFit::AtTheEdge => " at the edge",
+            MemoryFit::DoesNotFit => " TOO MUCH",
+        };
+        gigabytes(layout.layout.memory.middle.0) + mark
+    };
     Fields::of(&document.layouts)
         .right("step", 0, |layout| Seconds(layout.price.step_seconds))
         .right("GPUs", of_gpus, |layout| layout.gpus)
@@ -160,7 +170,7 @@ fn layouts(document: &PlanDocument) -> Table {
         .right("alike", 1, |layout| layout.layout.variants.len())
         .left("order", 2, |layout| layout.layout.order.clone())
         .right("orders", 6, |layout| layout.layout.orders_alike)
-        .right("GB", 0, |layout| format!("{}{}", memory(layout), if layout.layout.fits { "" } else { " TOO MUCH" }))
+        .left("GB", 0, memory)
         .right("compute", 3, |layout| share(layout, layout.price.compute_seconds))
         .right("bubble", 4, |layout| share(layout, layout.price.bubble_seconds))
         .left("limited by", 1, |layout| layout.limited_by.replace(" of the step", ""))
@@ -222,6 +232,7 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
         let [low, high] = [best.price.step_seconds_low, best.price.step_seconds_high].map(Seconds);
         all.push(format!("95 of 100 such steps take {low} to {high} (`commgauge plan validate`)."));
         all.push(format!("The best again: --only {}", best.name));
+        all.extend(at_the_edge(document));
         all.extend(best.layout.stage_layers.as_ref().map(|layers| {
             let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             format!("Its layers do not divide evenly; its chunks have {layers} (stage_layers).")
@@ -232,6 +243,19 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
     }
     all.extend(document.notes.iter().cloned());
     all
+}
+
+/// What the first layout needs if it is at the edge of the memory, and which line surely fits, as a sentence.
+fn at_the_edge(document: &PlanDocument) -> Option<String> {
+    let first = document.layouts.first().filter(|first| first.layout.fit == MemoryFit::AtTheEdge)?;
+    let MemoryNeed { low, high, .. } = first.layout.memory;
+    let [low, high, has] = [low.0, high.0, document.gpu_memory_bytes].map(gigabytes);
+    let sure = document.layouts.iter().position(|layout| layout.layout.fit == MemoryFit::Fits);
+    let which = match sure {
+        Some(place) => format!("line {} surely fits", place + 1),
+        None => "none surely fits".to_owned(),
+    };
+    Some(format!("Line 1 is at the edge of the memory, {low} to {high} GB of {has}; {which}."))
 }
 
 fn summary(reasons: &[Reason]) -> String {
@@ -245,10 +269,6 @@ fn details(document: &PlanDocument) -> Vec<String> {
         "The interval of a step holds the errors of calls, of computing and of what is not modelled, as published runs show them."
             .to_owned(),
     ];
-    if let Some(best) = document.layouts.first().filter(|best| best.layout.fits) {
-        let unused = Bytes(document.gpu_memory_bytes.saturating_sub(best.layout.memory.0));
-        all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
-    }
     if !document.illegal.is_empty() {
         all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
     }
@@ -300,20 +320,23 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
             format!("{share:+.1} %"),
         ]
     };
-    let memory = (c.second.layout.memory.0 as f64 - c.first.layout.memory.0 as f64) / 1e9;
+    let [first, second] = [&c.first, &c.second].map(|layout| layout.layout.memory.middle.0);
+    let memory = (second as f64 - first as f64) / 1e9;
     rows.push(vec![
         "memory, GB".to_owned(),
-        gigabytes(c.first.layout.memory.0),
-        gigabytes(c.second.layout.memory.0),
+        gigabytes(first),
+        gigabytes(second),
         format!("{memory:+.1}"),
         String::new(),
     ]);
     rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
     rows.push(seconds("step", c.first.price.step_seconds, c.second.price.step_seconds));
     let layouts = || [("A", &c.first), ("B", &c.second)].into_iter();
-    let too_large = layouts()
-        .filter(|(_, layout)| !layout.layout.fits)
-        .map(|(name, _)| format!("{name} does NOT fit into memory."));
+    let too_large = layouts().filter_map(|(name, layout)| match layout.layout.fit {
+        MemoryFit::Fits => None,
+        MemoryFit::AtTheEdge => Some(format!("{name} is at the edge of the memory.")),
+        MemoryFit::DoesNotFit => Some(format!("{name} does NOT fit into memory.")),
+    });
     let untrusted = layouts().filter_map(|(name, layout)| untrusted(name, layout));
     let sentences = too_large.chain(untrusted).chain([answer(c)]);
     let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
@@ -341,6 +364,7 @@ fn answer(c: &Comparison) -> String {
 mod tests {
     // What a plan looks like.
     use super::*;
+    use commgauge_base::units::Bytes;
     use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
     use commgauge_model::layout::Degrees;
     use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, PlannedMemory, VERSION};
@@ -364,8 +388,8 @@ mod tests {
                 recompute: Recompute::Selective,
                 order: "tp-cp-ep-dp-pp".to_owned(),
                 orders_alike: 1,
-                memory: Bytes(61_500_000_000),
-                fits: tp < 8,
+                memory: MemoryNeed { low: Bytes(57e9 as u64), middle: Bytes(68_500_000_000), high: Bytes(88e9 as u64) },
+                fit: if tp < 8 { MemoryFit::AtTheEdge } else { MemoryFit::DoesNotFit },
                 variants: Vec::new(),
             },
             memory: vec![PlannedMemory {
@@ -414,6 +438,7 @@ mod tests {
             synthetic: true,
             considered: 1000,
             feasible: 400,
+            at_the_edge: 30,
             priced: 20,
             elapsed_seconds: 0.0123,
             illegal: vec![Reason { reason: "pp does not divide the layers".to_owned(), count: 3 }],

@@ -1,9 +1,9 @@
 //! A validation: the levels, every run predicted and measured, and how far intervals and orders held.
 
 use super::document::{Fields, optional, percent, wrapped};
+use super::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
-use commgauge_base::writing::{Column as CsvColumn, comma_separated};
 use commgauge_model::config::machine::ANY_GPU;
 use commgauge_plan::planner::compute::Constants;
 use commgauge_plan::planner::validate::{
@@ -14,53 +14,26 @@ use std::fmt::Write;
 /// By how much a fitted share may differ from a limit that stopped it.
 const NEAR_A_LIMIT: f64 = 1e-3;
 
-/// A run of a set.
-struct RunRow<'a> {
-    set: &'a SetResult,
-    run: &'a RunResult,
-}
+/// The columns of the CSV form, which are fields of a run and of its set.
+const COLUMNS: &str = "set level source release model variant gpus tp pp dp virtual_stages micro_batch global_batch measured_seconds \
+    predicted_seconds error_percent share_of_peak left_out_seconds left_out_error_percent source_left_out_seconds low_seconds \
+    high_seconds left_out_share_of_peak";
 
 /// A line for each run, as CSV.
 ///
 /// # Errors
 /// Where it cannot be written.
 pub fn csv(validation: &Validation) -> Result<String> {
-    let rows = validation.sets.iter().flat_map(|set| set.runs.iter().map(move |run| RunRow { set, run }));
-    comma_separated("the answer as CSV", &csv_columns(), rows)
-}
-
-/// The columns of the CSV form, which are the fields of the document.
-fn csv_columns<'a>() -> [CsvColumn<RunRow<'a>>; 23] {
-    [
-        ("set", |row| row.set.name.clone()),
-        ("level", |row| row.set.level.clone()),
-        ("source", |row| row.run.source.clone()),
-        ("release", |row| row.run.release.clone()),
-        ("model", |row| row.run.model.clone()),
-        ("variant", |row| row.run.variant.clone()),
-        ("gpus", |row| row.run.gpus.to_string()),
-        ("tp", |row| row.run.tp.to_string()),
-        ("pp", |row| row.run.pp.to_string()),
-        ("dp", |row| row.run.dp.to_string()),
-        ("virtual_stages", |row| row.run.virtual_stages.to_string()),
-        ("micro_batch", |row| row.run.micro_batch.to_string()),
-        ("global_batch", |row| row.run.global_batch.to_string()),
-        ("measured_seconds", |row| row.run.measured_seconds.to_string()),
-        ("predicted_seconds", |row| format!("{:.6}", row.run.predicted_seconds)),
-        ("error_percent", |row| format!("{:.3}", row.run.error_percent)),
-        ("share_of_peak", |row| format!("{:.5}", row.set.share_of_peak)),
-        ("left_out_seconds", |row| format!("{:.6}", row.run.left_out_seconds)),
-        ("left_out_error_percent", |row| format!("{:.3}", row.run.left_out_error_percent)),
-        ("source_left_out_seconds", |row| microseconds(row.run.source_left_out_seconds)),
-        ("low_seconds", |row| microseconds(row.run.low_seconds)),
-        ("high_seconds", |row| microseconds(row.run.high_seconds)),
-        ("left_out_share_of_peak", |row| format!("{:.5}", row.run.left_out_share_of_peak)),
-    ]
-}
-
-/// Seconds to the microsecond.
-fn microseconds(seconds: Option<f64>) -> String {
-    seconds.map_or_else(String::new, |seconds| format!("{seconds:.6}"))
+    let of_set = |set: &SetResult, run: &RunResult| {
+        let mut row = object(run)?;
+        row.insert("set".to_owned(), set.name.clone().into());
+        row.insert("level".to_owned(), set.level.clone().into());
+        row.insert("share_of_peak".to_owned(), set.share_of_peak.into());
+        Ok(row)
+    };
+    let rows = validation.sets.iter().flat_map(|set| set.runs.iter().map(move |run| of_set(set, run)));
+    let columns: Vec<&str> = COLUMNS.split_whitespace().collect();
+    fields_csv("the answer as CSV", &columns, rows.collect::<Result<Vec<_>>>()?)
 }
 
 /// The complete text for a terminal of this width.
@@ -88,11 +61,8 @@ pub fn text(validation: &Validation, width: u16) -> String {
         text += &wrapped(&covered(coverage), width);
     }
     if !validation.memory.is_empty() {
-        text += "\nmemory of the first stage\n";
-        text += &wrapped(
-            "arXiv 2205.05198, figure 1. The figure leaves out embedding, biases and norms, which are in ours.",
-            width,
-        );
+        text += "\nmemory of the fullest GPU\n";
+        text += &wrapped(MEMORY, width);
         text += "\n";
         text += &memory(&validation.memory, width);
     }
@@ -102,6 +72,9 @@ pub fn text(validation: &Validation, width: u16) -> String {
 const LEVELS: &str = "Share of the peak that products reach in whole steps, and the errors of its runs, each predicted by the other \
      sources and releases alone; * by another precision or other GPUs, as no other source has such runs. A step takes the interval's \
      times what a plan predicts in 95 of 100; \"held\" is how many runs other sources' intervals held.";
+
+const MEMORY: &str = "Runs whose memory was measured, the errors of the predicted middle, and how many were within the range; \"refused\" ran \
+     and do not fit by this model, \"died\" ran out of memory, \"foreseen\" are those of them at the edge or beyond.";
 
 fn levels(levels: &[LevelResult], width: u16) -> String {
     let mark = |result: &LevelResult| if result.by_own_level || result.level.gpu == ANY_GPU { "" } else { "*" };
@@ -244,16 +217,15 @@ fn at_a_limit(limit: f64) -> String {
 }
 
 fn memory(results: &[MemoryResult], width: u16) -> String {
-    let size = |gibibytes: f64| format!("{gibibytes:.2} GiB");
-    let against = |gibibytes: f64, error: f64| format!("{} ({})", size(gibibytes), signed(error));
     Fields::of(results)
-        .left("model", 0, |result| result.model.clone())
-        .left("recompute", 0, |result| result.variant.clone())
-        .right("state", 0, |result| against(result.state_gibibytes, result.state_error_percent))
-        .right("state published", 1, |result| size(result.published_state_gibibytes))
-        .right("activations", 0, |result| against(result.activations_gibibytes, result.activations_error_percent))
-        .right("activations published", 1, |result| size(result.published_activations_gibibytes))
-        .right("everything", 2, |result| size(result.total_gibibytes))
+        .left("source", 0, |result| result.source.rsplit('/').next().unwrap_or_default().to_owned())
+        .right("measured", 0, |result| result.measured)
+        .right("mean error", 0, |result| format!("{:.1} %", result.errors.mean_percent))
+        .right("bias", 1, |result| signed(result.errors.bias_percent))
+        .right("held", 2, |result| percent(result.within, 0))
+        .right("refused", 0, |result| result.refused)
+        .right("died", 0, |result| result.died)
+        .right("foreseen", 0, |result| result.foreseen)
         .text(width)
 }
 
@@ -295,7 +267,7 @@ mod tests {
         assert_eq!((&rows[0][0], &rows[0][column("model")]), ("megatron-table-1", "megatron-1.7b"));
         let document = serde_json::to_value(&ALL.sets[0].runs[0]).unwrap();
         let of_the_set = ["set", "level", "share_of_peak"];
-        for name in csv_columns().iter().map(|(name, _)| *name).filter(|name| !of_the_set.contains(name)) {
+        for name in COLUMNS.split_whitespace().filter(|name| !of_the_set.contains(name)) {
             assert!(document.get(name).is_some(), "{name}");
         }
         for row in &rows {

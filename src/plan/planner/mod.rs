@@ -31,11 +31,13 @@ pub struct Kernels {
     pub fused_attention: bool,
     /// Norms, rotations and gates in one kernel each, as in Megatron; else separate PyTorch kernels.
     pub fused_elementwise: bool,
+    /// CUDA graphs start the kernels, without the host's time for each.
+    pub in_graphs: bool,
 }
 
 impl Kernels {
     /// The minimum number of kernels.
-    pub const FUSED: Kernels = Kernels { fused_attention: true, fused_elementwise: true };
+    pub const FUSED: Kernels = Kernels { fused_attention: true, fused_elementwise: true, in_graphs: false };
     /// As in 2022: attention stores its matrices.
     pub const WITH_ATTENTION_MATRICES: Kernels = Kernels { fused_attention: false, ..Kernels::FUSED };
 

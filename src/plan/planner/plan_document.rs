@@ -1,6 +1,7 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
 //! published JSON Schema (`commgauge show schema plan`) is made from these types.
 
+use super::memory::MemoryNeed;
 use super::price::StepPrice;
 use super::search::{Found, Planned, Priced, Question, WhatIf};
 use super::step_error::SURE;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const FORMAT: &str = "commgauge-plan";
 
 /// The version that this program writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A plan.
 #[serde_with::skip_serializing_none]
@@ -50,8 +51,10 @@ pub struct PlanDocument {
     pub synthetic: bool,
     /// Legal layouts.
     pub considered: u64,
-    /// Layouts that fit into memory.
+    /// Layouts that fit into memory, or are at its edge.
     pub feasible: u64,
+    /// Those of them at the edge.
+    pub at_the_edge: u64,
     /// Layouts priced individually; the others were shown to be no faster.
     pub priced: u64,
     /// Time of the search.
@@ -181,7 +184,19 @@ fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
         bytes: part.bytes.0,
         why: part.why,
     };
-    parts.unwrap_or_default().into_iter().map(planned).collect()
+    let mut parts: Vec<PlannedMemory> = parts.unwrap_or_default().into_iter().map(planned).collect();
+    let MemoryNeed { low, middle, high } = layout.memory;
+    let counted: u64 = parts.iter().map(|part| part.bytes).sum();
+    parts.push(PlannedMemory {
+        part: "overhead".to_owned(),
+        bytes: middle.0.saturating_sub(counted),
+        why: format!(
+            "CUDA context, libraries, NCCL, allocator: {:.1} to {:.1} GB with the parts, after published runs",
+            low.0 as f64 / 1e9,
+            high.0 as f64 / 1e9
+        ),
+    });
+    parts
 }
 
 impl PlannedLayout {
@@ -247,6 +262,7 @@ impl PlanDocument {
             synthetic: question.rates.synthetic(),
             considered: found.considered,
             feasible: found.feasible,
+            at_the_edge: found.at_the_edge,
             priced: found.priced,
             elapsed_seconds,
             illegal: reasons(&illegal),

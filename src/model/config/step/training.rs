@@ -268,6 +268,8 @@ keys! {
     inner: Option<u32> = key("expert_inner").or_else("8, or ep where that is less").only(&[
         with("dispatcher", &["deepep", "hybrid_ep"]),
     ]),
+    /// Exchanges overlap with the computing of another micro-batch (Megatron-LM `--overlap-moe-expert-parallel-comm`)
+    overlap_exchange: bool = key("overlap_exchange").or("false"),
     /// Type of the probabilities of choices, and of sums over the parts of an expert
     router_element_type: ElementType = key("router_element_type").takes(SUMMED_OR_SAME).or("float32").flag("--router-type"),
     /// Tokens over which the counts of a loss that balances experts add up. micro_batch: over tp and cp

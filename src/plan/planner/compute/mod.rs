@@ -372,6 +372,12 @@ mod tests {
             // 12 layers of 34 kernels and 6 products; 4 before and 10 after them.
             close(one.forward.0, 12.0 * 40.0 + 14.0, "forward");
             close(one.backward().0, 1.5 * one.forward.0, "backward");
+            let in_graphs = Kernels { in_graphs: true, ..compute.kernels };
+            close(1.0 + Compute { kernels: in_graphs, ..compute.clone() }.chunk(step, 0, 0).forward.0, 1.0, "graphs");
+        });
+        // 32 layers of 34 kernels, 7 products, 40 of routing and 5 for each of 2 experts; 4 before and 10 after them.
+        with_step("mixtral-8x7b", "sequence = 1", "dp = 4\nep = 4", 4, |step| {
+            close(compute.chunk(step, 0, 0).forward.0, 32.0 * (34.0 + 7.0 + 40.0 + 10.0) + 14.0, "experts");
         });
     }
 

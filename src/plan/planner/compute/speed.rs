@@ -124,7 +124,11 @@ const KERNELS_OF_BLOCK: f64 = 17.0;
 
 /// Kernels that choose experts and bring tokens into their order and back: the scores, their largest and the map of them, the
 /// permutations, and splitting and joining by expert (Megatron-LM core/transformer/moe/moe_utils.py).
-const KERNELS_OF_ROUTING: f64 = 15.0;
+const KERNELS_OF_ROUTING: f64 = 40.0;
+
+/// Kernels of each expert of a rank: its two products, and in 8 bits the casts of their inputs in both orientations (TransformerEngine
+/// pytorch/module/grouped_linear.py).
+const KERNELS_OF_EXPERT: f64 = 5.0;
 
 impl Work {
     /// The seconds of the passes.
@@ -134,7 +138,8 @@ impl Work {
             let products = self.products.iter().filter(|product| wanted(product));
             products.map(|product| compute.efficiency.seconds(product, compute.peak_of(product))).sum()
         };
-        let floor = |passes: f64| passes * self.kernels * compute.seconds_per_kernel.0;
+        let started = if compute.kernels.in_graphs { 0.0 } else { self.kernels };
+        let floor = |passes: f64| passes * started * compute.seconds_per_kernel.0;
         let all = moved(self.moved_bytes + self.moved_bytes_in_attention);
         let forward = (of(&|_| true) + all).max(floor(1.0));
         let recompute = match self.recompute {
@@ -209,7 +214,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
     }
     if model.has_experts_in(layer) {
         work.moved_bytes += permuted_bytes(step, n);
-        work.kernels += KERNELS_OF_ROUTING;
+        work.kernels += KERNELS_OF_ROUTING + KERNELS_OF_EXPERT * step.experts_per_rank() as f64;
     }
     work.moved_bytes += around;
     work.kernels += blocks * KERNELS_OF_BLOCK + work.products.len() as f64;

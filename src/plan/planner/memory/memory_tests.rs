@@ -164,6 +164,13 @@ fn a_parameter_takes_the_bytes_that_megatron_and_zero_say() {
         (format!("{fp16}\ndata_style = 'zero2'"), 64, MemoryChoices::default(), 2.0 + 14.0 / n),
         (format!("{fp16}\ndata_style = 'zero3'"), 64, MemoryChoices::default(), 16.0 / n),
         (format!("{fp16}\ndata_style = 'fsdp'"), 64, MemoryChoices::default(), 16.0 / n),
+        // BF16_Optimizer: 16-bit gradients, their sums in fp32, and the rest in shards.
+        (
+            "framework = 'deepspeed'\ndata_style = 'zero1'\ngradient_element_type = 'float32'".to_owned(),
+            8,
+            MemoryChoices::default(),
+            2.0 + (2.0 + 4.0) + 12.0 / d,
+        ),
     ] {
         let found = bytes_per_parameter(&training, dp, choices);
         assert!((found - expected).abs() < 1e-6, "{training}: {found} against {expected}");

@@ -108,15 +108,14 @@ const TOKEN_BYTES: u128 = 8;
 /// in its backward pass, the logarithms of their softmax and two gradients in fp32; plus the logits, and an fp32 copy of them, if the
 /// caller holds them. torchtitan drops them before (train.py); [`held_logit_bytes`] counts those of its pipelines. With a divided
 /// vocabulary its backward pass holds four in fp32: the logarithms, the gradient of the loss, their exponentials and the sum of these two
-/// (torch/distributed/tensor/parallel/loss.py).
-pub(super) fn logit_bytes(step: &TrainingStep) -> u128 {
+/// (torch/distributed/tensor/parallel/loss.py). Compiled, it holds the logits and their gradient (torchtitan/components/loss.py).
+pub(super) fn logit_bytes(step: &TrainingStep, kernels: Kernels) -> u128 {
     let element = u128::from(step.activation().size());
     match step.training.framework {
         None | Some(Framework::Megatron) => FULL_PRECISION_BYTES,
-        Some(Framework::Torchtitan) => {
-            let in_full = if step.layout.degrees.tp > 1 { 4 } else { 3 };
-            in_full * FULL_PRECISION_BYTES
-        }
+        Some(Framework::Torchtitan) if step.layout.degrees.tp > 1 => 4 * FULL_PRECISION_BYTES,
+        Some(Framework::Torchtitan) if kernels.fused_elementwise => 2 * element,
+        Some(Framework::Torchtitan) => 3 * FULL_PRECISION_BYTES,
         Some(_) if element < FULL_PRECISION_BYTES => element + 3 * FULL_PRECISION_BYTES,
         Some(_) => 3 * FULL_PRECISION_BYTES,
     }

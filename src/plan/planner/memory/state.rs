@@ -105,8 +105,18 @@ pub(super) fn gradient_bytes_per_parameter(step: &TrainingStep) -> u64 {
     match shares_full_precision(step) && shares_gradients(step) {
         true => reduced.max(FULL_PRECISION_BYTES),
         false if holds_buckets(step) => 2 * reduced,
+        false if accumulates_apart(step) => reduced + parameter_bytes_per_parameter(step),
         false => reduced,
     }
+}
+
+/// Whether 16-bit gradients are added up in fp32 elsewhere: DeepSpeed's `BF16_Optimizer`, which takes ZeRO-1 with gradients in fp32
+/// (runtime/bf16_optimizer.py `fp32_groups_gradients_flat`).
+pub(super) fn accumulates_apart(step: &TrainingStep) -> bool {
+    let data = &step.training.data;
+    step.training.framework == Some(Framework::DeepSpeed)
+        && data.style == DataStyle::Zero1
+        && data.parameter_element_type.size() < data.gradient_element_type.size()
 }
 
 /// Adam: two moments, fp32 copies of 16-bit parameters and, if the optimizer stores one, of 16-bit gradients (Megatron-LM
@@ -324,7 +334,7 @@ impl SampleBytes {
             backward,
             input: if has_input { shape.input() } else { 0 },
             output: if has_output { shape.output() } else { 0 },
-            logits: if has_output { shape.logits(logit_bytes(step)) } else { 0 },
+            logits: if has_output { shape.logits(logit_bytes(step, kernels)) } else { 0 },
             held_logits: if has_output { shape.logits(held_logit_bytes(step)) } else { 0 },
             boundary: shape.boundary(),
             gathered: shape.gathered(),

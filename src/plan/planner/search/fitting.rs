@@ -5,7 +5,7 @@
 
 use super::question::{Choices, PipelineCut, Planned, Question, accepts};
 use super::space::{Shape, Space, Trainings, divisors};
-use crate::planner::memory::{MicroBatches, SampleBytes, chunks_in_flight};
+use crate::planner::memory::{MemoryFit, MicroBatches, SampleBytes, chunks_in_flight};
 use crate::planner::price::{PreparedStep, PricedOnce, StepPrice};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Training;
@@ -66,6 +66,7 @@ pub(super) enum Memory {
 pub(super) struct Fitting {
     pub considered: u64,
     pub feasible: u64,
+    pub at_the_edge: u64,
     pub units: Vec<Unit>,
     pub nearest: Option<Nearest>,
 }
@@ -91,6 +92,7 @@ impl Fitting {
     fn and(mut self, later: Fitting) -> Fitting {
         self.considered = self.considered.saturating_add(later.considered);
         self.feasible = self.feasible.saturating_add(later.feasible);
+        self.at_the_edge = self.at_the_edge.saturating_add(later.at_the_edge);
         self.units.extend(later.units);
         let nearer = |nearest: &Nearest| self.nearest.as_ref().is_none_or(|known| nearest.bytes < known.bytes);
         if later.nearest.as_ref().is_some_and(nearer) {
@@ -177,11 +179,12 @@ impl<'a> Context<'a> {
         for (zero, state) in states {
             let of_stages = state.iter().zip(stored).map(|(state, stored)| state.saturating_add(*stored));
             let bytes = of_stages.max().unwrap_or(0);
-            let fits = bytes <= self.question.gpu_memory.0;
-            if fits {
-                fitting.feasible = fitting.feasible.saturating_add(self.shape.orders_legal);
-                any_fits = true;
-            }
+            let fit = self.question.fit(bytes);
+            let fits = fit != MemoryFit::DoesNotFit;
+            let counted = |counted: bool| if counted { self.shape.orders_legal } else { 0 };
+            fitting.feasible = fitting.feasible.saturating_add(counted(fits));
+            fitting.at_the_edge = fitting.at_the_edge.saturating_add(counted(fit == MemoryFit::AtTheEdge));
+            any_fits |= fits;
             if fits || self.memory == Memory::MayBeShort {
                 unit.memory[usize::from(zero)] = bytes.min(Unit::NOT_PRICED - 1);
             }

@@ -16,6 +16,7 @@ mod tests;
 pub use fitting::probabilities_faster;
 pub use question::{Bases, CHOSEN_KEYS, Only, Planned, Priced, Question, Results};
 
+use crate::planner::memory::MemoryFit;
 use crate::planner::price::FirstStageTimes;
 use crate::planner::rates::Scaled;
 use bound::{Bounds, LayerKey, OrderedShape};
@@ -37,8 +38,10 @@ use std::collections::{BTreeMap, HashSet};
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub considered: u64,
-    /// Layouts that fit into memory.
+    /// Layouts that fit into memory, or are at its edge.
     pub feasible: u64,
+    /// Those of them at the edge of the memory.
+    pub at_the_edge: u64,
     /// Layouts priced individually, instead of skipped because they could not be better.
     pub priced: u64,
     /// Degrees that break a rule, by rule.
@@ -58,6 +61,7 @@ impl Found {
     pub fn add(&mut self, other: Found) {
         self.considered = self.considered.saturating_add(other.considered);
         self.feasible = self.feasible.saturating_add(other.feasible);
+        self.at_the_edge = self.at_the_edge.saturating_add(other.at_the_edge);
         self.priced += other.priced;
         self.unpriced.extend(other.unpriced);
         self.best.extend(other.best);
@@ -77,6 +81,7 @@ pub fn search(question: &Question) -> Found {
     let mut found = Found {
         considered: fitting.considered,
         feasible: fitting.feasible,
+        at_the_edge: fitting.at_the_edge,
         illegal: space.illegal.iter().map(|(rule, count)| (*rule, *count)).collect(),
         ..Found::default()
     };
@@ -99,7 +104,8 @@ pub const ALIKE: f64 = 0.01;
 const VARIANTS: usize = 24;
 
 /// The best families of layouts, each as the plainest of its layouts among those that cannot be told apart from its fastest one. The
-/// families follow in the order of their times, except that the plainest of those alike comes first.
+/// families follow in the order of their times, except that the plainest of those alike comes first. The fastest layout that surely fits is
+/// always one of them, if need be beyond the wanted number.
 pub fn families(question: &Question) -> Found {
     let mut found = search(&Question { results: Results::Families, ..question.clone() });
     found.best = found.best.par_iter().map(|fastest| plainest(question, fastest)).collect();
@@ -158,9 +164,10 @@ impl Search<'_> {
         let mut prices = Prices::default();
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
         let mut queue = Queue::of(self.computing(&mut bounds));
-        let wanted = self.question.wanted.max(1);
+        let mut wanted = self.question.wanted.max(1);
         let mut results: Vec<Waiting> = Vec::new();
         let mut families = HashSet::new();
+        let mut has_sure = self.question.results != Results::Families || found.feasible == found.at_the_edge;
         let longest = match self.question.results {
             Results::LayoutsWithin(seconds) => seconds.to_bits(),
             Results::Layouts | Results::Families => u64::MAX,
@@ -171,10 +178,11 @@ impl Search<'_> {
                 && results.last().is_some_and(|last| {
                     next.seconds_bits > last.seconds_bits || self.question.results == Results::Families
                 });
-            if all_found || next.seconds_bits > longest {
+            if all_found && has_sure || next.seconds_bits > longest {
                 break;
             }
-            if matches!(next.stage, Stage::Counted | Stage::Priced) && families.contains(&self.family(next)) {
+            let is_known = next.stage <= Stage::Counted && families.contains(&self.family(next));
+            if (all_found || is_known) && (has_sure || !self.may_fit(next)) {
                 continue;
             }
             match next.stage {
@@ -202,12 +210,15 @@ impl Search<'_> {
                 }
                 Stage::Priced => match results.iter().rposition(|results| results.differs_in_order_only(next)) {
                     Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
-                    None if results.len() >= wanted => {}
+                    None if results.len() >= wanted && has_sure => {}
                     None => {
                         let Some(training) = self.training(next) else { continue };
                         let step = self.step(next, &training);
                         let Some(price) = prices.price(self.question, next.candidate(), &step) else { continue };
-                        found.best.push(Priced { layout: self.layout(next), price });
+                        let layout = self.layout(next);
+                        has_sure |= layout.fit == MemoryFit::Fits;
+                        wanted += usize::from(is_known);
+                        found.best.push(Priced { layout, price });
                         results.push(next);
                         if self.question.results == Results::Families {
                             families.insert(self.family(next));
@@ -298,6 +309,17 @@ impl Search<'_> {
         }
     }
 
+    /// Whether a layout surely fits, or may with one of its ZeRO stages. Those that recompute more wait behind it until it is computed.
+    fn may_fit(&self, next: Waiting) -> bool {
+        let unit = &self.units[next.unit as usize];
+        let fits = |zero: u8| unit.memory(zero).is_some_and(|parts| self.question.fit(parts) == MemoryFit::Fits);
+        match next.stage {
+            Stage::Computes => true,
+            Stage::Divided | Stage::Waits => ZERO_STAGES.into_iter().any(fits),
+            Stage::Counted | Stage::Priced => fits(next.zero_stage),
+        }
+    }
+
     fn shape(&self, next: Waiting) -> &space::Shape {
         &self.space.shapes[self.units[next.unit as usize].shape]
     }
@@ -349,6 +371,7 @@ impl Search<'_> {
         let order = &shape.orders[order];
         let replica = self.question.global_batch / u64::from(shape.degrees.dp);
         let pipeline = self.question.pipeline(choices.cut(shape.degrees.pp));
+        let memory = self.question.need(bytes);
         Planned {
             degrees: shape.degrees,
             schedule: choices.schedule,
@@ -360,8 +383,8 @@ impl Search<'_> {
             recompute: choices.recompute,
             order: order.layout.order_name(),
             orders_alike: order.same_placement,
-            memory: Bytes(bytes),
-            fits: bytes <= self.question.gpu_memory.0,
+            memory,
+            fit: memory.fit(self.question.gpu_memory),
             variants: Vec::new(),
         }
     }
@@ -376,13 +399,16 @@ const LESS_MEMORY: f64 = 0.95;
 pub fn pareto(question: &Question) -> Found {
     let mut smaller = Question { wanted: 1, ..question.clone() };
     let mut found = search(&smaller);
-    while let Some(last) = found.best.last().filter(|last| last.layout.fits) {
-        smaller.gpu_memory = Bytes((LESS_MEMORY * last.layout.memory.0 as f64) as u64);
+    while let Some(last) = found.best.last().filter(|last| last.layout.may_run()) {
+        smaller.gpu_memory = Bytes((LESS_MEMORY * last.layout.memory.low.0 as f64) as u64);
         if found.best.len() >= question.wanted {
             break;
         }
-        match search(&smaller).best.pop().filter(|next| next.layout.fits) {
-            Some(next) => found.best.push(next),
+        match search(&smaller).best.pop().filter(|next| next.layout.may_run()) {
+            Some(mut next) => {
+                next.layout.fit = next.layout.memory.fit(question.gpu_memory);
+                found.best.push(next);
+            }
             None => break,
         }
     }
@@ -395,7 +421,8 @@ pub fn not_beaten(mut all: Vec<Priced>) -> Vec<Priced> {
     let mut kept: Vec<Priced> = Vec::new();
     for one in all {
         let beaten = kept.iter().any(|other| {
-            other.layout.memory <= one.layout.memory && other.layout.degrees.world() <= one.layout.degrees.world()
+            other.layout.memory.middle <= one.layout.memory.middle
+                && other.layout.degrees.world() <= one.layout.degrees.world()
         });
         if !beaten {
             kept.push(one);
@@ -441,9 +468,10 @@ pub fn what_if(question: &Question, best: &Priced) -> Vec<WhatIf> {
         let rates = Scaled { rates: question.rates, within: change.within, between: change.between };
         let memory = Bytes((change.memory * question.gpu_memory.0 as f64) as u64);
         let other = Question { rates: &rates, gpu_memory: memory, wanted: 1, ..question.clone() };
-        let then = families(&other).best.pop().filter(|then| then.layout.fits);
+        let then = families(&other).best.into_iter().next().filter(|then| then.layout.may_run());
         let today = Question { only: best.layout.only(), ..other.clone() };
-        let today = search(&today).best.pop().filter(|today| today.layout.fits).map(|today| today.price.step_seconds);
+        let today = search(&today).best.pop().filter(|today| today.layout.may_run());
+        let today = today.map(|today| today.price.step_seconds);
         let step_seconds = then.as_ref().map(|then| then.price.step_seconds);
         WhatIf {
             change: change.name.to_owned(),

@@ -1,7 +1,7 @@
 //! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
 
 use crate::planner::compute::{Compute, Product};
-use crate::planner::memory::MemoryChoices;
+use crate::planner::memory::{MemoryChoices, MemoryFit, MemoryNeed};
 use crate::planner::price::{Pricing, StepPrice};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
@@ -88,6 +88,16 @@ impl Question<'_> {
 
     pub(in crate::planner) fn memory_choices(&self) -> MemoryChoices {
         MemoryChoices::with(self.compute.kernels)
+    }
+
+    /// What a GPU needs for parts of these bytes.
+    pub(super) fn need(&self, parts: u64) -> MemoryNeed {
+        MemoryNeed::of(Bytes(parts), self.bases.first.framework)
+    }
+
+    /// Whether a GPU has that much.
+    pub(super) fn fit(&self, parts: u64) -> MemoryFit {
+        self.need(parts).fit(self.gpu_memory)
     }
 
     /// Sequence parallelism wherever it divides evenly, unless the training disables it: it never needs more memory, and experts require
@@ -338,17 +348,23 @@ pub struct Planned {
     pub order: String,
     /// Orders of the axes that take equally long, including this one.
     pub orders_alike: u64,
-    /// Memory in use on the fullest GPU.
-    #[serde(rename = "memory_bytes")]
-    pub memory: Bytes,
-    /// Whether it is within the limit.
-    pub fits: bool,
+    /// Need of the fullest GPU.
+    #[serde(flatten)]
+    pub memory: MemoryNeed,
+    /// Whether a GPU has it.
+    #[serde(rename = "memory_fit")]
+    pub fit: MemoryFit,
     /// Layouts with other chunks or micro-batches that cannot be told apart from it, in the syntax of `--only`, the fastest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<String>,
 }
 
 impl Planned {
+    /// Whether a GPU may have the memory.
+    pub(super) fn may_run(&self) -> bool {
+        self.fit != MemoryFit::DoesNotFit
+    }
+
     /// The layout in the syntax of `--only`.
     pub fn name(&self) -> String {
         let Degrees { tp, cp, ep, pp, dp, etp } = self.degrees;
@@ -365,9 +381,9 @@ impl Planned {
         )
     }
 
-    /// How plain it is, the plainest first: layers divided evenly, no context parallelism, few chunks, large micro-batches.
+    /// How plain it is, the plainest first: fits surely, layers divided evenly, no context parallelism, few chunks, large micro-batches.
     pub(super) fn plainness(&self) -> impl Ord + use<> {
-        (self.stage_layers.is_some(), self.degrees.cp, self.virtual_stages, Reverse(self.micro_batch))
+        (self.fit, self.stage_layers.is_some(), self.degrees.cp, self.virtual_stages, Reverse(self.micro_batch))
     }
 
     /// A restriction to this layout.

@@ -3,7 +3,7 @@
 use super::question::PipelineCut;
 use super::*;
 use crate::planner::compute::Compute;
-use crate::planner::memory::most_loaded;
+use crate::planner::memory::{MemoryFit, most_loaded};
 use crate::planner::price::{Exposed, Pricing, price};
 use crate::planner::rank::{RankOptions, rank};
 use crate::planner::rates::{Hidden, Published, RatedCall, Rates};
@@ -186,7 +186,8 @@ impl World {
                                 let step = TrainingStep::new(&self.model, &training, layout, training.places.table());
                                 let Ok(step) = step else { continue };
                                 legal += 1;
-                                if most_loaded(&step).1.total() > question.gpu_memory {
+                                let need = question.need(most_loaded(&step).1.total().0);
+                                if need.fit(question.gpu_memory) == MemoryFit::DoesNotFit {
                                     continue;
                                 }
                                 fits += 1;
@@ -423,10 +424,33 @@ fn without_a_fitting_layout_the_nearest_is_named_and_a_named_layout_is_still_pri
     let found = world.found();
     assert!(found.best.is_empty() && found.feasible == 0 && found.considered > 0);
     let nearest = found.nearest.unwrap();
-    assert!(!nearest.fits && nearest.memory > Bytes(1_000_000_000));
+    assert!(nearest.fit == MemoryFit::DoesNotFit && nearest.memory.low > Bytes(1_000_000_000));
     world.only = Only { tp: vec![2], dp: vec![4], micro_batch: vec![1], ..Only::default() };
     let found = world.found();
-    assert!(!found.best.is_empty() && found.best.iter().all(|best| !best.layout.fits && best.layout.degrees.tp == 2));
+    let named = |best: &Priced| best.layout.fit == MemoryFit::DoesNotFit && best.layout.degrees.tp == 2;
+    assert!(!found.best.is_empty() && found.best.iter().all(named));
+}
+
+#[test]
+fn the_fastest_layout_that_surely_fits_is_always_shown() {
+    let mut edges = 0;
+    for memory in [16e9, 20e9, 24e9, 28e9, 32e9, 40e9, 60e9] {
+        let mut world = World::new("llama-3-8b", 4, 8);
+        (world.memory, world.wanted) = (memory, usize::MAX);
+        let sure = |all: &[Priced]| {
+            let sure = all.iter().filter(|one| one.layout.fit == MemoryFit::Fits);
+            sure.map(|sure| sure.price.step_seconds).min_by(f64::total_cmp)
+        };
+        let fastest = sure(&world.found().best);
+        let rates = world.rates();
+        let shown = families(&Question { wanted: 2, ..world.question(rates.as_ref()) }).best;
+        assert!(shown.len() <= 3 && shown.iter().all(|one| one.layout.may_run()), "{memory}");
+        let ratio = sure(&shown).zip(fastest).map(|(shown, fastest)| shown / fastest);
+        assert_eq!(ratio.is_some(), fastest.is_some(), "{memory}");
+        assert!(ratio.is_none_or(|ratio| (1.0..=1.0 + ALIKE).contains(&ratio)), "{memory}: {ratio:?}");
+        edges += usize::from(shown[0].layout.fit == MemoryFit::AtTheEdge);
+    }
+    assert!(edges > 0);
 }
 
 #[test]
@@ -581,7 +605,7 @@ fn differences_to_its_step(question: &Question, best: &Priced) -> Vec<String> {
         let place = step.training.places.table();
         let whole = TrainingStep::new(question.model, step.training, step.layout.clone(), place)?;
         let price = price(&whole, question.pricing()).map_err(|error| Error::usage(error.to_string()))?;
-        let memory = question.memory_choices().most_loaded(&whole).1.total();
+        let memory = question.need(question.memory_choices().most_loaded(&whole).1.total().0);
         let ranked = rank(&Step::Training(whole), question.ranks_per_node, question.rates, options)?;
         Ok((price, memory, ranked))
     });
@@ -593,7 +617,7 @@ fn differences_to_its_step(question: &Question, best: &Priced) -> Vec<String> {
     let exchanges = ranked.axes.iter().filter(|axis| by_node.contains(&axis.cost.axis));
     let exchanges: f64 = exchanges.map(|axis| axis.cost.exposed.middle).sum();
     let mut all = vec![
-        ("memory".to_owned(), memory.0 as f64, layout.memory.0 as f64),
+        ("memory".to_owned(), memory.middle.0 as f64, layout.memory.middle.0 as f64),
         ("step".to_owned(), price.step_seconds, best.price.step_seconds),
     ];
     let exposed = price.exposed.values().into_iter().zip(best.price.exposed.values());

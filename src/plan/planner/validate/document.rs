@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub const FORMAT: &str = "commgauge-validation";
 
 /// Version of the JSON document.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The result of all sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub struct Validation {
     pub sets: Vec<SetResult>,
     /// How often a run was within the interval given by the errors of other sources; absent with a single source.
     pub coverage: Option<Coverage>,
-    /// Memory of the first stage, if published.
+    /// Memory of published runs, unless only some sets were named.
     pub memory: Vec<MemoryResult>,
 }
 

@@ -22,7 +22,7 @@ use commgauge_cost::cost::PredictionPair;
 use commgauge_model::config::machine::Level;
 use document::{Known, Levels};
 use rayon::prelude::*;
-use runs::{LevelKey, PublishedSet, SET_WITH_MEMORY};
+use runs::{LevelKey, PublishedSet, memory_runs};
 use score::{Priced, Replay, best_share, error_percent};
 
 /// Replays the named published sets, or all if none is named.
@@ -42,8 +42,7 @@ pub fn validate(names: &[String]) -> Result<Validation> {
         .map(|set| SetOrigin { name: &set.name, source: &set.source, assumption: None })
         .zip(runs.iter().map(Vec::as_slice))
         .collect();
-    let with_memory = wanted.iter().any(|set| set.name == SET_WITH_MEMORY);
-    let memory = if with_memory { score::results()? } else { Vec::new() };
+    let memory = if names.is_empty() { score::memory_results(&memory_runs()?)? } else { Vec::new() };
     of(&sets, None, memory)
 }
 
@@ -197,10 +196,14 @@ fn result(replay: &Replay, share: f64, left_out_share: f64) -> Result<RunResult>
 mod tests {
     // The accuracy that the step model must retain.
     use super::*;
+    use crate::planner::memory::{MemoryChoices, MemoryFit, MemoryNeed};
     use crate::planner::rates::Published;
     use crate::planner::step_error::ANCHORED;
+    use commgauge_base::units::Bytes;
     use commgauge_model::config::Machine;
     use commgauge_model::config::machine::{ANY_GPU, LayerKind, Level};
+    use commgauge_model::config::step::{DataStyle, Recompute};
+    use commgauge_model::workload::step::TrainingStep;
     use std::sync::LazyLock;
 
     /// Replayed once for all tests.
@@ -261,11 +264,11 @@ mod tests {
         assert!(set.choices.iter().all(|choice| choice.top_1_regret_percent == 0.0), "{:?}", set.choices);
     }
 
-    /// Not with experts, whose exchanges are priced plain and exposed, and not on the nine runs of H100 in 8 bits.
+    /// Not on the four models with experts of GB200 and the nine runs of H100 in 8 bits.
     #[test]
-    fn a_constant_share_of_the_peak_is_the_worse_planner_in_the_sets_of_dense_models() {
-        let dense = |set: &&SetResult| !set.level.ends_with("experts") && set.level != "H100, 8 bits";
-        for set in ALL.sets.iter().filter(dense) {
+    fn a_constant_share_of_the_peak_is_the_worse_planner_in_all_sets_but_two() {
+        let judged = |set: &&SetResult| !["GB200, experts", "H100, 8 bits"].contains(&set.level.as_str());
+        for set in ALL.sets.iter().filter(judged) {
             let Some(rival) = set.constant_share else { continue };
             let (own, rival) = (set.left_out.mean_percent, rival.mean_percent);
             assert!(own < 0.96 * rival, "{}: {own} against {rival}", set.name);
@@ -286,8 +289,7 @@ mod tests {
     }
 
     /// Accuracy of each level from other sources and releases only: mean error, error of 95 of 100, and bias, as upper bounds in percent.
-    /// Only llm-foundry has dense runs of H100 in 16 bits. Exchanges of experts over nodes are priced plain and exposed, and a micro-batch
-    /// of one sample without its hundreds of kernels: no level can correct that.
+    /// Only llm-foundry has dense runs of H100 in 16 bits.
     #[test]
     fn levels_keep_the_errors_of_sources_that_are_left_out() {
         let dense = LayerKind::Dense;
@@ -297,12 +299,12 @@ mod tests {
             ("GB300", Some(8), dense, 19, 6.0, 30.0, 3.0, 0.93),
             ("H100", Some(8), dense, 9, 5.0, 12.0, 3.0, 0.93),
             ("H100", Some(16), dense, 70, 20.0, 43.0, 20.0, 0.93),
-            ("B200", None, LayerKind::Experts, 18, 26.0, 161.0, 5.0, 0.88),
-            ("GB200", None, LayerKind::Experts, 21, 16.0, 33.0, 3.0, 0.93),
-            ("GB300", None, LayerKind::Experts, 24, 10.0, 26.0, 3.0, 0.93),
-            ("H100", None, LayerKind::Experts, 15, 28.0, 53.0, 11.0, 0.86),
+            ("B200", None, LayerKind::Experts, 18, 9.0, 32.0, 3.0, 0.93),
+            ("GB200", None, LayerKind::Experts, 21, 16.5, 36.0, 3.0, 0.93),
+            ("GB300", None, LayerKind::Experts, 24, 10.0, 29.0, 3.0, 0.93),
+            ("H100", None, LayerKind::Experts, 15, 9.0, 50.0, 5.0, 0.93),
             (ANY_GPU, Some(16), dense, 433, 12.0, 30.0, 4.0, 0.93),
-            (ANY_GPU, None, LayerKind::Experts, 78, 18.5, 52.0, 5.0, 0.93),
+            (ANY_GPU, None, LayerKind::Experts, 78, 11.0, 36.0, 2.0, 0.93),
         ] {
             let of = |found: &&LevelResult| {
                 let level = &found.level;
@@ -389,13 +391,64 @@ mod tests {
         }
     }
 
+    /// Means over the runs of a publisher. InternEvo's optimizer holds the state nearly twice, and no framework that plans know.
     #[test]
-    fn memory_of_the_first_stage_is_that_of_the_figure() {
-        assert_eq!(ALL.memory.len(), 8);
-        for result in &ALL.memory {
-            assert!(result.activations_error_percent.abs() < 0.1, "{result:?}");
-            assert!((0.0..12.0).contains(&result.state_error_percent), "{result:?}");
+    fn memory_of_published_runs_is_predicted_and_deaths_are_foreseen() {
+        for (source, runs, mean, bias, within, died) in [
+            ("bigscience-workshop/bigscience ", 35, 4.0, 1.0, 1.0, 6),
+            ("bigscience-workshop/bigscience 2022-02-20", 11, 3.0, 1.5, 1.0, 0),
+            ("InternLM/InternEvo ", 16, 30.0, 30.0, 0.0, 0),
+            ("pytorch/torchtitan 2024-12", 18, 6.0, 5.0, 0.9, 0),
+            ("pytorch/torchtitan 2025-06", 2, 9.0, 9.0, 1.0, 0),
+        ] {
+            let found = ALL.memory.iter().find(|result| result.source == source).unwrap();
+            assert_eq!((found.measured, found.died, found.foreseen, found.refused), (runs, died, died, 0), "{source}");
+            assert!(found.errors.mean_percent <= mean && found.errors.bias_percent.abs() <= bias, "{found:?}");
+            assert!(found.within >= within, "{found:?}");
         }
+        let errors = |result: &MemoryResult| result.errors.mean_percent * result.measured as f64;
+        let all: usize = ALL.memory.iter().map(|result| result.measured).sum();
+        assert!(ALL.memory.iter().map(errors).sum::<f64>() / all as f64 <= 12.0);
+    }
+
+    /// The memory of a GPU of each machine, in GB as it is sold.
+    fn memory_of_a_gpu(machine: &str) -> f64 {
+        match machine {
+            "a100-40gb-hdr" => 40e9,
+            "b200-nvswitch-ndr" => 180e9,
+            "gb200-nvl72" => 192e9,
+            "gb300-nvl72" => 288e9,
+            _ => 80e9,
+        }
+    }
+
+    /// Megatron-Bridge prints no recomputation and ZeRO-1 within a node cannot be said, so these runs count with the least that they may
+    /// have needed.
+    #[test]
+    fn runs_that_ran_are_rarely_refused() {
+        let mut refused = Vec::new();
+        let mut all = 0;
+        for set in PublishedSet::all().unwrap() {
+            for run in set.runs().unwrap() {
+                let step = run.step().unwrap();
+                let mut training = step.training.clone();
+                if set.name == "megatron-bridge" {
+                    training.tensor.recompute = Recompute::Full;
+                }
+                if set.name == "internevo" {
+                    training.data.style = DataStyle::Zero1;
+                }
+                let least = TrainingStep { training: &training, ..step.clone() };
+                let parts = MemoryChoices::with(run.kernels).most_loaded(&least).1.total();
+                let gpu_memory = memory_of_a_gpu(&run.machine.as_ref().unwrap().name);
+                let need = MemoryNeed::of(parts, training.framework);
+                all += 1;
+                if need.fit(Bytes(gpu_memory as u64)) == MemoryFit::DoesNotFit {
+                    refused.push(format!("{} of {gpu_memory}: {need:?}", run.place));
+                }
+            }
+        }
+        assert!(all > 500 && refused.len() * 20 <= all, "{} of {all}: {refused:#?}", refused.len());
     }
 
     #[test]
@@ -428,7 +481,8 @@ mod tests {
 
     /// Mean errors of a set with models left out, for each pair of the grid.
     fn left_out_over_the_grid(set: &str) -> Vec<f64> {
-        let runs = PublishedSet::named(set).unwrap().runs().unwrap();
+        let sets = PublishedSet::all().unwrap();
+        let runs = sets.iter().find(|other| other.name == set).unwrap().runs().unwrap();
         let replays: Vec<Replay> = runs.iter().map(|run| Replay::new(run, None).unwrap()).collect();
         let mut errors = Vec::new();
         for half_width in GRID[0] {
@@ -457,7 +511,7 @@ mod tests {
     #[ignore = "prices every run at 100 sets of constants; run it with --release"]
     #[expect(clippy::print_stderr, reason = "the harness catches it")]
     fn each_set_is_predicted_with_constants_that_the_other_sets_choose() {
-        let judged = ["vtrain", SET_WITH_MEMORY, "megatron-table-1"];
+        let judged = ["vtrain", "megatron-sp-table-5", "megatron-table-1"];
         let errors: Vec<Vec<f64>> = judged.into_iter().map(left_out_over_the_grid).collect();
         let mut wrong = Vec::new();
         for ((set, own), most) in judged.iter().zip(&errors).zip([8.0, 5.0, 6.0]) {

@@ -3,8 +3,9 @@
 
 use crate::planner::Kernels;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::Bytes;
 use commgauge_model::config::machine::LayerKind;
-use commgauge_model::config::step::{Recompute, Work, keys_of};
+use commgauge_model::config::step::{Work, keys_of};
 use commgauge_model::config::{Machine, Model, Place, Shipped, Table, Training, published};
 use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
@@ -19,7 +20,7 @@ const NO_COLUMN: &str = "micro_batches";
 const TIMES: [(&str, f64); 2] = [("step_seconds", 1.0), ("step_milliseconds", 1e-3)];
 
 /// The other columns.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "source",
     "release",
     "machine",
@@ -35,6 +36,7 @@ const OTHERS: [&str; 15] = [
     "fp8_linears",
     "fused_attention",
     "fused_kernels",
+    "cuda_graphs",
 ];
 
 /// The columns of a template, each with its values in two rows.
@@ -79,7 +81,7 @@ pub struct MeasuredRun {
     pub global_batch: u64,
     /// Which parts of a layer were one kernel.
     pub kernels: Kernels,
-    /// Seconds of a step.
+    /// Seconds of a step; 0 if only the memory of the run is known.
     pub measured_seconds: f64,
     /// The column of the step time.
     pub time_column: &'static str,
@@ -97,14 +99,6 @@ impl MeasuredRun {
     /// The kind of its model's layers.
     pub fn layers(&self) -> LayerKind {
         layers_of(&self.model)
-    }
-
-    /// The same run without recomputation and sequence parallelism.
-    pub(super) fn without_recomputation(&self) -> MeasuredRun {
-        let mut run = self.clone();
-        run.training.tensor.recompute = Recompute::None;
-        run.training.tensor.sequence_parallel = false;
-        run
     }
 
     /// An error that names the row and a column.
@@ -164,9 +158,12 @@ pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
             )));
         }
     }
-    let mut machines =
-        Machines { folder: Path::new(file).parent().unwrap_or(Path::new("")).to_owned(), known: Vec::new() };
-    let runs: Vec<MeasuredRun> = rows.rows.iter().map(|row| run(row, &mut machines)).collect::<Result<_>>()?;
+    let mut machines = Machines::below(file);
+    let runs = rows.rows.iter().map(|row| {
+        let (column, seconds) = row.time()?;
+        run(row, &mut machines, column, seconds)
+    });
+    let runs: Vec<MeasuredRun> = runs.collect::<Result<_>>()?;
     if runs.is_empty() { Err(Error::usage(format!("{file}: no runs"))) } else { Ok(runs) }
 }
 
@@ -187,6 +184,11 @@ struct Machines {
 }
 
 impl Machines {
+    /// Those in the folder of a file of runs.
+    fn below(file: &str) -> Machines {
+        Machines { folder: Path::new(file).parent().unwrap_or(Path::new("")).to_owned(), known: Vec::new() }
+    }
+
     fn named(&mut self, name: &str) -> Result<Arc<Machine>> {
         if let Some((_, known)) = self.known.iter().find(|(known, _)| known == name) {
             return Ok(known.clone());
@@ -206,7 +208,7 @@ impl Machines {
     }
 }
 
-fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
+fn run(row: &Row, machines: &mut Machines, time_column: &'static str, measured_seconds: f64) -> Result<MeasuredRun> {
     if row.text("recompute").is_none() {
         return Err(row
             .wrong("recompute", "is missing; accepted: none, selective, full: a step time is meaningless without it"));
@@ -226,8 +228,8 @@ fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
     let kernels = Kernels {
         fused_attention: row.truth("fused_attention")?.unwrap_or(usual.fused_attention),
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
+        in_graphs: row.truth("cuda_graphs")?.unwrap_or(usual.in_graphs),
     };
-    let (time_column, measured_seconds) = row.time()?;
     let bits =
         if row.truth("fp8_linears")? == Some(true) { 8 } else { 8 * training.activation_element_type.size() as u8 };
     let machine = row.text("machine").map(|name| machines.named(name)).transpose().map_err(|error| row.says(&error))?;
@@ -338,10 +340,11 @@ impl Row {
 /// Names, files and sources of the sets.
 const SETS: &str = "sets.csv";
 
-const FIGURE_1: &str = "megatron-sp-2205.05198-figure1.csv";
+/// Runs whose memory was published.
+const MEMORY: &str = "memory.csv";
 
-/// The set whose publication also has figures of memory.
-pub(super) const SET_WITH_MEMORY: &str = "megatron-sp-table-5";
+/// What [`MEMORY`] says of a run that ran out of memory.
+const OUT_OF_MEMORY: &str = "OOM";
 
 /// One published set of runs.
 pub(super) struct PublishedSet {
@@ -360,10 +363,6 @@ impl PublishedSet {
         Rows::of(published(SETS)?, SETS)?.rows.iter().map(read).collect()
     }
 
-    pub(super) fn named(name: &str) -> Result<PublishedSet> {
-        PublishedSet::all()?.into_iter().find(|set| set.name == name).ok_or_else(|| missing(SETS, name))
-    }
-
     /// The runs, in the order of the file.
     pub(super) fn runs(&self) -> Result<Vec<MeasuredRun>> {
         read_runs(published(&self.file)?, &format!("embedded:suites/published/{}", self.file))
@@ -374,26 +373,31 @@ fn missing(file: &str, what: &str) -> Error {
     Error::usage(format!("suites/published/{file}: `{what}` is missing"))
 }
 
-/// Memory of a model in figure 1 of arXiv 2205.05198, in GiB.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct PublishedMemory {
-    pub model: String,
-    pub state_gibibytes: f64,
-    pub activations_gibibytes: f64,
-    pub activations_sparing_gibibytes: f64,
+/// A run whose memory was published.
+pub(super) struct MemoryRun {
+    pub run: MeasuredRun,
+    pub gpu_memory: Bytes,
+    /// What a GPU held; `None` if the run ran out of memory.
+    pub held: Option<Bytes>,
 }
 
-pub(super) fn published_memory() -> Result<Vec<PublishedMemory>> {
-    let number = |row: &Row, column: &str| row.number(column)?.ok_or_else(|| missing(FIGURE_1, column));
+/// Every run with published memory, by publisher.
+pub(super) fn memory_runs() -> Result<Vec<MemoryRun>> {
+    let file = format!("embedded:suites/published/{MEMORY}");
+    let mut machines = Machines::below(&file);
+    let bytes = |row: &Row, column: &str| {
+        let text = row.text(column).ok_or_else(|| row.wrong(column, "is missing"))?;
+        Bytes::parse_memory(text).map_err(|problem| row.wrong(column, &problem))
+    };
     let read = |row: &Row| {
-        Ok(PublishedMemory {
-            model: row.text("model").ok_or_else(|| missing(FIGURE_1, "model"))?.to_owned(),
-            state_gibibytes: number(row, "state_gib")?,
-            activations_gibibytes: number(row, "activations_gib")?,
-            activations_sparing_gibibytes: number(row, "activations_sp_selective_gib")?,
+        let died = row.text("memory") == Some(OUT_OF_MEMORY);
+        Ok(MemoryRun {
+            run: run(row, &mut machines, "memory", 0.0)?,
+            gpu_memory: bytes(row, "gpu_memory")?,
+            held: if died { None } else { Some(bytes(row, "memory")?) },
         })
     };
-    Rows::of(published(FIGURE_1)?, FIGURE_1)?.rows.iter().map(read).collect()
+    Rows::of(published(MEMORY)?, &file)?.rows.iter().map(read).collect()
 }
 
 #[cfg(test)]

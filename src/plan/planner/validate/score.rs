@@ -1,9 +1,8 @@
 //! Quality of predictions: errors in percent, the order of runs, and the cost of following them.
 
-use super::runs::{LevelKey, MeasuredRun, PublishedSet, SET_WITH_MEMORY, published_memory};
-use crate::planner::Kernels;
+use super::runs::{LevelKey, MeasuredRun, MemoryRun};
 use crate::planner::compute::{Compute, Constants, Efficiency, PUBLISHED};
-use crate::planner::memory::{MemoryChoices, MemoryUse};
+use crate::planner::memory::{MemoryChoices, MemoryFit, MemoryNeed};
 use crate::planner::price::{PreparedStep, Pricing, StepPrice, Unpriced};
 use crate::planner::rates::{Published, Rates};
 use commgauge_base::error::{Error, Result};
@@ -274,81 +273,54 @@ fn unpriced(run: &MeasuredRun, problem: &Unpriced) -> Error {
     Error::usage(format!("{}: {problem}", run.place))
 }
 
-// Memory of the first stage against figure 1 of arXiv 2205.05198.
-//
-// The figure omits embedding, biases and norms, which commgauge counts: that is the difference.
+// Memory of the fullest GPU against what published runs held, and the verdict on those that ran out of it.
 
-/// The runs with sequence parallelism and selective recomputation.
-const SPARING: &str = "sp + selective";
-
-const GIBIBYTE: f64 = (1u64 << 30) as f64;
-
-/// Memory of a rank of the first stage, in GiB.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The runs of one publisher and framework.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryResult {
-    /// The model.
-    pub model: String,
-    /// What is recomputed.
-    pub variant: String,
-    /// Parameters, gradients and optimizer, as predicted.
-    pub state_gibibytes: f64,
-    /// As published.
-    pub published_state_gibibytes: f64,
-    /// Percent by which the prediction is too large.
-    pub state_error_percent: f64,
-    /// Activations of the layers, as predicted.
-    pub activations_gibibytes: f64,
-    /// As published.
-    pub published_activations_gibibytes: f64,
-    /// Percent by which the prediction is too large.
-    pub activations_error_percent: f64,
-    /// Everything, including logits, buffers and recomputation.
-    pub total_gibibytes: f64,
+    /// Publisher and release.
+    pub source: String,
+    /// Runs whose memory was measured.
+    pub measured: usize,
+    /// Errors of the predicted middle.
+    pub errors: ErrorSummary,
+    /// Share of them within the predicted range.
+    pub within: f64,
+    /// Runs that ran and are refused, as they do not fit.
+    pub refused: usize,
+    /// Runs that ran out of memory.
+    pub died: usize,
+    /// Those of them that are at the edge of the memory, or do not fit.
+    pub foreseen: usize,
 }
 
-/// Both columns of the figure, model by model.
-pub(super) fn results() -> Result<Vec<MemoryResult>> {
-    let all = PublishedSet::named(SET_WITH_MEMORY)?.runs()?;
-    let plain: Vec<MeasuredRun> = all.iter().map(MeasuredRun::without_recomputation).collect();
-    let mut results = Vec::new();
-    for published in published_memory()? {
-        let of = |runs: &[MeasuredRun], variant: &str, activations: f64| -> Result<MemoryResult> {
-            let run = runs.iter().find(|run| run.model.name == published.model && run.variant == SPARING);
-            let run = run.ok_or_else(|| {
-                Error::usage(format!("suites/published: figure 1 names {}, table 5 does not", published.model))
-            })?;
-            let used = used(run)?;
-            Ok(compare(&published.model, variant, &used, published.state_gibibytes, activations))
+/// By source, in the order of the file.
+pub(super) fn memory_results(runs: &[MemoryRun]) -> Result<Vec<MemoryResult>> {
+    let alike = |a: &MemoryRun, b: &MemoryRun| (&a.run.source, &a.run.release) == (&b.run.source, &b.run.release);
+    runs.chunk_by(alike).map(memory_result).collect()
+}
+
+fn memory_result(runs: &[MemoryRun]) -> Result<MemoryResult> {
+    let mut result = MemoryResult::default();
+    let (mut pairs, mut within) = (Vec::new(), 0);
+    for MemoryRun { run, gpu_memory, held } in runs {
+        let step = run.step()?;
+        let (_, parts) = MemoryChoices::with(run.kernels).most_loaded(&step);
+        let need = MemoryNeed::of(parts.total(), step.training.framework);
+        let fit = need.fit(*gpu_memory);
+        let Some(held) = *held else {
+            result.died += 1;
+            result.foreseen += usize::from(fit != MemoryFit::Fits);
+            continue;
         };
-        results.push(of(&plain, "", published.activations_gibibytes)?);
-        results.push(of(&all, SPARING, published.activations_sparing_gibibytes)?);
+        result.refused += usize::from(fit == MemoryFit::DoesNotFit);
+        within += usize::from((need.low..=need.high).contains(&held));
+        pairs.push(PredictionPair { predicted: need.middle.0 as f64, measured: held.0 as f64 });
     }
-    Ok(results)
-}
-
-/// The first stage, with the attention of that time, and 18 bytes per parameter as in the figure.
-fn used(run: &MeasuredRun) -> Result<MemoryUse> {
-    let choices = MemoryChoices::with(Kernels::WITH_ATTENTION_MATRICES);
-    let mut used = choices.memory(&run.step()?, 0);
-    // fp32 gradients; the wire has fp16 ones.
-    used.gradients.0 = used.gradients.0.saturating_mul(2);
-    Ok(used)
-}
-
-fn compare(model: &str, variant: &str, used: &MemoryUse, state: f64, activations: f64) -> MemoryResult {
-    let gibibytes = |bytes: u64| bytes as f64 / GIBIBYTE;
-    let (own_state, own_activations) = (gibibytes(used.state().0), gibibytes(used.activations.0));
-    MemoryResult {
-        model: model.to_owned(),
-        variant: if variant.is_empty() { "nothing recomputed" } else { variant }.to_owned(),
-        state_gibibytes: own_state,
-        published_state_gibibytes: state,
-        state_error_percent: error_percent(PredictionPair { predicted: own_state, measured: state }),
-        activations_gibibytes: own_activations,
-        published_activations_gibibytes: activations,
-        activations_error_percent: error_percent(PredictionPair { predicted: own_activations, measured: activations }),
-        total_gibibytes: gibibytes(used.total().0),
-    }
+    result.source = runs.first().map_or_else(String::new, |first| [&*first.run.source, &first.run.release].join(" "));
+    (result.measured, result.errors) = (pairs.len(), ErrorSummary::of(&pairs));
+    result.within = within as f64 / pairs.len().max(1) as f64;
+    Ok(result)
 }
 
 // Impossible times: faster than the GPU's peak, or in a different unit from those of the other rows.

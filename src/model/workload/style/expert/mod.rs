@@ -396,7 +396,7 @@ impl<'a> ExpertLayer<'a> {
             ),
         };
         if !op.overlap.is_exposed() {
-            op.why += "; hidden in the steady state of the pipeline, where a forward and a backward chunk are paired (arXiv 2412.19437 section 3.2.1)";
+            op.why += "; hidden in the steady state of the pipeline, where a forward and a backward pass are paired (arXiv 2412.19437 section 3.2.1)";
         }
         Ok(op)
     }
@@ -443,10 +443,13 @@ impl<'a> ExpertLayer<'a> {
         })
     }
 
-    /// Only a schedule that pairs micro-batches hides the exchange.
+    /// Only passes that pair micro-batches hide the exchange: in a schedule of pairs, or where the framework runs the forward pass of one
+    /// with the backward pass of another (Megatron-LM core/models/common/model_chunk_schedule_plan.py).
     fn overlap(&self) -> Overlap {
-        let pairs = matches!(self.step.training.pipeline.schedule, ScheduleKind::DualPipe | ScheduleKind::DualPipeV);
-        if pairs && self.step.stages.count() > 1 { Overlap::SteadyState } else { Overlap::Exposed }
+        let step = self.step;
+        let pairs = matches!(step.training.pipeline.schedule, ScheduleKind::DualPipe | ScheduleKind::DualPipeV);
+        let overlaps = step.training.expert.overlap_exchange && step.micro_batches > 1;
+        if pairs && step.stages.count() > 1 || overlaps { Overlap::SteadyState } else { Overlap::Exposed }
     }
 
     fn bytes(&self, element: ElementType, factors: &[Factor]) -> Result<(u64, String)> {

@@ -253,8 +253,14 @@ fn skew_loads_the_rank_of_the_hot_expert_and_capacity_limits_it() {
 }
 
 #[test]
-fn only_schedules_that_pair_micro_batches_hide_the_exchange() {
-    for (schedule, hidden) in [("1f1b", false), ("zb-v", false), ("dualpipe", true), ("dualpipe-v", true)] {
+fn only_passes_that_pair_micro_batches_hide_the_exchange() {
+    for (schedule, hidden) in [
+        ("1f1b", false),
+        ("zb-v", false),
+        ("dualpipe", true),
+        ("dualpipe-v", true),
+        ("1f1b'\noverlap_exchange = true\ndispatcher = 'hybrid_ep", true),
+    ] {
         let training = format!("micro_batches = 4\nschedule = '{schedule}'");
         with_ops("mixtral-8x7b", &training, "ep = 2\npp = 2\ndp = 2", 4, |_, ops| {
             for op in ops {
