@@ -3,6 +3,7 @@
 use super::document::{Column, Fields, Table, TableLayout};
 use super::wrap;
 use commgauge_base::units::counted;
+use commgauge_base::writing::grouped;
 use commgauge_model::layout::{Axis, Degrees, Groups, Layout, Locality};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -426,20 +427,15 @@ struct Row {
 
 /// The axes whose groups have more than one rank; axes with the same groups share a row.
 fn rows(overview: &Overview) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    for view in overview.axes.iter().filter(|view| view.group_size > 1) {
+    let of_axis = |view: &AxisView| {
         let mut group_of_rank = vec![NONE; overview.host_of_rank.len()];
         for (index, group) in overview.layout.groups(view.axis).groups.iter().enumerate() {
-            for rank in group {
-                group_of_rank[*rank as usize] = index as u32;
-            }
+            group.iter().for_each(|rank| group_of_rank[*rank as usize] = index as u32);
         }
-        match rows.iter_mut().find(|row| row.group_of_rank == group_of_rank) {
-            Some(row) => row.name += &format!(", {}", view.axis),
-            None => rows.push(Row { name: view.axis.name().to_owned(), group_of_rank }),
-        }
-    }
-    rows
+        (group_of_rank, view.axis.name())
+    };
+    let axes = grouped(overview.axes.iter().filter(|view| view.group_size > 1).map(of_axis));
+    axes.into_iter().map(|(group_of_rank, names)| Row { name: names.join(", "), group_of_rank }).collect()
 }
 
 /// Dimensions of the picture.

@@ -17,6 +17,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{RankSums, median, sorted};
 use commgauge_base::units::{counted, three_digits};
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::grouped;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::CaseFacts;
 use std::collections::{BTreeMap, HashMap};
@@ -289,19 +290,13 @@ fn is_usable(case: &Timed) -> bool {
 }
 
 fn along_curves<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
-    let mut curves: Vec<Vec<&Timed<'a>>> = Vec::new();
-    for case in cases {
-        match curves.iter_mut().find(|known| curve(known[0].facts) == curve(case.facts)) {
-            Some(known) => known.push(case),
-            None => curves.push(vec![case]),
-        }
-    }
-    for curve in &mut curves {
+    let mut curves = grouped(cases.iter().map(|case| (curve(case.facts), *case)));
+    for (_, curve) in &mut curves {
         curve.sort_by_key(|case| case.facts.bytes_total);
         curve.dedup_by_key(|case| case.facts.bytes_total);
     }
-    let steps = curves.iter().flat_map(|curve| curve.windows(2)).flat_map(|pair| [split(pair), less_time(pair)]);
-    let dips = curves.iter().flat_map(|curve| curve.windows(3)).map(dip);
+    let steps = curves.iter().flat_map(|(_, curve)| curve.windows(2)).flat_map(|pair| [split(pair), less_time(pair)]);
+    let dips = curves.iter().flat_map(|(_, curve)| curve.windows(3)).map(dip);
     steps.chain(dips).flatten().collect()
 }
 

@@ -2,6 +2,7 @@
 //! host file than the record.
 
 use commgauge_base::visible::quote;
+use commgauge_base::writing::grouped;
 use commgauge_model::record::line::{ForeignTool, Header, RankFacts};
 use std::path::Path;
 
@@ -80,14 +81,8 @@ fn backend(header: &Header) -> &'static str {
 }
 
 fn hosts(ranks: &[RankFacts]) -> Vec<(String, u32)> {
-    let mut hosts: Vec<(String, u32)> = Vec::new();
-    for entry in ranks {
-        match hosts.iter_mut().find(|(host, _)| *host == entry.host) {
-            Some((_, known)) => *known += entry.ranks,
-            None => hosts.push((entry.host.clone(), entry.ranks)),
-        }
-    }
-    hosts
+    let hosts = grouped(ranks.iter().map(|entry| (entry.host.clone(), entry.ranks)));
+    hosts.into_iter().map(|(host, ranks)| (host, ranks.into_iter().sum())).collect()
 }
 
 /// Content of the recorded launch command.

@@ -2,7 +2,7 @@
 
 use commgauge_base::host::processors;
 use commgauge_base::units::Bytes;
-use commgauge_base::writing::named;
+use commgauge_base::writing::{grouped, named};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
@@ -192,14 +192,7 @@ pub(super) fn warnings(hosts: &[HostLimits], ranks: u32) -> Vec<String> {
 
 /// `64 KiB on host1, host2`, by value; for many hosts only the first few.
 fn listed(hosts: &[&HostLimits], value: impl Fn(&HostLimits) -> String) -> String {
-    let mut values: Vec<(String, Vec<&str>)> = Vec::new();
-    for host in hosts {
-        let value = value(host);
-        match values.iter_mut().find(|known| known.0 == value) {
-            Some((_, names)) => names.push(host.host),
-            None => values.push((value, vec![host.host])),
-        }
-    }
+    let values = grouped(hosts.iter().map(|host| (value(host), host.host)));
     let text = |(value, names): &(String, Vec<&str>)| {
         let more = if names.len() > 4 { format!(" and {} more", names.len() - 4) } else { String::new() };
         format!("{value} on {}{more}", names[..names.len().min(4)].join(", "))

@@ -10,6 +10,7 @@ use crate::measure::{CommonClock, Repetitions, ReplayContext};
 use crate::world::{World, agree, gather_all};
 use commgauge_base::error::Result;
 use commgauge_base::host::noted;
+use commgauge_base::writing::grouped;
 use commgauge_model::config::RunSettings;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
 use commgauge_model::record::launch_lines::UnwatchedLine;
@@ -227,14 +228,7 @@ fn in_order_of_rows(planned: &[Planned]) -> Vec<usize> {
         let case = planned[case].case;
         (case.groups, case.op.style, case.cadence)
     };
-    let mut parts: Vec<Vec<usize>> = Vec::new();
-    for case in 0..planned.len() {
-        match parts.iter_mut().find(|cases| part(cases[0]) == part(case)) {
-            Some(cases) => cases.push(case),
-            None => parts.push(vec![case]),
-        }
-    }
-    parts.concat()
+    grouped((0..planned.len()).map(|case| (part(case), case))).into_iter().flat_map(|(_, cases)| cases).collect()
 }
 
 // The common clock of a run's cases: established before the first case, and recorded then and after the last one.

@@ -9,6 +9,7 @@ use crate::workload::Op;
 use crate::workload::op::{End, Exposure, Moment, Overlap, Pass, When};
 use crate::workload::schedule::{Pass as SchedulePass, PassDirection};
 use crate::workload::step::TrainingStep;
+use commgauge_base::writing::grouped;
 use std::collections::HashMap;
 
 /// Inputs of the expansion of a stage.
@@ -602,15 +603,7 @@ pub(super) struct Spread {
 impl Spread {
     /// The calls of some ops, axis by axis.
     pub(super) fn by_axis(ops: &[Op], calls: &[Repeated], units: usize) -> Vec<Spread> {
-        let mut axes: Vec<(Axis, Vec<usize>)> = Vec::new();
-        for calls in calls {
-            let of = ops[calls.op].axis;
-            let repeated = calls.each();
-            match axes.iter_mut().find(|(axis, _)| *axis == of) {
-                Some((_, known)) => known.extend(repeated),
-                None => axes.push((of, repeated.collect())),
-            }
-        }
+        let axes = grouped(calls.iter().flat_map(|calls| calls.each()).map(|op| (ops[op].axis, op)));
         axes.into_iter().map(|(_, calls)| Spread { calls, units: units.max(1), started: 0 }).collect()
     }
 

@@ -11,6 +11,7 @@ use crate::workload::op::Overlap;
 use crate::workload::{Op, Style, style};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
+use commgauge_base::writing::grouped;
 
 /// One step, of either kind.
 #[derive(Clone, Debug)]
@@ -213,13 +214,8 @@ struct AxisOps {
 
 /// The ops of a stage, axis by axis, with their totals.
 fn by_axis(step: &Step, stage: u32, wanted: &impl Fn(Style) -> bool) -> Result<Vec<AxisOps>> {
-    let mut axes: Vec<(Axis, Vec<Op>)> = Vec::new();
-    for op in step.ops_of_stage(stage)?.into_iter().filter(|op| wanted(op.style)) {
-        match axes.iter_mut().find(|(axis, _)| *axis == op.axis) {
-            Some((_, ops)) => ops.push(op),
-            None => axes.push((op.axis, vec![op])),
-        }
-    }
+    let ops = step.ops_of_stage(stage)?.into_iter().filter(|op| wanted(op.style));
+    let axes = grouped(ops.map(|op| (op.axis, op)));
     axes.into_iter().map(|(axis, ops)| Ok(AxisOps { totals: AxisTotals::of(step, stage, axis, &ops)?, ops })).collect()
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// or a double.
 ///
 /// # Errors
-/// A row that lacks a required column, or a schema that is none; `what` names the file.
+/// A row without a required column, or an invalid schema; `what` names the file.
 pub fn parquet_file(what: &str, schema: &str, rows: &[Map<String, Value>]) -> Result<Vec<u8>> {
     written(schema, rows).map_err(|cause| Error::environment(format!("cannot write {what}: {cause}")))
 }

@@ -5,6 +5,7 @@
 use super::tensors::{Order, Part, Role, Shape, Tensor, of_chunk};
 use crate::config::step::{BucketRule, DEEPSPEED_BUCKET_PARAMETERS, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
+use commgauge_base::writing::grouped;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -439,15 +440,9 @@ pub(super) fn exactly(parameters: u64, bucket: u64, even: u64) -> Vec<Run> {
 /// Groups equal buckets, in the order of first appearance.
 pub(super) fn runs(buckets: &[u64]) -> Vec<Run> {
     let Some((last, before)) = buckets.split_last() else { return Vec::new() };
-    let mut runs: Vec<Run> = Vec::new();
-    for elements in before {
-        match runs.iter_mut().find(|run| run.elements == *elements) {
-            Some(run) => run.buckets += 1,
-            None => runs.push(Run { elements: *elements, buckets: 1, last: false }),
-        }
-    }
-    runs.push(Run { elements: *last, buckets: 1, last: true });
-    runs
+    let run = |elements: u64, buckets: usize, last| Run { elements, buckets: buckets as u64, last };
+    let equal = grouped(before.iter().map(|elements| (*elements, ()))).into_iter();
+    equal.map(|(elements, buckets)| run(elements, buckets.len(), false)).chain([run(*last, 1, true)]).collect()
 }
 
 /// The smallest number that both divide.

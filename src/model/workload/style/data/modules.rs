@@ -11,6 +11,7 @@ use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
+use commgauge_base::writing::grouped;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Copies of each rank's part of a tensor if parts are gathered into a list: from the buffer of the call into the list (PyTorch
@@ -133,19 +134,14 @@ impl Calls<'_> {
         let data = &self.step.training.data;
         let Part { axis, ranks, .. } = self.part;
         let among = ReducingRanks { axis, ranks, node, element: data.gradient_element_type };
-        let mut equal: Vec<(Reduction, u64)> = Vec::new();
+        let mut calls = Vec::new();
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
-            let calls = fsdp::reductions(&self.model.tensors[tensor], among)
-                .map_err(|problem| self.step.training.places.table().wrong(problem))?;
-            for call in calls {
-                match equal.iter_mut().find(|(known, _)| *known == call) {
-                    Some((_, times)) => *times += 1,
-                    None => equal.push((call, 1)),
-                }
-            }
+            let of_tensor = fsdp::reductions(&self.model.tensors[tensor], among);
+            calls.extend(of_tensor.map_err(|problem| self.step.training.places.table().wrong(problem))?);
         }
-        let op = |(call, calls): (Reduction, u64)| Op {
-            when: When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls, one_in: 1 },
+        let equal = grouped(calls.into_iter().map(|call| (call, ())));
+        let op = |(call, equal): (Reduction, Vec<()>)| Op {
+            when: When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls: equal.len() as u64, one_in: 1 },
             overlap: self.overlap_of_gradients(),
             why: format!(
                 "{}: {} ({}; DeepSpeed runtime/comm/coalesced_collectives.py all_to_all_quant_reduce; arXiv 2306.10209 section 3.3)",
