@@ -418,7 +418,21 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     }
     let times = line.seconds_per_transfer(facts);
     let left_out = line.samples.slowest_nanoseconds.len() - times.len();
-    (median(&times).filter(|middle| *middle > 0.0), left_out)
+    let middle = seconds_of_slowest_group(line, facts).or_else(|| median(&times));
+    (middle.filter(|middle| *middle > 0.0), left_out)
+}
+
+/// The largest of the medians of the groups that ran at once, where the line has them.
+///
+/// Every sample of thousands of groups contains one that was held up by chance, so that the median of each sample's slowest group
+/// grows with their number. An expectation is about one group, and each of them must meet it. Isolated calls start together and are
+/// timed as a whole.
+fn seconds_of_slowest_group(line: &CaseLine, facts: &CaseFacts) -> Option<f64> {
+    let of_pairs = line.pairs.iter().flat_map(|pairs| &pairs.median_nanoseconds);
+    let slowest = of_pairs.chain(&line.rank_medians).max().filter(|median| **median > 0)?;
+    let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
+    let are_apart = facts.groups > 1 && facts.cadence == Cadence::Streaming;
+    are_apart.then_some(Seconds::from_nanoseconds(*slowest).0 / transfers)
 }
 
 // Transient slowdowns: a period of a run in which the machine was slow, such as from heat, a power limit or another job. Measurements in it
@@ -542,6 +556,7 @@ mod tests {
     use super::super::testing::{lines, loaded};
     use super::transient_slowdown as found;
     use super::*;
+    use commgauge_model::record::line::PairTimes;
 
     /// A record in which the lines of a range, in the order of time, take `factor` times as long.
     fn record(rows: usize, replicates: usize, slow: std::ops::Range<usize>, factor: f64) -> Record {
@@ -553,6 +568,28 @@ mod tests {
         let rows: Vec<Vec<f64>> =
             (0..rows).map(|row| (0..replicates).map(|replicate| time(row, replicate)).collect()).collect();
         loaded("r.jsonl", lines("r", &rows)).record
+    }
+
+    #[test]
+    fn of_groups_at_once_the_slowest_by_its_own_median_counts_and_not_what_holds_up_any_of_them() {
+        let record = loaded("r.jsonl", lines("r", &[vec![0.2; 3]])).record;
+        let pairs = |medians: [u64; 2]| {
+            let median_nanoseconds = medians.to_vec();
+            Some(Box::new(PairTimes { median_nanoseconds, ..PairTimes::default() }))
+        };
+        for (name, groups, cadence, pairs, rank_medians, nanoseconds) in [
+            ("pairs", 2, Cadence::Streaming, pairs([90, 100]), vec![], 100.0),
+            ("ranks", 2, Cadence::Streaming, None, vec![100, 100, 0, 90], 100.0),
+            ("one group", 1, Cadence::Streaming, None, vec![100, 100, 90, 90], 200.0),
+            ("common start", 2, Cadence::Isolated, pairs([90, 100]), vec![], 200.0),
+            ("withheld", 2, Cadence::Streaming, pairs([0, 0]), vec![], 200.0),
+            ("histograms", 2, Cadence::Streaming, None, vec![], 200.0),
+        ] {
+            let facts = CaseFacts { groups, cadence, ..record.plan.cases[0].clone() };
+            let line = CaseLine { pairs, rank_medians, ..record.cases[0].clone() };
+            let found = seconds_of(&line, &facts).0.unwrap() * 1e9;
+            assert!((found - nanoseconds).abs() < 1e-6, "{name}: {found} ns");
+        }
     }
 
     #[test]
