@@ -239,7 +239,7 @@ mod network_tests {
     use super::super::suite::{SuiteWork, suite_work};
     use super::{gated, loaded};
     use commgauge_judge::verdict::locate::{LocateOptions, locate};
-    use commgauge_judge::verdict::{located_code, most_severe};
+    use commgauge_judge::verdict::{Decision, located_code, most_severe};
     use commgauge_model::config::machine::Fault;
     use commgauge_model::config::{Machine, Shipped};
     use commgauge_model::layout::Nodes;
@@ -335,7 +335,10 @@ placements = "out-of-place"
         let verdict = gated(&run, machine).unwrap();
         let suspects = locate(&[run], &LocateOptions::of_machine(machine)).unwrap();
         let code = most_severe([verdict.exit_code, located_code(&suspects, Some(&verdict))]);
+        let not_passed =
+            verdict.rows.into_iter().filter(|row| row.decision.is_some_and(|decision| decision != Decision::Pass));
         let why = verdict.problems.into_iter().map(|problem| problem.text);
+        let why = why.chain(not_passed.map(|row| format!("{}: {:?}", row.name, row.reasons)));
         (code, suspects.suspects.into_iter().map(|suspect| suspect.name).chain(why).collect())
     }
 

@@ -444,6 +444,9 @@ const LEVEL: f64 = 0.001;
 /// Minimum number of replicates of a case.
 const MIN_REPLICATES: usize = 3;
 
+/// Minimum number of slow cases, where there are as many: a single one has its own cause.
+const MIN_CASES: usize = 3;
+
 /// A measurement is slow if it exceeds the usual time of its case by at least this share, ...
 const MIN_SLOWDOWN: f64 = 0.05;
 
@@ -477,12 +480,19 @@ impl TransientSlowdown {
         let of_time: Vec<TimedLine> = (measured.iter())
             .filter_map(|(line, time)| Some(TimedLine { line, slowdown: time / usual.get(&line.case)? - 1.0 }))
             .collect();
-        let marks: Vec<bool> = of_time.iter().map(|timed| timed.slowdown > slow).collect();
+        // A slow network leaves calls inside nodes as they are, which are in between: cases that were never slow show no period.
+        let slowed: BTreeSet<u32> =
+            of_time.iter().filter(|timed| timed.slowdown > slow).map(|timed| timed.line.case).collect();
+        let shown: Vec<usize> = (0..of_time.len()).filter(|at| slowed.contains(&of_time[*at].line.case)).collect();
+        let marks: Vec<bool> = shown.iter().map(|at| of_time[*at].slowdown > slow).collect();
         let stretch = densest_stretch(&marks).filter(|stretch| stretch.probability <= LEVEL)?;
-        let within = &of_time[stretch.range];
+        let within = &of_time[shown[stretch.range.start]..=shown[stretch.range.end - 1]];
         let mut replicates: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for TimedLine { line, .. } in within.iter().filter(|timed| timed.slowdown > slow) {
             replicates.entry(line.case).or_default().insert(line.replicate);
+        }
+        if replicates.len() < MIN_CASES.min(of_case.len()) {
+            return None;
         }
         let usual = usual.into_iter().filter(|(case, _)| replicates.contains_key(case)).collect();
         Some(TransientSlowdown { text: sentence(record, within, slow), replicates, usual })
@@ -631,6 +641,25 @@ mod tests {
                 assert_eq!(slowdown.seconds_without(row, replicate + 3, 9.0), 9.0);
             }
         }
+    }
+
+    #[test]
+    fn a_slow_network_is_found_among_calls_that_do_not_use_it_and_a_slow_case_is_no_slow_machine() {
+        let found_with = |is_slow: fn(usize) -> bool| {
+            let time = |row: usize, replicate: usize| {
+                let is_in_period = (60..140).contains(&(replicate * 20 + row));
+                1.0 + 0.001 * ((row * 7 + replicate * 13) % 10) as f64
+                    + if is_in_period && is_slow(row) { 0.5 } else { 0.0 }
+            };
+            let rows: Vec<Vec<f64>> =
+                (0..20).map(|row| (0..20).map(|replicate| time(row, replicate)).collect()).collect();
+            found(&loaded("r.jsonl", lines("r", &rows)).record)
+        };
+        let slowdown = found_with(|row| row % 3 == 0).unwrap();
+        let replicates = BTreeSet::from([3, 4, 5, 6]);
+        assert_eq!(slowdown.replicates, (0..20).step_by(3).map(|case| (case, replicates.clone())).collect());
+        assert!(slowdown.text.contains("28 of 79 measurements took 5"), "{}", slowdown.text);
+        assert_eq!(found_with(|row| row == 3), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read};
 
 /// A shorter JSON text stays as it is.
 const MOST_PLAIN_BYTES: usize = 4 << 10;

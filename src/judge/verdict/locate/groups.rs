@@ -172,11 +172,12 @@ impl Growth {
             };
             left.remove(index);
             let excess = slower - usual.middle;
+            let always = level.groups[&node].seconds.iter().all(|seconds| usual.strength(seconds.ln()) > 1.0);
             findings.push(Finding {
                 suspect: SuspectKind::Node { node: node as u32 },
                 slower: excess,
                 strength: usual.strength(slower),
-                intermittent: false,
+                intermittent: !always,
                 inside: true,
                 evidence: format!(
                     "inside {}: {} takes {} longer than on other nodes",
