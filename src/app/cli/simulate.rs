@@ -393,11 +393,11 @@ placements = "out-of-place"
         assert_eq!(wrong(racks.collect()), Vec::<String>::new());
     }
 
-    /// Of 32 pairs at once one is held up in more than half of the calls, as of thousands with the noise of the file.
+    /// Of 32 pairs at once one is held up in half of the calls, as of thousands with the noise of the file.
     #[test]
-    fn a_healthy_network_passes_though_nearly_every_call_holds_up_one_of_its_pairs() {
+    fn a_healthy_network_passes_though_every_other_call_holds_up_one_of_its_pairs() {
         let mut machine = Machine::load(Path::new("h100-nvswitch-ndr")).unwrap();
-        machine.noise.outlier_probability = 0.03;
+        machine.noise.outlier_probability = 0.02;
         assert_eq!(judged(&machine, 8, &[]), (0, Vec::new()));
     }
 

@@ -74,19 +74,18 @@ fn each_list(value: &mut Value, change: fn(&mut [Value])) {
 
 /// The numbers of a list, from the second on, become their differences from the one before.
 fn to_differences(list: &mut [Value]) {
-    for at in (1..list.len()).rev() {
-        if let Some((before, number)) = list[at - 1].as_i64().zip(list[at].as_i64()) {
-            list[at] = number.wrapping_sub(before).into();
-        }
-    }
+    (1..list.len()).rev().for_each(|at| replace(list, at, |before, number| number.wrapping_sub(before)));
 }
 
 /// Undoes [`to_differences`].
 fn from_differences(list: &mut [Value]) {
-    for at in 1..list.len() {
-        if let Some((before, difference)) = list[at - 1].as_i64().zip(list[at].as_i64()) {
-            list[at] = before.wrapping_add(difference).into();
-        }
+    (1..list.len()).for_each(|at| replace(list, at, i64::wrapping_add));
+}
+
+/// Replaces a number by a function of the one before and itself.
+fn replace(list: &mut [Value], at: usize, with: fn(i64, i64) -> i64) {
+    if let Some((before, number)) = list[at - 1].as_i64().zip(list[at].as_i64()) {
+        list[at] = with(before, number).into();
     }
 }
 

@@ -200,11 +200,12 @@ impl Growth {
             .collect();
         let whole = clean.len() == self.levels.len();
         let middle = |times: &[f64]| low_median(times.iter().copied()).unwrap_or(f64::NAN);
+        let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
         for [(nodes_a, a), (nodes_b, b), (nodes, times)] in clean.array_windows() {
-            let slope = ((middle(b) - middle(a)) / f64::from(nodes_b - nodes_a)).max(0.0);
+            // A passing slowdown of the smallest groups leaves them one normal replicate, and must not flatten the line.
+            let slope = ((middle(b) - least(a)) / f64::from(nodes_b - nodes_a)).max(0.0);
             let line = middle(b) + slope * f64::from(nodes - nodes_b);
-            let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-            let (excess, always) = ((middle(times) / line).ln(), (least / line).ln());
+            let (excess, always) = ((middle(times) / line).ln(), (least(times) / line).ln());
             if always > MIN_GROWTH {
                 findings.push(Finding {
                     suspect: SuspectKind::OnlyAtScale { from_nodes: *nodes },
