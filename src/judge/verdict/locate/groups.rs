@@ -407,6 +407,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_passing_slowdown_of_small_groups_makes_large_ones_no_suspects_and_a_lasting_one_of_large_groups_does() {
+        let level = |(nodes, seconds): (u32, [f64; 3])| {
+            let group = Group { members: vec![0], seconds: seconds.to_vec() };
+            Level { nodes, groups: BTreeMap::from([(0, group)]) }
+        };
+        for (name, of_four, of_sixteen, is_found) in [
+            ("healthy", [1.2; 3], [1.8; 3], false),
+            ("groups of four for a while", [1.2, 1.8, 1.8], [1.8; 3], false),
+            ("groups of sixteen for a while", [1.2; 3], [1.8, 3.0, 3.0], false),
+            ("groups of sixteen", [1.2; 3], [3.0; 3], true),
+        ] {
+            let levels = [(4, of_four), (8, [1.4; 3]), (16, of_sixteen)].map(level).into();
+            let growth = Growth { call: "all_reduce".to_owned(), extent: Extent::Inside, levels };
+            let mut findings = Vec::new();
+            growth.at_scale(&|_| false, &mut findings);
+            assert_eq!(!findings.is_empty(), is_found, "{name}");
+        }
+    }
+
+    #[test]
     fn groups_that_leave_a_rack_are_compared_with_groups_larger_than_a_rack_only() {
         let of = |nodes_per_rack, members: std::ops::Range<usize>| {
             let places = Places {
