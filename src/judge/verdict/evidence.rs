@@ -418,7 +418,21 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     }
     let times = line.seconds_per_transfer(facts);
     let left_out = line.samples.slowest_nanoseconds.len() - times.len();
-    (median(&times).filter(|middle| *middle > 0.0), left_out)
+    let middle = seconds_of_slowest_group(line, facts).or_else(|| median(&times));
+    (middle.filter(|middle| *middle > 0.0), left_out)
+}
+
+/// The largest of the medians of the groups that ran at once, where the line has them.
+///
+/// Every sample of thousands of groups contains one that was held up by chance, so that the median of each sample's slowest group
+/// grows with their number. An expectation is about one group, and each of them must meet it. Isolated calls start together and are
+/// timed as a whole.
+fn seconds_of_slowest_group(line: &CaseLine, facts: &CaseFacts) -> Option<f64> {
+    let of_pairs = line.pairs.iter().flat_map(|pairs| &pairs.median_nanoseconds);
+    let slowest = of_pairs.chain(&line.rank_medians).max().filter(|median| **median > 0)?;
+    let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
+    let are_apart = facts.groups > 1 && facts.cadence == Cadence::Streaming;
+    are_apart.then_some(Seconds::from_nanoseconds(*slowest).0 / transfers)
 }
 
 // Transient slowdowns: a period of a run in which the machine was slow, such as from heat, a power limit or another job. Measurements in it
@@ -429,6 +443,9 @@ const LEVEL: f64 = 0.001;
 
 /// Minimum number of replicates of a case.
 const MIN_REPLICATES: usize = 3;
+
+/// Minimum number of slow cases, where there are as many: a single one has its own cause.
+const MIN_CASES: usize = 3;
 
 /// A measurement is slow if it exceeds the usual time of its case by at least this share, ...
 const MIN_SLOWDOWN: f64 = 0.05;
@@ -463,12 +480,19 @@ impl TransientSlowdown {
         let of_time: Vec<TimedLine> = (measured.iter())
             .filter_map(|(line, time)| Some(TimedLine { line, slowdown: time / usual.get(&line.case)? - 1.0 }))
             .collect();
-        let marks: Vec<bool> = of_time.iter().map(|timed| timed.slowdown > slow).collect();
+        // A slow network leaves calls inside nodes as they are, which are in between: cases that were never slow show no period.
+        let slowed: BTreeSet<u32> =
+            of_time.iter().filter(|timed| timed.slowdown > slow).map(|timed| timed.line.case).collect();
+        let shown: Vec<usize> = (0..of_time.len()).filter(|at| slowed.contains(&of_time[*at].line.case)).collect();
+        let marks: Vec<bool> = shown.iter().map(|at| of_time[*at].slowdown > slow).collect();
         let stretch = densest_stretch(&marks).filter(|stretch| stretch.probability <= LEVEL)?;
-        let within = &of_time[stretch.range];
+        let within = &of_time[shown[stretch.range.start]..=shown[stretch.range.end - 1]];
         let mut replicates: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for TimedLine { line, .. } in within.iter().filter(|timed| timed.slowdown > slow) {
             replicates.entry(line.case).or_default().insert(line.replicate);
+        }
+        if replicates.len() < MIN_CASES.min(of_case.len()) {
+            return None;
         }
         let usual = usual.into_iter().filter(|(case, _)| replicates.contains_key(case)).collect();
         Some(TransientSlowdown { text: sentence(record, within, slow), replicates, usual })
@@ -542,6 +566,7 @@ mod tests {
     use super::super::testing::{lines, loaded};
     use super::transient_slowdown as found;
     use super::*;
+    use commgauge_model::record::line::PairTimes;
 
     /// A record in which the lines of a range, in the order of time, take `factor` times as long.
     fn record(rows: usize, replicates: usize, slow: std::ops::Range<usize>, factor: f64) -> Record {
@@ -553,6 +578,28 @@ mod tests {
         let rows: Vec<Vec<f64>> =
             (0..rows).map(|row| (0..replicates).map(|replicate| time(row, replicate)).collect()).collect();
         loaded("r.jsonl", lines("r", &rows)).record
+    }
+
+    #[test]
+    fn of_groups_at_once_the_slowest_by_its_own_median_counts_and_not_what_holds_up_any_of_them() {
+        let record = loaded("r.jsonl", lines("r", &[vec![0.2; 3]])).record;
+        let pairs = |medians: [u64; 2]| {
+            let median_nanoseconds = medians.to_vec();
+            Some(Box::new(PairTimes { median_nanoseconds, ..PairTimes::default() }))
+        };
+        for (name, groups, cadence, pairs, rank_medians, nanoseconds) in [
+            ("pairs", 2, Cadence::Streaming, pairs([90, 100]), vec![], 100.0),
+            ("ranks", 2, Cadence::Streaming, None, vec![100, 100, 0, 90], 100.0),
+            ("one group", 1, Cadence::Streaming, None, vec![100, 100, 90, 90], 200.0),
+            ("common start", 2, Cadence::Isolated, pairs([90, 100]), vec![], 200.0),
+            ("withheld", 2, Cadence::Streaming, pairs([0, 0]), vec![], 200.0),
+            ("histograms", 2, Cadence::Streaming, None, vec![], 200.0),
+        ] {
+            let facts = CaseFacts { groups, cadence, ..record.plan.cases[0].clone() };
+            let line = CaseLine { pairs, rank_medians, ..record.cases[0].clone() };
+            let found = seconds_of(&line, &facts).0.unwrap() * 1e9;
+            assert!((found - nanoseconds).abs() < 1e-6, "{name}: {found} ns");
+        }
     }
 
     #[test]
@@ -594,6 +641,25 @@ mod tests {
                 assert_eq!(slowdown.seconds_without(row, replicate + 3, 9.0), 9.0);
             }
         }
+    }
+
+    #[test]
+    fn a_slow_network_is_found_among_calls_that_do_not_use_it_and_a_slow_case_is_no_slow_machine() {
+        let found_with = |is_slow: fn(usize) -> bool| {
+            let time = |row: usize, replicate: usize| {
+                let is_in_period = (60..140).contains(&(replicate * 20 + row));
+                1.0 + 0.001 * ((row * 7 + replicate * 13) % 10) as f64
+                    + if is_in_period && is_slow(row) { 0.5 } else { 0.0 }
+            };
+            let rows: Vec<Vec<f64>> =
+                (0..20).map(|row| (0..20).map(|replicate| time(row, replicate)).collect()).collect();
+            found(&loaded("r.jsonl", lines("r", &rows)).record)
+        };
+        let slowdown = found_with(|row| row % 3 == 0).unwrap();
+        let replicates = BTreeSet::from([3, 4, 5, 6]);
+        assert_eq!(slowdown.replicates, (0..20).step_by(3).map(|case| (case, replicates.clone())).collect());
+        assert!(slowdown.text.contains("28 of 79 measurements took 5"), "{}", slowdown.text);
+        assert_eq!(found_with(|row| row == 3), None);
     }
 
     #[test]

@@ -9,13 +9,14 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::io::{BufReader, Read, Write};
 
 /// A shorter JSON text stays as it is.
 const MOST_PLAIN_BYTES: usize = 4 << 10;
 
 /// Longer than any machine needs, so that a broken line does not exhaust memory.
-const MOST_BYTES: u64 = 1 << 28;
+const MOST_BYTES: u64 = 1 << 25;
 
 /// The pairs of a case and their own times, column by column; every list has the same length. A pair's time is that of its slower
 /// rank, to three significant digits. Times cover the whole sample; unreliable ones do not count.
@@ -46,34 +47,68 @@ pub(super) enum Written<T> {
 /// A long value as one text.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(super) struct Packed {
-    /// Base64 of a zlib stream of the value's JSON.
-    json_zlib_base64: String,
+    /// Base64 of a zlib stream of the value's JSON, in which each number of a list is its difference from the one before.
+    differences_zlib_base64: String,
 }
 
 pub(super) fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-    let plain = serde_json::to_vec(value).map_err(S::Error::custom)?;
-    if plain.len() <= MOST_PLAIN_BYTES {
+    let mut plain = serde_json::to_value(value).map_err(S::Error::custom)?;
+    if plain.to_string().len() <= MOST_PLAIN_BYTES {
         return value.serialize(to);
     }
+    each_list(&mut plain, to_differences);
     let mut compressor = ZlibEncoder::new(Vec::new(), Compression::default());
-    let compressed = compressor.write_all(&plain).and_then(|()| compressor.finish()).map_err(S::Error::custom)?;
-    Packed { json_zlib_base64: STANDARD.encode(compressed) }.serialize(to)
+    // Whole, as a compressor takes as long for a digit as for a kilobyte.
+    let differences = plain.to_string();
+    let written = compressor.write_all(differences.as_bytes()).and_then(|()| compressor.finish());
+    let compressed = written.map_err(S::Error::custom)?;
+    Packed { differences_zlib_base64: STANDARD.encode(compressed) }.serialize(to)
+}
+
+/// Changes every list of a value.
+fn each_list(value: &mut Value, change: fn(&mut [Value])) {
+    match value {
+        Value::Array(list) => change(list),
+        Value::Object(fields) => fields.values_mut().for_each(|field| each_list(field, change)),
+        _ => {}
+    }
+}
+
+/// The numbers of a list, from the second on, become their differences from the one before.
+fn to_differences(list: &mut [Value]) {
+    (1..list.len()).rev().for_each(|at| replace(list, at, |before, number| number.wrapping_sub(before)));
+}
+
+/// Undoes [`to_differences`].
+fn from_differences(list: &mut [Value]) {
+    (1..list.len()).for_each(|at| replace(list, at, i64::wrapping_add));
+}
+
+/// Replaces a number by a function of the one before and itself.
+fn replace(list: &mut [Value], at: usize, with: fn(i64, i64) -> i64) {
+    if let Some((before, number)) = list[at - 1].as_i64().zip(list[at].as_i64()) {
+        list[at] = with(before, number).into();
+    }
 }
 
 pub(super) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     let packed = match Written::deserialize(from)? {
         Written::Plain(value) => return Ok(value),
-        Written::Packed(packed) => packed.json_zlib_base64,
+        Written::Packed(packed) => packed.differences_zlib_base64,
     };
     let compressed =
         STANDARD.decode(packed).map_err(|cause| D::Error::custom(format!("packed, not base64: {cause}")))?;
     let plain = BufReader::new(ZlibDecoder::new(compressed.as_slice()).take(MOST_BYTES));
-    serde_json::from_reader(plain).map_err(|cause| D::Error::custom(format!("packed: {cause}")))
+    let wrong = |cause| D::Error::custom(format!("packed: {cause}"));
+    let mut value = serde_json::from_reader(plain).map_err(wrong)?;
+    each_list(&mut value, from_differences);
+    serde_json::from_value(value).map_err(wrong)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_base::random::split_mix;
     use serde_json::json;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -82,16 +117,18 @@ mod tests {
         pairs: Option<Box<PairTimes>>,
     }
 
+    /// Ranks with those of the same place on random other nodes; times scatter in the last of their three digits.
     fn pairs(count: u32) -> PairTimes {
+        let random = |pair: u32| split_mix(1, u64::from(pair));
         let column =
-            |factor: u64| (0..count).map(|pair| factor * 1_000_000 + u64::from(pair * 7919 % 200) * 1023).collect();
+            |factor: u64| (0..count).map(|pair| (factor * 300 + random(pair ^ factor as u32) % 24) << 11).collect();
         PairTimes {
             rank_a: (0..count).collect(),
-            rank_b: (0..count).map(|pair| count + (pair * 31 % count)).collect(),
+            rank_b: (0..count).map(|pair| count + random(pair / 8) as u32 % 2048 * 8 + pair % 8).collect(),
             samples: vec![20; count as usize],
-            p10_nanoseconds: column(1),
-            median_nanoseconds: column(2),
-            p90_nanoseconds: column(3),
+            p10_nanoseconds: column(2),
+            median_nanoseconds: column(3),
+            p90_nanoseconds: column(4),
         }
     }
 
@@ -100,9 +137,9 @@ mod tests {
         for (count, is_packed) in [(1, false), (64, false), (256, true), (8192, true)] {
             let holder = Holder { pairs: Some(Box::new(pairs(count))) };
             let text = serde_json::to_string(&holder).unwrap();
-            assert_eq!(text.contains("json_zlib_base64"), is_packed, "{count} pairs");
+            assert_eq!(text.contains("differences_zlib_base64"), is_packed, "{count} pairs");
             assert_eq!(serde_json::from_str::<Holder>(&text).unwrap(), holder, "{count} pairs");
-            assert!(!is_packed || text.len() < 16 * count as usize, "{count} pairs take {} bytes", text.len());
+            assert!(!is_packed || text.len() < 8 * count as usize, "{count} pairs take {} bytes", text.len());
         }
         let none = Holder { pairs: None };
         assert_eq!(serde_json::from_value::<Holder>(json!({ "pairs": null })).unwrap(), none);
@@ -115,7 +152,7 @@ mod tests {
             ("AAAA", "packed: corrupt deflate stream"),
             ("eJwDAAAAAAE=", "packed: EOF while parsing"),
         ] {
-            let written = json!({ "pairs": { "json_zlib_base64": text } });
+            let written = json!({ "pairs": { "differences_zlib_base64": text } });
             let error = serde_json::from_value::<Holder>(written).unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");
         }

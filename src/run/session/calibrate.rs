@@ -4,10 +4,10 @@
 //! Only process 0 has the times, so it decides and broadcasts the choice; every process then measures the same cases.
 
 use super::case::CaseWork;
-use super::facts::{Planned, case_facts};
+use super::facts::{CaseSet, CaseSlot, Planned, case_facts};
 use super::journal::WorkKey;
 use super::request::Request;
-use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping};
+use super::work_loop::{Run, Timekeeping};
 use super::{case, facts, work_loop};
 use crate::backend::Backend;
 use crate::world::{agree, from_first};

@@ -1,8 +1,8 @@
 //! One case of one replicate: its bound, its measurement, and its line of the record.
 
-use super::facts::binding;
+use super::facts::{CaseSet, CaseSlot, binding};
 use super::journal::WorkKey;
-use super::work_loop::{self, CaseSet, CaseSlot, Run, Timekeeping, WorkItem};
+use super::work_loop::{self, Run, Timekeeping, WorkItem};
 use crate::backend::{Backend, Binding, DeviceState};
 use crate::measure::{
     CaseResult, CaseState, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, divide, divide_rest, measure_case,

@@ -11,8 +11,9 @@ use commgauge_base::geometry::Geometry;
 use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::stats::{Histogram, median, percentile};
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_model::config::Machine;
+use commgauge_base::writing::grouped;
 use commgauge_model::config::machine::Fault;
+use commgauge_model::config::{Machine, RunSettings};
 use commgauge_model::layout::{Axis, Groups, Locality};
 use commgauge_model::record::header::without_secrets;
 use commgauge_model::record::line::{
@@ -21,6 +22,11 @@ use commgauge_model::record::line::{
 };
 use commgauge_model::record::{Parts, header};
 use commgauge_model::workload::Case;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 /// A case of the plan with its element counts, or the reason why it cannot run.
@@ -277,10 +283,72 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     }
 }
 
+// Cases that are measured together, and their order in each replicate.
+
+/// The cases of the plan, or those that a round adds to it.
+#[derive(Clone, Copy)]
+pub(super) struct CaseSet<'a> {
+    pub planned: &'a [Planned<'a>],
+    /// Index in the plan of the first of these cases.
+    pub first_case: usize,
+    /// 0 for the plan of the suite, then the rounds in which a run adds cases.
+    pub round: u32,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct CaseSlot {
+    pub case: usize,
+    pub replicate: u32,
+    pub position: u32,
+}
+
+impl CaseSet<'_> {
+    pub(super) fn index_in_plan(&self, case: usize) -> usize {
+        self.first_case + case
+    }
+
+    /// Indices in the plan of all of them.
+    pub(super) fn indices(&self) -> Range<usize> {
+        self.first_case..self.first_case + self.planned.len()
+    }
+
+    /// Creates new communicators for all groups in use.
+    pub(super) fn connect(&self, request: &Request, backend: &mut dyn Backend) -> Result<()> {
+        let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
+        used.iter().try_for_each(|number| backend.connect(*number, &request.plan.groups[*number]))
+    }
+
+    /// The order of the cases in a replicate.
+    pub(super) fn order(&self, settings: &RunSettings, replicate: u32) -> Vec<usize> {
+        if settings.last_in_order && replicate + 1 == settings.replicates {
+            return in_order_of_rows(self.planned);
+        }
+        let seed = settings.seed.wrapping_add(u64::from(self.round) << 32);
+        shuffled(self.planned.len(), seed, replicate)
+    }
+}
+
+/// Shuffled, so that slow drift does not always affect the same cases.
+fn shuffled(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..cases).collect();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(replicate)));
+    order.shuffle(&mut random);
+    order
+}
+
+/// The order of the rows of a table: sorted by table, and within a table as in the plan.
+fn in_order_of_rows(planned: &[Planned]) -> Vec<usize> {
+    let part = |case: usize| {
+        let case = planned[case].case;
+        (case.groups, case.op.style, case.cadence)
+    };
+    grouped((0..planned.len()).map(|case| (part(case), case))).into_iter().flat_map(|(_, cases)| cases).collect()
+}
+
 // Runs a plan on simulated ranks with few calls of each case, and returns the record in memory: enough for verdicts,
 // and fast enough to be repeated with hundreds of seeds.
 //
-// Cases, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
+// Cases, their order, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
 // of calls; and one histogram for each node instead of each rank, or medians on many nodes, only for the cases whose verdict uses them.
 
 /// Calls of each case in each replicate.
@@ -348,9 +416,12 @@ impl<'a> Rehearsal<'a> {
         let mut record = Parts::new(header);
         record.plan = Plan { product_lines: 0, ..plan_line(self.request, &planned) };
         record.clocks = Some([ClockMoment::Start, ClockMoment::End].map(|moment| ClockLine::synchronised(moment, 0)));
-        for replicate in 0..self.request.settings.replicates {
-            for (index, case) in planned.iter().enumerate() {
-                record.cases.push(self.case_line(&mut backend, case, index as u32, replicate)?);
+        let cases = CaseSet { planned: &planned, first_case: 0, round: 0 };
+        let settings = RunSettings { seed, ..self.request.settings.clone() };
+        for replicate in 0..settings.replicates {
+            for (position, case) in (0..).zip(cases.order(&settings, replicate)) {
+                let line = self.case_line(&mut backend, &planned[case], case as u32, replicate)?;
+                record.cases.push(CaseLine { position, ..line });
             }
         }
         let elapsed = Seconds::from_nanoseconds(backend.now_nanoseconds());
@@ -544,6 +615,15 @@ fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {
 mod tests {
 
     use super::*;
+
+    #[test]
+    fn every_replicate_has_all_cases_in_an_order_of_its_own_that_the_seed_repeats() {
+        let mut sorted = shuffled(50, 7, 0);
+        assert_ne!(sorted, shuffled(50, 7, 1));
+        assert_eq!(sorted, shuffled(50, 7, 0));
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..50).collect::<Vec<_>>());
+    }
 
     #[test]
     fn adapters_without_an_active_port_are_named_with_the_ranks_that_have_none_nearer() {

@@ -1,7 +1,7 @@
 //! The work loop: every measurement of a run is a [`WorkItem`], and only this loop decides whether to begin it, counts its outcome and
 //! records it.
 
-use super::facts::{Planned, Ranks};
+use super::facts::Ranks;
 use super::journal::{CompletedWork, SharedJournal, WorkKey};
 use super::pace::{BegunWork, Signals, Tally};
 use super::request::Request;
@@ -10,19 +10,13 @@ use crate::measure::{CommonClock, Repetitions, ReplayContext};
 use crate::world::{World, agree, gather_all};
 use commgauge_base::error::Result;
 use commgauge_base::host::noted;
-use commgauge_base::writing::grouped;
-use commgauge_model::config::RunSettings;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
 use commgauge_model::record::launch_lines::UnwatchedLine;
 use commgauge_model::record::line::{ClockMethod, ClockMoment, Line, Outcome};
 use commgauge_model::workload::Estimate;
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 /// Default number of repetitions of work that has no stop rule.
 const REPETITIONS: u32 = 50;
@@ -167,68 +161,6 @@ fn outcome(line: &Line) -> Option<&Outcome> {
         Line::Replay(line) => Some(&line.outcome),
         _ => None,
     }
-}
-
-// Cases that are measured together, and their order in each replicate.
-
-/// The cases of the plan, or those that a round adds to it.
-#[derive(Clone, Copy)]
-pub(super) struct CaseSet<'a> {
-    pub planned: &'a [Planned<'a>],
-    /// Index in the plan of the first of these cases.
-    pub first_case: usize,
-    /// 0 for the plan of the suite, then the rounds in which a run adds cases.
-    pub round: u32,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct CaseSlot {
-    pub case: usize,
-    pub replicate: u32,
-    pub position: u32,
-}
-
-impl CaseSet<'_> {
-    pub(super) fn index_in_plan(&self, case: usize) -> usize {
-        self.first_case + case
-    }
-
-    /// Indices in the plan of all of them.
-    pub(super) fn indices(&self) -> Range<usize> {
-        self.first_case..self.first_case + self.planned.len()
-    }
-
-    /// Creates new communicators for all groups in use.
-    pub(super) fn connect(&self, request: &Request, backend: &mut dyn Backend) -> Result<()> {
-        let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
-        used.iter().try_for_each(|number| backend.connect(*number, &request.plan.groups[*number]))
-    }
-
-    /// The order of the cases in a replicate.
-    pub(super) fn order(&self, settings: &RunSettings, replicate: u32) -> Vec<usize> {
-        if settings.last_in_order && replicate + 1 == settings.replicates {
-            return in_order_of_rows(self.planned);
-        }
-        let seed = settings.seed.wrapping_add(u64::from(self.round) << 32);
-        shuffled(self.planned.len(), seed, replicate)
-    }
-}
-
-/// Shuffled, so that slow drift does not always affect the same cases.
-fn shuffled(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..cases).collect();
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(replicate)));
-    order.shuffle(&mut random);
-    order
-}
-
-/// The order of the rows of a table: sorted by table, and within a table as in the plan.
-fn in_order_of_rows(planned: &[Planned]) -> Vec<usize> {
-    let part = |case: usize| {
-        let case = planned[case].case;
-        (case.groups, case.op.style, case.cadence)
-    };
-    grouped((0..planned.len()).map(|case| (part(case), case))).into_iter().flat_map(|(_, cases)| cases).collect()
 }
 
 // The common clock of a run's cases: established before the first case, and recorded then and after the last one.
@@ -400,21 +332,6 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
         what.push(format!("{first} -> {second} NVLinks up"));
     }
     (!what.is_empty()).then(|| what.join(", "))
-}
-
-#[cfg(test)]
-mod case_set_tests {
-
-    use super::*;
-
-    #[test]
-    fn every_replicate_has_all_cases_in_an_order_of_its_own_that_the_seed_repeats() {
-        let mut sorted = shuffled(50, 7, 0);
-        assert_ne!(sorted, shuffled(50, 7, 1));
-        assert_eq!(sorted, shuffled(50, 7, 0));
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..50).collect::<Vec<_>>());
-    }
 }
 
 #[cfg(test)]

@@ -172,11 +172,12 @@ impl Growth {
             };
             left.remove(index);
             let excess = slower - usual.middle;
+            let always = level.groups[&node].seconds.iter().all(|seconds| usual.strength(seconds.ln()) > 1.0);
             findings.push(Finding {
                 suspect: SuspectKind::Node { node: node as u32 },
                 slower: excess,
                 strength: usual.strength(slower),
-                intermittent: false,
+                intermittent: !always,
                 inside: true,
                 evidence: format!(
                     "inside {}: {} takes {} longer than on other nodes",
@@ -199,11 +200,12 @@ impl Growth {
             .collect();
         let whole = clean.len() == self.levels.len();
         let middle = |times: &[f64]| low_median(times.iter().copied()).unwrap_or(f64::NAN);
+        let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
         for [(nodes_a, a), (nodes_b, b), (nodes, times)] in clean.array_windows() {
-            let slope = ((middle(b) - middle(a)) / f64::from(nodes_b - nodes_a)).max(0.0);
+            // A passing slowdown of the smallest groups leaves them one normal replicate, and must not flatten the line.
+            let slope = ((middle(b) - least(a)) / f64::from(nodes_b - nodes_a)).max(0.0);
             let line = middle(b) + slope * f64::from(nodes - nodes_b);
-            let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-            let (excess, always) = ((middle(times) / line).ln(), (least / line).ln());
+            let (excess, always) = ((middle(times) / line).ln(), (least(times) / line).ln());
             if always > MIN_GROWTH {
                 findings.push(Finding {
                     suspect: SuspectKind::OnlyAtScale { from_nodes: *nodes },
@@ -403,6 +405,26 @@ impl ExpectedPairs {
 mod tests {
 
     use super::*;
+
+    #[test]
+    fn a_passing_slowdown_of_small_groups_makes_large_ones_no_suspects_and_a_lasting_one_of_large_groups_does() {
+        let level = |(nodes, seconds): (u32, [f64; 3])| {
+            let group = Group { members: vec![0], seconds: seconds.to_vec() };
+            Level { nodes, groups: BTreeMap::from([(0, group)]) }
+        };
+        for (name, of_four, of_sixteen, is_found) in [
+            ("healthy", [1.2; 3], [1.8; 3], false),
+            ("groups of four for a while", [1.2, 1.8, 1.8], [1.8; 3], false),
+            ("groups of sixteen for a while", [1.2; 3], [1.8, 3.0, 3.0], false),
+            ("groups of sixteen", [1.2; 3], [3.0; 3], true),
+        ] {
+            let levels = [(4, of_four), (8, [1.4; 3]), (16, of_sixteen)].map(level).into();
+            let growth = Growth { call: "all_reduce".to_owned(), extent: Extent::Inside, levels };
+            let mut findings = Vec::new();
+            growth.at_scale(&|_| false, &mut findings);
+            assert_eq!(!findings.is_empty(), is_found, "{name}");
+        }
+    }
 
     #[test]
     fn groups_that_leave_a_rack_are_compared_with_groups_larger_than_a_rack_only() {

@@ -254,6 +254,7 @@ mod tests {
     use super::pair_lines::PairMatrix;
     use super::pair_lines::Places;
     use super::*;
+    use commgauge_model::workload::rounds;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -297,6 +298,30 @@ mod tests {
             assert_eq!(node, [SuspectKind::Node { node: 2 }], "seed {seed}");
             let link = suspects_of(4, None, seed, |pair, _| if pair == [0, 3] { 4.0 } else { 1.0 });
             assert_eq!(link, [SuspectKind::Link { nodes: [0, 3], local_rank: None }], "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_was_slow_in_two_replicates_of_a_round_makes_no_pair_a_suspect_and_a_pair_alone_is_one() {
+        let (places, rounds) = (places(16, None), rounds(16));
+        for (slow, expected) in [
+            (&rounds[3][..], vec![]),
+            (
+                &rounds[3][..1],
+                vec![SuspectKind::Link { nodes: rounds[3][0].map(|node| node as u32), local_rank: None }],
+            ),
+        ] {
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+            let mut matrix = PairMatrix::of(16, 2, 3, |pair, _, replicate| {
+                let times = if replicate < 2 && slow.contains(&pair) { 1.7 } else { 1.0 };
+                (times * random.random_range(0.98..1.02_f64)).ln()
+            });
+            matrix.measure_in(&rounds);
+            let mut search = Search::new(Measure::OneWay, &matrix, &places);
+            search_pairs(&mut search);
+            super::paths::intermittent(&mut search);
+            let found: Vec<SuspectKind> = search.findings.into_iter().map(|finding| finding.suspect).collect();
+            assert_eq!(found, expected);
         }
     }
 

@@ -158,6 +158,8 @@ pub(super) struct PairMatrix {
     met: Arc<Met>,
     /// For each replicate: every pair of nodes that met, and in it every local rank; NaN if not measured.
     by_replicate: Vec<Vec<f64>>,
+    /// For each replicate and pair, the line that measured it.
+    line_of: Vec<Vec<usize>>,
     /// The lower median of the replicates.
     middle: Vec<f64>,
     /// For each pair of nodes the lower median of its local ranks: of their medians, and of each replicate. Precomputed because every
@@ -204,10 +206,11 @@ impl PairMatrices {
             let mut matrix = PairMatrix::empty(Arc::clone(&met), locals, replicates);
             let tail = measure == Measure::Tail;
             let source = if tail { Measure::OneWay } else { measure };
-            for line in lines.iter().filter(|line| line.measure == source) {
+            for (number, line) in lines.iter().enumerate().filter(|(_, line)| line.measure == source) {
                 for value in between_nodes(line, places).filter(is_kept) {
                     let Some(pair) = met.index(value.nodes) else { continue };
                     let cell = pair * locals + local(&value);
+                    matrix.line_of[line.replicate][pair] = number;
                     matrix.by_replicate[line.replicate][cell] = if tail { value.tail() } else { value.middle() };
                 }
             }
@@ -292,12 +295,13 @@ impl Met {
 
 impl PairMatrix {
     fn empty(met: Arc<Met>, locals: usize, replicates: usize) -> PairMatrix {
-        let cells = met.pairs.len() * locals;
+        let (pairs, cells) = (met.pairs.len(), met.pairs.len() * locals);
         PairMatrix {
             nodes: met.partners.len(),
             locals,
             met,
             by_replicate: vec![vec![f64::NAN; cells]; replicates],
+            line_of: vec![vec![0; pairs]; replicates],
             middle: vec![f64::NAN; cells],
             pair_middle: Vec::new(),
             pair_by_replicate: Vec::new(),
@@ -338,6 +342,17 @@ impl PairMatrix {
         matrix
     }
 
+    /// Measures the pairs of each round by a line of their own.
+    #[cfg(test)]
+    pub(super) fn measure_in(&mut self, rounds: &[Vec<[usize; 2]>]) {
+        for (number, pair) in
+            rounds.iter().enumerate().flat_map(|(number, round)| round.iter().map(move |pair| (number, pair)))
+        {
+            let index = self.met.index(*pair).unwrap();
+            self.line_of.iter_mut().for_each(|lines| lines[index] = number);
+        }
+    }
+
     fn compute_medians(&mut self) {
         for (cell, middle) in self.middle.iter_mut().enumerate() {
             let values = self.by_replicate.iter().map(|replicate| replicate[cell]).filter(|value| !value.is_nan());
@@ -375,6 +390,11 @@ impl PairMatrix {
     /// Value of a pair: the lower median of its local ranks, so that a slow rail does not count.
     pub(super) fn of_pair(&self, pair: [usize; 2]) -> Option<f64> {
         self.pair_middle.get(self.index(pair)?).copied().filter(|value| !value.is_nan())
+    }
+
+    /// The line that measured a pair in a replicate, by its number.
+    pub(super) fn line_of(&self, pair: [usize; 2], replicate: usize) -> Option<usize> {
+        self.line_of.get(replicate)?.get(self.index(pair)?).copied()
     }
 
     pub(super) fn of_pair_in(&self, pair: [usize; 2], replicate: usize) -> Option<f64> {

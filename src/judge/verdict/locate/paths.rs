@@ -200,15 +200,27 @@ fn slow_pairs(search: &Search) -> (Vec<Slow>, f64) {
     let open: Vec<[usize; 2]> = search.matrix.pairs().filter(|pair| !is_suspected(*pair)).collect();
     let mut all = Vec::new();
     for replicate in 0..search.matrix.replicates() {
-        // A slowdown of the whole replicate is not attributed to a pair.
         let excess = |pair: &[usize; 2]| Some(search.matrix.of_pair_in(*pair, replicate)? - search.usual_of(*pair));
-        let shift = low_median(open.iter().filter_map(excess)).unwrap_or(0.0);
-        all.extend(open.iter().filter_map(|pair| Some(Slow { pair: *pair, excess: excess(pair)? - shift })));
+        let mut of_line: BTreeMap<Option<usize>, Vec<Slow>> = BTreeMap::new();
+        for (pair, excess) in open.iter().filter_map(|pair| Some((*pair, excess(pair)?))) {
+            of_line.entry(search.matrix.line_of(pair, replicate)).or_default().push(Slow { pair, excess });
+        }
+        let of_replicate = shift(of_line.values().flatten());
+        for slow in of_line.into_values() {
+            // A slowdown of the whole round is not attributed to a pair; of few pairs, one would pass for it.
+            let shift = if slow.len() < MIN_MEMBERS { of_replicate } else { shift(&slow) };
+            all.extend(slow.into_iter().map(|slow| Slow { excess: slow.excess - shift, ..slow }));
+        }
     }
     let excesses: Vec<f64> = all.iter().map(|slow| slow.excess).collect();
     let Some(usual) = rule(all.len(), MIN_EXCESS).usual(&excesses) else { return (Vec::new(), 1.0) };
     all.retain(|slow| usual.strength(slow.excess) > 1.0);
     (all, usual.allowed)
+}
+
+/// By how much most of these measurements are slower than usual.
+fn shift<'a>(measured: impl IntoIterator<Item = &'a Slow>) -> f64 {
+    low_median(measured.into_iter().map(|slow| slow.excess)).unwrap_or(0.0)
 }
 
 /// The node with the most slow partners, and their number, if far above the usual.
