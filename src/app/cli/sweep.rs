@@ -293,48 +293,54 @@ where
 
 /// How samples are taken.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
-#[command(next_help_heading = "Sampling")]
 pub struct SamplingArguments {
     /// Calls of each case [default: stop when the requested precision or the budget is reached]
-    #[arg(short = 'n', long = "iters", visible_alias = "iterations", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long = "iters", visible_alias = "iterations", value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
 
     /// Run exactly this many calls before timing [default: until the first calls stop trending]
-    #[arg(short = 'w', long = "warmup_iters", visible_alias = "warm-up", value_name = "COUNT", hide_short_help = true)]
+    #[arg(
+        short = 'w',
+        long = "warmup_iters",
+        visible_alias = "warm-up",
+        value_name = "COUNT",
+        help_heading = "Sampling",
+        hide_short_help = true
+    )]
     pub warm_up_iterations: Option<u32>,
 
     /// Check the data before and after timing: 1 yes, 0 no
-    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), hide_short_help = true)]
+    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, help_heading = "Sampling", value_parser = clap::value_parser!(u8).range(0..=1), hide_short_help = true)]
     pub check: u8,
 
     /// Independent repetitions, each with fresh communicators and a new order of the cases [default: 3; with --within 2]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=commgauge_model::config::MOST_REPLICATES as i64), hide_short_help = true)]
+    #[arg(long, value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..=commgauge_model::config::MOST_REPLICATES as i64), hide_short_help = true)]
     pub replicates: Option<u32>,
 
     /// Half width of the median's 95 % interval at which sampling stops: 2% or 0.02 [default: 2%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_precision, hide_short_help = true)]
+    #[arg(long, value_name = "SHARE", help_heading = "Sampling", value_parser = parse_precision, hide_short_help = true)]
     pub precision: Option<f64>,
 
     /// Longest sampling of a case in each replicate, such as 500ms or 2s [default: 1s; of commgauge-pairs 100ms;
     /// with --within none]
-    #[arg(long, value_name = "TIME", value_parser = parse_budget, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", help_heading = "Sampling", value_parser = parse_budget, hide_short_help = true)]
     pub budget: Option<Seconds>,
 
     /// Use one buffer again and again, so that it may stay in the cache
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = "Sampling", hide_short_help = true)]
     pub warm_buffers: bool,
 
     /// How the ranks start an isolated call together: `synchronised`, at an agreed time, or `barrier`, each as it leaves one
-    #[arg(long, value_name = "HOW", default_value_t, hide_short_help = true)]
+    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling", hide_short_help = true)]
     pub start: ClockMethod,
 
     /// Between which readings back-to-back calls are timed: `marks`, a few calls each, or `whole`, all of them between two readings of the
     /// host's clock, on buffers within those of the largest size, as in nccl-tests
-    #[arg(long, value_name = "HOW", default_value_t, hide_short_help = true)]
+    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling", hide_short_help = true)]
     pub timing: Timing,
 
     /// Seed of the data and of the order of the cases
-    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
+    #[arg(long, value_name = "NUMBER", help_heading = "Sampling", hide_short_help = true)]
     pub seed: Option<u64>,
 }
 
