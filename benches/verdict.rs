@@ -7,7 +7,7 @@
 mod records;
 
 use commgauge::config::Machine;
-use commgauge::report::{Format, Paint, VerdictFormat, View, render, verdict_text};
+use commgauge::report::{Format, Paint, VerdictFormat, VerdictLook, View, render, verdict_text};
 use commgauge::verdict::{CompareRule, GateRule, LoadedRecord, compare, gate};
 use criterion::{Criterion, criterion_group, criterion_main};
 use records::Made;
@@ -41,8 +41,9 @@ fn verdicts(criterion: &mut Criterion) {
         bencher.iter(|| compare(black_box(&base), &new, &compares).expect("judged"));
     });
     let verdict = gate(&base, Some(&machine), &gates).expect("judged");
+    let look = VerdictLook { format: VerdictFormat::Table, width: 120, explained: true };
     group.bench_function("table of a verdict of 10,000 rows", |bencher| {
-        bencher.iter(|| verdict_text(black_box(&verdict), VerdictFormat::Table, 120).expect("text"));
+        bencher.iter(|| verdict_text(black_box(&verdict), look).expect("text"));
     });
     group.bench_function("report of 10,000 rows x 5", |bencher| {
         bencher.iter(|| shown(black_box(&base[0])));

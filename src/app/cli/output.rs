@@ -566,18 +566,14 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
 }
 
 /// Commands of other tools, and parts of ours, with the command that does it.
-const MEANT: [(&str, &str); 11] = [
+const MEANT: [(&str, &str); 7] = [
     ("sweep", "run --sweep all_reduce"),
     ("pairs", "run --pairs"),
     ("step", "run --step -- --model llama-3-8b --tp 2"),
-    ("bench", "run quick"),
     ("gate", "judge --part thresholds"),
     ("locate", "judge --part suspects"),
     ("validate", "plan validate"),
     ("fit", "calibrate"),
-    ("schema", "show schema"),
-    ("model", "show model"),
-    ("suites", "show suites"),
 ];
 
 /// What a word that is no command may mean: one of [`MEANT`], a collective or a suite.

@@ -63,10 +63,12 @@ pub struct Finding {
 }
 
 /// State of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum State {
     /// As expected.
+    #[strum(serialize = "ok")]
     Fine,
     /// Information; neither right nor wrong.
     Note,
@@ -81,13 +83,7 @@ pub enum State {
 impl State {
     /// As one word.
     pub fn name(self) -> &'static str {
-        match self {
-            State::Fine => "ok",
-            State::Note => "note",
-            State::Warning => "warning",
-            State::Missing => "missing",
-            State::Broken => "broken",
-        }
+        self.into()
     }
 }
 

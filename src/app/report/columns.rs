@@ -110,11 +110,8 @@ impl Field {
 
     /// The cell of a line that may have the call in place as well.
     fn cell_of(&self, row: Noted, in_place: Option<Noted>) -> String {
-        match (self.role, in_place) {
-            (InPlace, Some(row)) => self.cell(row.row, row.note),
-            (InPlace, None) => "-".to_owned(),
-            _ => self.cell(row.row, row.note),
-        }
+        let of = if self.role == InPlace { in_place } else { Some(row) };
+        optional(of.map(|of| self.cell(of.row, of.note)))
     }
 }
 
@@ -180,13 +177,6 @@ pub(super) fn collective_and_variant(row: &Row) -> String {
 // The sections of the table of cases: their columns and widths, and the values that are moved to the heading because all rows
 // agree. On a terminal rows can be written one by one.
 
-/// Whether calls in place have lines of their own, or share that of the same call out of place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placements {
-    InLines,
-    InColumns,
-}
-
 /// A line of a table, by the indices of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SectionLine {
@@ -222,13 +212,13 @@ pub(super) struct Section {
 }
 
 /// The sections of a report, in the order in which they first appear. `notes` are the note numbers next to the status.
-pub(super) fn sections(rows: &[Row], notes: &[Option<usize>], placements: Placements) -> Vec<Section> {
+pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
     let key = |row: &Row| {
         let facts = &row.facts;
         (facts.axis, facts.style, facts.cadence, facts.groups, facts.group_size, facts.locality.clone())
     };
     let of = |members: Vec<usize>| {
-        let lines = lines(rows, &members, placements);
+        let lines = lines(rows, &members);
         let noted = |index: usize| Noted { row: &rows[index], note: notes.get(index).copied().flatten() };
         let cells = |field: &Field| -> Vec<String> {
             lines.iter().map(|line| field.cell_of(noted(line.row), line.in_place.map(noted))).collect()
@@ -244,14 +234,12 @@ pub(super) fn sections(rows: &[Row], notes: &[Option<usize>], placements: Placem
     sections
 }
 
-/// The lines of these rows.
-fn lines(rows: &[Row], members: &[usize], placements: Placements) -> Vec<SectionLine> {
+/// The lines of these rows: a call in place shares that of the same call out of place.
+fn lines(rows: &[Row], members: &[usize]) -> Vec<SectionLine> {
     let mut lines: Vec<SectionLine> = Vec::new();
     for row in members.iter().copied() {
         match lines.last_mut() {
-            Some(line) if placements == Placements::InColumns && line.is_out_of_place_of(row, rows) => {
-                line.in_place = Some(row);
-            }
+            Some(line) if line.is_out_of_place_of(row, rows) => line.in_place = Some(row),
             _ => lines.push(SectionLine { row, in_place: None }),
         }
     }

@@ -2,7 +2,7 @@
 //! Rows that did not pass and evidence follow.
 
 use super::document::Block;
-use super::locate::{located, named, open_questions};
+use super::locate::{and_more, located, named, open_questions};
 use super::verdict::{VerdictLook, coverage, evidence, origins, problems, thresholds};
 use crate::launch::quote;
 use commgauge_base::error::{Error, Result};
@@ -50,10 +50,11 @@ impl Judged<'_> {
             Ok(_) => "too few nodes met in pairs to suspect one".to_owned(),
             Err(_) => "suspects could not be searched for".to_owned(),
         };
-        let is_cleared = self.suspects.is_ok_and(|suspects| is_cleared(suspects, Some(self.verdict)));
-        let cleared = match is_cleared {
-            true => "; what one measure alone shows (below) is within its thresholds",
-            false => "",
+        let cleared = match self.suspects {
+            Ok(suspects) if is_cleared(suspects, Some(self.verdict)) => {
+                "; what one measure alone shows is within its thresholds"
+            }
+            _ => "",
         };
         let word = |code| Decision::from_exit_code(code).name().to_uppercase();
         let (code, of_thresholds) = (self.exit_code, word(self.verdict.exit_code));
@@ -68,10 +69,9 @@ impl Judged<'_> {
         said.push(thresholds(verdict));
         said.extend(suspects.into_iter().flat_map(open_questions));
         let origins = origins(verdict);
-        let most = if look.explained { usize::MAX } else { MOST_RECORDS };
-        let more = origins.len().saturating_sub(most);
-        said.extend(origins.into_iter().take(most));
-        said.extend((more > 0).then(|| format!("and {more} more: --explain")));
+        let most = if look.explained { origins.len() } else { MOST_RECORDS };
+        let more = and_more(origins.len().saturating_sub(most), "records and files");
+        said.extend(origins.into_iter().take(most).chain(more));
         let of_suspects = suspects.into_iter().flat_map(|suspects| &suspects.problems);
         let mut blocks = vec![Block::list(said), problems(verdict.problems.iter().chain(of_suspects))];
         blocks.extend(self.next.clone().map(Block::Command));

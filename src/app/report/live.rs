@@ -3,7 +3,7 @@
 //! Widths are decided before the first row, from the widest row that can be expected of each case. The live output and
 //! the text of [`LiveRows::finish`] together make up the report, with each row once.
 
-use super::columns::{Noted, Placements, Section, sections};
+use super::columns::{Noted, Section, sections};
 use super::document::{TableLayout, Terminal};
 use super::peer_table::{Divided, Peer, Tool};
 use super::row::Row;
@@ -149,7 +149,7 @@ impl LiveFormat for TableForm {
             let layout = section.layout(terminal.width());
             (section, layout)
         };
-        self.sections = sections(expected, &[], Placements::InColumns).into_iter().map(laid_out).collect();
+        self.sections = sections(expected, &[]).into_iter().map(laid_out).collect();
         terminal.draw(&super::provenance_in_short(header)) + &self.head()
     }
 
@@ -224,8 +224,8 @@ impl Run {
         self.lines = vec![Vec::new(); self.rows.len()];
         let expected: Vec<Row> = plan.cases.iter().map(|facts| Row::widest(facts, &self.header)).collect();
         // The order in which they are measured: that of the table.
-        let sections = sections(&expected, &[], Placements::InLines);
-        self.order = sections.iter().flat_map(Section::lines).map(|line| line.row).collect();
+        let sections = sections(&expected, &[]);
+        self.order = sections.iter().flat_map(Section::lines).flat_map(|line| line.rows()).collect();
         self.place = vec![0; self.order.len()];
         for (place, case) in self.order.iter().enumerate() {
             self.place[*case] = place;

@@ -27,12 +27,14 @@ pub fn suspects_text(suspects: &Suspects, look: VerdictLook) -> Result<String> {
 
 /// Everything below the answer.
 fn document(suspects: &Suspects, look: VerdictLook) -> Vec<Block> {
-    let said = synthetic(suspects).into_iter().chain(open_questions(suspects)).chain(examined(suspects));
+    let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
+    let synthetic = suspects.synthetic.then(|| synthetic.to_owned());
+    let said = synthetic.into_iter().chain(open_questions(suspects)).chain(examined(suspects));
     let said = said.chain(suspects.runs.iter().map(origin));
     let mut blocks = vec![Block::list(said), problems(&suspects.problems)];
     let first = suspects.suspects.first().filter(|_| !look.explained);
     blocks.extend(first.map(|suspect| Block::Command(suspect.next_step.clone())));
-    blocks.extend(table(suspects));
+    blocks.extend(table(suspects, ""));
     blocks.extend(located(suspects, look.explained));
     if look.explained {
         blocks.extend(Block::headed_list("How it was decided:", Mark::Star, &suspects.rule));
@@ -41,16 +43,9 @@ fn document(suspects: &Suspects, look: VerdictLook) -> Vec<Block> {
     blocks
 }
 
-fn synthetic(suspects: &Suspects) -> Option<String> {
-    let text = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
-    suspects.synthetic.then(|| text.to_owned())
-}
-
 /// What one measure alone shows, and faults that the data cannot show.
 pub(super) fn open_questions(suspects: &Suspects) -> impl Iterator<Item = String> + '_ {
-    let more = suspects.unconfirmed.len().saturating_sub(MOST_NAMED);
-    let alone = suspects.unconfirmed.iter().take(MOST_NAMED).map(Unconfirmed::in_words);
-    alone.chain(and_more(more, "slow in one measure only")).chain(suspects.unseen_in_words())
+    suspects.unconfirmed.iter().map(Unconfirmed::in_words).chain(suspects.unseen_in_words())
 }
 
 /// The first suspects, each with its factor and how many of the failed rows of a verdict it explains.
@@ -69,7 +64,8 @@ pub(super) fn named(suspects: &Suspects, verdict: &Verdict) -> Vec<String> {
     suspects.suspects.iter().take(MOST_NAMED).map(one).chain(and_more(more, "suspects")).collect()
 }
 
-fn and_more(more: usize, what: &str) -> Option<String> {
+/// How many more there are, if any.
+pub(super) fn and_more(more: usize, what: &str) -> Option<String> {
     (more > 0).then(|| format!("and {more} more {what}: --explain"))
 }
 
@@ -86,7 +82,7 @@ fn factor(suspect: &Suspect) -> String {
 }
 
 /// The suspects, one a row.
-pub(super) fn table(suspects: &Suspects) -> Option<Block> {
+pub(super) fn table(suspects: &Suspects, title: &str) -> Option<Block> {
     let table = Fields::of(suspects.suspects.iter().zip(1..))
         .right("#", 3, |(_, number)| *number)
         .left("suspect", 0, |(suspect, _)| suspect.name.clone())
@@ -95,7 +91,7 @@ pub(super) fn table(suspects: &Suspects) -> Option<Block> {
         .right("by", 0, |(suspect, _)| by(suspect))
         .right("strength", 2, |(suspect, _)| three_digits(suspect.strength))
         .left("action", Column::PAGES_ONLY, |(suspect, _)| suspect.action.clone())
-        .toned("", |_| Tone::Bad);
+        .toned(title, |_| Tone::Bad);
     (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 

@@ -62,7 +62,7 @@ pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, VerdictLook, verdict_text};
 pub use view::{Combination, View, combinations_text};
 
-use columns::{Noted, Placements, Section, sections};
+use columns::{Noted, Section, sections};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant;
@@ -153,7 +153,7 @@ fn text(view: &View, width: usize, paint: Paint) -> String {
         Some(pairs) => out += &pairs::text(pairs, terminal),
         None => {
             let noted = |index: usize| Noted { row: &view.rows[index], note: numbers[index] };
-            for section in sections(&view.rows, &numbers, Placements::InColumns) {
+            for section in sections(&view.rows, &numbers) {
                 let layout = section.layout(terminal.width());
                 out += &section_head(&section, &layout, terminal);
                 for line in section.lines() {
@@ -183,7 +183,7 @@ const MIN_WIDTH: usize = 40;
 fn cases(view: &View, notes: &mut Notes) -> Vec<Block> {
     let numbers = notes.numbers_of(&view.rows);
     let table = |section: &Section| Block::Table(section.table(&view.rows, &numbers));
-    sections(&view.rows, &numbers, Placements::InLines).iter().map(table).collect()
+    sections(&view.rows, &numbers).iter().map(table).collect()
 }
 
 /// What comes after the rows: derived results, notes, findings and warnings.
@@ -255,8 +255,8 @@ fn provenance(header: &Header) -> Vec<Block> {
 /// Facts of a header that a terminal shows on one line.
 const WHERE: [&str; 3] = ["ranks", "processor", "backend"];
 
-/// Facts of a header that a terminal leaves to records, pages and Markdown.
-const LEFT_TO_RECORDS: [&str; 5] = ["run", "program", "kernel", "adapters", "command"];
+/// Facts of a header that a terminal shows below; records, pages and Markdown have all.
+const SHOWN_IN_SHORT: [&str; 5] = ["devices", "suite", "measuring", "variables", "note"];
 
 /// What a reader of the rows must know.
 fn provenance_in_short(header: &Header) -> Vec<Block> {
@@ -265,7 +265,7 @@ fn provenance_in_short(header: &Header) -> Vec<Block> {
         let Block::Facts(facts) = block else { continue };
         let text = |label: &&str| facts.iter().find(|fact| fact.label == *label).map(|fact| fact.text.clone());
         let on = WHERE.iter().filter_map(text).collect::<Vec<_>>().join("; ");
-        facts.retain(|fact| [&WHERE[..], &LEFT_TO_RECORDS].iter().all(|left_out| !left_out.contains(&&*fact.label)));
+        facts.retain(|fact| SHOWN_IN_SHORT.contains(&&*fact.label));
         facts.insert(0, Fact::new("run on", on));
     }
     blocks

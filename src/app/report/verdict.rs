@@ -11,6 +11,7 @@ use crate::report::template::through;
 use crate::report::text::{Line, object, pretty_json, visible};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, counted, three_digits};
+use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall, RowSubject,
     Run, Verdict,
@@ -116,7 +117,7 @@ pub fn verdict_text(verdict: &Verdict, look: VerdictLook) -> Result<String> {
 /// Findings that a page shows without a click.
 const MAX_OPEN: usize = 8;
 
-/// Rows that failed, or findings, that are shown unless all are requested.
+/// Rows that failed that are shown unless all are requested.
 const MOST_SHOWN: usize = 12;
 
 /// Reasons of them.
@@ -127,11 +128,7 @@ const MOST_UNDECIDED: usize = 4;
 
 /// What the answer rests on.
 pub(super) fn evidence(verdict: &Verdict, explained: bool) -> Vec<Block> {
-    let is_shown = |row: &&Row| match row.decision {
-        None => false,
-        Some(Decision::Pass) => explained,
-        Some(_) => true,
-    };
+    let is_shown = |row: &&Row| row.decision.is_some_and(|decision| explained || decision != Decision::Pass);
     let mut shown = worst_first(&verdict.rows.iter().filter(is_shown).collect::<Vec<_>>());
     let (most, most_reasons) = match shown.first().map(|row| row.decision) {
         _ if explained => (usize::MAX, usize::MAX),
@@ -150,10 +147,7 @@ pub(super) fn evidence(verdict: &Verdict, explained: bool) -> Vec<Block> {
     }
     let is_shown = |curve: &&CurveChange| explained || curve.worse;
     blocks.extend(curves_document(&verdict.curves.iter().filter(is_shown).collect::<Vec<_>>()));
-    let most = if explained { usize::MAX } else { MOST_SHOWN };
-    let hidden = verdict.findings.len().saturating_sub(most);
-    let sentences = verdict.findings.iter().take(most).map(|finding| finding.text.clone());
-    let sentences = sentences.chain((hidden > 0).then(|| format!("and {hidden} more: --explain")));
+    let sentences = verdict.findings.iter().map(|finding| finding.text.as_str());
     let heading = "Calls that break a rule of self-consistency, the worst first:";
     blocks.push(Block::Narrow(Block::headed_list(heading, Mark::Dash, sentences)));
     blocks.extend(findings(verdict));
@@ -169,14 +163,7 @@ pub(in crate::report) fn problems<'a>(problems: impl IntoIterator<Item = &'a Pro
         0 => format!("{} (a warning)", problem.text),
         code => format!("{} (exit code {code})", problem.text),
     };
-    let mut sentences: Vec<String> = Vec::new();
-    for problem in problems {
-        let said = sentence(problem);
-        if !sentences.contains(&said) {
-            sentences.push(said);
-        }
-    }
-    Block::marked(Mark::Alarm, sentences)
+    Block::marked(Mark::Alarm, distinct(problems.into_iter().map(sentence)))
 }
 
 /// By decision, and of equal ones the slowest against the base first.

@@ -427,8 +427,9 @@ fn header(run_id: &str) -> Header {
 // The kinds of noise of synthetic runs.
 
 /// Distribution of the medians of replicates; each kind has about the same standard deviation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Noise {
     Normal,
     /// Most runs near the slowest, some much faster than the rest.
@@ -436,8 +437,10 @@ pub enum Noise {
     /// Two equally frequent states, with little noise around both.
     Bimodal,
     /// Slower from replicate to replicate, restarting with every run.
+    #[strum(serialize = "drift in runs")]
     DriftingWithinRuns,
     /// Slower from replicate to replicate; the second run continues where the first ended.
+    #[strum(serialize = "drifting on")]
     DriftingOn,
 }
 
@@ -447,13 +450,7 @@ impl Noise {
         [Noise::Normal, Noise::LeftSkewed, Noise::Bimodal, Noise::DriftingWithinRuns, Noise::DriftingOn];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Noise::Normal => "normal",
-            Noise::LeftSkewed => "left-skewed",
-            Noise::Bimodal => "bimodal",
-            Noise::DriftingWithinRuns => "drift in runs",
-            Noise::DriftingOn => "drifting on",
-        }
+        self.into()
     }
 
     /// False if no error rate is guaranteed: drift across replicates is a real change.

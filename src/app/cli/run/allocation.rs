@@ -37,7 +37,8 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
     let mut resolved = arguments.clone();
     let names_hosts = arguments.hosts.is_some() || arguments.host_file.is_some();
     if allocation.is_none() && !names_hosts && arguments.backend != Backend::Simulated {
-        resolved.host_file = file_of_job(&|name| std::env::var_os(name)).map(|job| job.noted(arguments)).transpose()?;
+        let counts_gpus = arguments.backend == Backend::Nccl && arguments.asked_ranks.is_none();
+        resolved.host_file = file_of_job(counts_gpus, &|name| std::env::var_os(name))?;
     }
     resolved.ranks = match &allocation {
         None => arguments.asked_ranks.map_or_else(|| default_ranks(&resolved), Ok)?,
@@ -49,44 +50,32 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
     Ok((resolved, allocation))
 }
 
-/// The host file of a job, as its scheduler writes it: a line for each slot.
-#[derive(Debug, PartialEq, Eq)]
-struct JobFile {
-    variable: &'static str,
-    path: PathBuf,
-}
-
-/// Variables that name such files: of PBS, and of LSF.
+/// Variables that name the host file of a job, which has a line for each slot: of PBS, and of LSF.
 const JOB_FILES: [&str; 2] = ["PBS_NODEFILE", "LSB_DJOB_HOSTFILE"];
 
 /// The host file of the job of this process; none outside of one, and in a job of Flux, which writes none.
-fn file_of_job(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<JobFile> {
-    let file = |variable| environment(variable).map(|path| JobFile { variable, path: path.into() });
-    let found = JOB_FILES.into_iter().find_map(file);
-    if found.is_none() && environment("FLUX_JOB_ID").is_some() {
-        eprintln!(
-            "commgauge: FLUX_JOB_ID is set, and Flux writes no host file: ranks start here; --hosts HOST:RANKS,... names others \
-             (`flux hostlist local`)"
-        );
-    }
-    found
-}
-
-impl JobFile {
-    /// Its path, which is noted.
-    ///
-    /// # Errors
-    /// A usage error where its slots are no GPUs.
-    fn noted(self, arguments: &RunArguments) -> Result<PathBuf> {
-        let (variable, path) = (self.variable, self.path.shown());
-        if arguments.backend == Backend::Nccl && arguments.asked_ranks.is_none() {
-            return Err(Error::usage(format!(
-                "{variable}: the slots of {path} are no GPUs; give the number of ranks by -n"
-            )));
+///
+/// # Errors
+/// A usage error where its slots would be the number of GPUs.
+fn file_of_job(counts_gpus: bool, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<PathBuf>> {
+    let Some((variable, path)) = JOB_FILES.into_iter().find_map(|name| environment(name).map(|path| (name, path)))
+    else {
+        if environment("FLUX_JOB_ID").is_some() {
+            eprintln!(
+                "commgauge: a job of Flux writes no host file: ranks start here, or on --hosts (`flux hostlist local`)"
+            );
         }
-        eprintln!("commgauge: hosts of the job: {path} ({variable})");
-        Ok(self.path)
+        return Ok(None);
+    };
+    let path = PathBuf::from(path);
+    if counts_gpus {
+        let shown = path.shown();
+        return Err(Error::usage(format!(
+            "{variable}: the slots of {shown} are no GPUs; give the number of ranks by -n"
+        )));
     }
+    eprintln!("commgauge: hosts of the job: {} ({variable})", path.shown());
+    Ok(Some(path))
 }
 
 /// Ranks of every host of an allocation, where they are as many as its GPUs, of which the launcher knows nothing.
@@ -322,11 +311,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_of_pbs_and_lsf_name_their_host_file() {
+    fn jobs_of_pbs_and_lsf_name_their_host_file_whose_slots_are_no_gpus() {
         for (variable, found) in [("PBS_NODEFILE", true), ("LSB_DJOB_HOSTFILE", true), ("FLUX_JOB_ID", false)] {
             let environment = |name: &str| (name == variable).then(|| OsString::from("nodes"));
-            let expected = found.then(|| JobFile { variable, path: "nodes".into() });
-            assert_eq!(file_of_job(&environment), expected, "{variable}");
+            let expected = found.then(|| PathBuf::from("nodes"));
+            assert_eq!(file_of_job(false, &environment).unwrap(), expected, "{variable}");
+            assert_eq!(file_of_job(true, &environment).is_err(), found, "{variable}");
         }
     }
 

@@ -89,7 +89,6 @@ pub struct RunArguments {
     /// compares them.
     #[arg(
         long = "algorithm",
-        value_enum,
         value_name = "NAMES",
         value_delimiter = ',',
         conflicts_with = "resume",
@@ -99,7 +98,6 @@ pub struct RunArguments {
     /// With --backend nccl: protocols to force, a list with commas; one launch for each, and for each algorithm.
     #[arg(
         long = "protocol",
-        value_enum,
         value_name = "NAMES",
         value_delimiter = ',',
         conflicts_with = "resume",

@@ -3,7 +3,7 @@
 
 use super::page::{HtmlInput, HtmlRun};
 use crate::launch::quote;
-use crate::report::document::{Badge, Block, Fact, Fields, Table, Tone, optional, signed_percent};
+use crate::report::document::{Badge, Block, Fact, Fields, Tone, optional, signed_percent};
 use crate::report::judged::Answered;
 use crate::report::locate::{self, by};
 use crate::report::row::Status;
@@ -299,7 +299,9 @@ fn can_resume(run: &HtmlRun) -> bool {
 pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = match &input.suspects {
         Ok(suspects) => {
-            let located = locate::table(suspects).map(titled).into_iter().chain(locate::located(suspects, true));
+            let located = locate::table(suspects, "Suspects, the strongest evidence first")
+                .into_iter()
+                .chain(locate::located(suspects, true));
             std::iter::once(Block::text(&suspects.answer)).chain(located).collect()
         }
         Err(reason) => vec![Block::absent(format!("No search for suspects was possible: {reason}"))],
@@ -316,16 +318,6 @@ pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
         false => Block::list(warnings),
     });
     blocks
-}
-
-/// On a page every table says what it shows.
-fn titled(block: Block) -> Block {
-    match block {
-        Block::Table(table) => {
-            Block::Table(Table { title: "Suspects, the strongest evidence first".to_owned(), ..table })
-        }
-        other => other,
-    }
 }
 
 // The summary at the top: results of the run, of the expectations and of the comparison, and the coverage.

@@ -186,8 +186,9 @@ impl Suspect {
 }
 
 /// Possible suspects. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(tag = "class", rename_all = "snake_case")]
+#[strum(serialize_all = "lowercase")]
 #[schemars(rename = "Culprit")]
 pub enum SuspectKind {
     /// A node: slow with all others, or inside.
@@ -251,11 +252,13 @@ pub enum SuspectKind {
     /// All nodes and the paths between them: none reaches the expectation of the machine file.
     Network,
     /// No single node: slow only when many nodes communicate together.
+    #[strum(serialize = "only at scale")]
     OnlyAtScale {
         /// The smallest number of nodes with which it showed.
         from_nodes: u32,
     },
     /// A rank that is late for common starts.
+    #[strum(serialize = "late rank")]
     LateRank {
         /// World rank.
         rank: u32,
@@ -267,19 +270,7 @@ pub enum SuspectKind {
 impl SuspectKind {
     /// The class in a word or two.
     pub fn class(&self) -> &'static str {
-        match self {
-            SuspectKind::Node { .. } => "node",
-            SuspectKind::Link { .. } => "link",
-            SuspectKind::Adapter { .. } => "adapter",
-            SuspectKind::Cable { .. } => "cable",
-            SuspectKind::Device { .. } => "device",
-            SuspectKind::NvLink { .. } => "nvlink",
-            SuspectKind::Rail { .. } => "rail",
-            SuspectKind::Leaf { .. } => "leaf",
-            SuspectKind::Network => "network",
-            SuspectKind::OnlyAtScale { .. } => "only at scale",
-            SuspectKind::LateRank { .. } => "late rank",
-        }
+        self.into()
     }
 
     /// What an operator should do.
