@@ -347,7 +347,7 @@ fn rows_that_a_new_nccl_made_slow_are_named_and_a_planted_one_too() {
         assert_ne!(output.status.code(), Some(1), "{}", text(&output.stdout));
     }
     let label = "measured by another tool; data check and clocks not ours";
-    let output = place.run("compare base.jsonl new.jsonl --allow versions --width 200");
+    let output = place.run("compare base.jsonl new.jsonl --allow versions --width 200 --explain");
     ended(
         &output,
         1,

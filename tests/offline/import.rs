@@ -178,8 +178,8 @@ fn a_record_of_a_log_says_only_what_the_log_says() {
         let output = commgauge(folder.path(), &import);
         assert_eq!(output.status.code(), Some(0), "{file}: {}", text(&output.stderr));
         let report = |more: &[&str]| text(&commgauge(folder.path(), &[&["report", "r.jsonl"], more].concat()).stdout);
-        let (shown, flat) =
-            (report(&["--width", "200"]), report(&["--width", "200"]).split_whitespace().collect::<Vec<_>>().join(" "));
+        let shown = report(&["--format", "markdown"]);
+        let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains(started), "{file}: {shown}");
         assert!(flat.contains("buffers, precision, samples and seed are not stated"), "{file}: {shown}");
         for claim in ["cold buffers", "seed 0", "precision of 0 %", "data not checked"] {

@@ -181,7 +181,7 @@ fn pairs_that_scatter_so_much_that_a_third_of_the_rate_would_not_be_seen_are_not
     let noisy = shipped.replace("relative_sigma = 0.03", "relative_sigma = 1.0");
     let noisy = noisy.replace("ranks_per_node = 2", "ranks_per_node = 1");
     std::fs::write(folder.path().join("noisy.toml"), noisy).unwrap();
-    let words = ["simulate", "qualify", "--machine", "noisy.toml", "--nodes", "4", "--format", "json"];
+    let words = ["simulate", "qualify", "--machine", "noisy.toml", "--nodes", "6", "--format", "json"];
     let output = commgauge(folder.path(), &words);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let suspects = &answer["suspects"];

@@ -6,7 +6,9 @@
 use super::output::{AnswerArguments, check_only_format, write_record};
 use super::suite;
 use super::suite::{SuiteWork, suite_work};
-use crate::report::{GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, rehearsal_text};
+use crate::report::{
+    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, VerdictFormat, VerdictLook, rehearsal_text,
+};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::proportion_interval;
 use commgauge_base::visible::ShownPath;
@@ -101,7 +103,8 @@ impl SimulateCommand {
             suspects,
             power,
         };
-        self.shown.show(&document, |width| rehearsal_text(&document, width, self.explain))?;
+        let look = |width| VerdictLook { format: VerdictFormat::Table, width, explained: self.explain };
+        self.shown.show(&document, |width| rehearsal_text(&document, look(width)))?;
         if let Some(path) = &self.output {
             eprintln!("record: {}", path.shown());
         }

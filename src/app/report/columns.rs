@@ -103,7 +103,7 @@ impl Field {
         optional((self.text)(row, note))
     }
 
-    /// Whether it is of the row itself, not of the same call in place.
+    /// Whether it shows the row itself, not the same call in place.
     pub(super) fn is_own(&self) -> bool {
         self.role != InPlace
     }

@@ -2,7 +2,7 @@
 //! Rows that did not pass and evidence follow.
 
 use super::document::Block;
-use super::locate::{and_more, located, named, open_questions};
+use super::locate::{and_more, examined, located, named, open_questions};
 use super::verdict::{VerdictLook, coverage, evidence, origins, problems, thresholds};
 use crate::launch::quote;
 use commgauge_base::error::{Error, Result};
@@ -68,6 +68,7 @@ impl Judged<'_> {
         said.extend(coverage(verdict));
         said.push(thresholds(verdict));
         said.extend(suspects.into_iter().flat_map(open_questions));
+        said.extend(suspects.filter(|_| look.explained).into_iter().flat_map(examined));
         let origins = origins(verdict);
         let most = if look.explained { origins.len() } else { MOST_RECORDS };
         let more = and_more(origins.len().saturating_sub(most), "records and files");
@@ -75,9 +76,9 @@ impl Judged<'_> {
         let of_suspects = suspects.into_iter().flat_map(|suspects| &suspects.problems);
         let mut blocks = vec![Block::list(said), problems(verdict.problems.iter().chain(of_suspects))];
         blocks.extend(self.next.clone().map(Block::Command));
-        blocks.extend(evidence(verdict, look.explained));
+        blocks.extend(evidence(verdict, look));
         if let Some(suspects) = suspects {
-            blocks.extend(located(suspects, look.explained));
+            blocks.extend(located(suspects, look));
         }
         blocks.extend(look.hint());
         blocks

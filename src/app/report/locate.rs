@@ -35,10 +35,7 @@ fn document(suspects: &Suspects, look: VerdictLook) -> Vec<Block> {
     let first = suspects.suspects.first().filter(|_| !look.explained);
     blocks.extend(first.map(|suspect| Block::Command(suspect.next_step.clone())));
     blocks.extend(table(suspects, ""));
-    blocks.extend(located(suspects, look.explained));
-    if look.explained {
-        blocks.extend(Block::headed_list("How it was decided:", Mark::Star, &suspects.rule));
-    }
+    blocks.extend(located(suspects, look));
     blocks.extend(look.hint());
     blocks
 }
@@ -95,8 +92,9 @@ pub(super) fn table(suspects: &Suspects, title: &str) -> Option<Block> {
     (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 
-/// Each suspect with its evidence; explained, also what to do next, and what the data cannot show.
-pub(super) fn located(suspects: &Suspects, explained: bool) -> Vec<Block> {
+/// Each suspect with its evidence; explained, also what to do next, what the data cannot show, and the rule.
+pub(super) fn located(suspects: &Suspects, look: VerdictLook) -> Vec<Block> {
+    let explained = look.explained;
     let mut blocks = Vec::new();
     let (named, reasons) = if explained { (usize::MAX, usize::MAX) } else { (MOST_NAMED, MOST_REASONS) };
     for suspect in suspects.suspects.iter().take(named) {
@@ -110,6 +108,7 @@ pub(super) fn located(suspects: &Suspects, explained: bool) -> Vec<Block> {
     }
     if explained {
         blocks.extend(Block::headed_list("What the data cannot show:", Mark::Star, &suspects.cannot_tell));
+        blocks.extend(Block::headed_list("How suspects were decided:", Mark::Star, &suspects.rule));
     }
     blocks
 }
@@ -119,7 +118,7 @@ fn headline(suspects: &Suspects) -> String {
 }
 
 /// The extent of the data, as sentences.
-fn examined(suspects: &Suspects) -> Vec<String> {
+pub(super) fn examined(suspects: &Suspects) -> Vec<String> {
     let seen = &suspects.examined;
     let each = |each: Option<u32>, place| each.map_or_else(String::new, |each| format!(", {each} {place}"));
     let places = each(seen.nodes_per_leaf, "behind each leaf") + &each(seen.nodes_per_rack, "in each rack");
@@ -230,11 +229,7 @@ mod tests {
         }
         insta::assert_snapshot!(
             "suspects_markdown",
-            suspects_text(
-                &suspects("node-0017"),
-                VerdictLook { format: VerdictFormat::Markdown, width: 0, explained: true }
-            )
-            .unwrap()
+            suspects_text(&suspects("node-0017"), VerdictLook::WHOLE).unwrap()
         );
     }
 

@@ -3,7 +3,7 @@
 use super::document::{Fields, between, optional, percent, wrapped};
 use super::locate::suspects_text;
 use super::text::{visible, wrap};
-use super::verdict::{VerdictFormat, VerdictLook};
+use super::verdict::VerdictLook;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_judge::verdict::locate::{SuspectKind, Suspects};
 use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
@@ -188,7 +188,8 @@ pub struct Power {
 }
 
 /// The rehearsal as text.
-pub fn rehearsal_text(document: &Rehearsed, width: u16, explained: bool) -> String {
+pub fn rehearsal_text(document: &Rehearsed, look: VerdictLook) -> String {
+    let width = look.width;
     let mut out = wrapped("SYNTHETIC: a rehearsal; no data moved and no real time passed", width);
     let mut sentences = vec![
         format!(
@@ -225,7 +226,6 @@ pub fn rehearsal_text(document: &Rehearsed, width: u16, explained: bool) -> Stri
         out += &wrapped(&sentence, width);
     }
     // Formatting a table cannot fail.
-    let look = VerdictLook { format: VerdictFormat::Table, width, explained };
     out + "\n" + &suspects_text(&document.suspects, look).unwrap_or_default()
 }
 

@@ -47,6 +47,9 @@ pub struct VerdictLook {
 }
 
 impl VerdictLook {
+    /// All of it, for what fits itself to a page.
+    pub const WHOLE: VerdictLook = VerdictLook { format: VerdictFormat::Markdown, width: 0, explained: true };
+
     /// A document below its answer, where the format is for people.
     pub(super) fn document(self, answer: &str, blocks: &[Block]) -> Option<String> {
         match self.format {
@@ -101,7 +104,7 @@ pub fn verdict_text(verdict: &Verdict, look: VerdictLook) -> Result<String> {
         VerdictFormat::Table | VerdictFormat::Markdown => {
             let said = coverage(verdict).into_iter().chain(origins(verdict));
             let mut blocks = vec![problems(&verdict.problems), Block::list(said)];
-            blocks.extend(evidence(verdict, look.explained));
+            blocks.extend(evidence(verdict, look));
             blocks.extend(look.hint());
             Ok(look.document(&headline(verdict), &blocks).unwrap_or_default())
         }
@@ -117,23 +120,21 @@ pub fn verdict_text(verdict: &Verdict, look: VerdictLook) -> Result<String> {
 /// Findings that a page shows without a click.
 const MAX_OPEN: usize = 8;
 
-/// Rows that failed that are shown unless all are requested.
+/// Failed rows that are shown unless all are requested.
 const MOST_SHOWN: usize = 12;
 
-/// Reasons of them.
-const MOST_REASONS: usize = 4;
-
-/// Rows that are not decided, where none failed.
+/// Their reasons; or rows that are not decided, where none failed.
 const MOST_UNDECIDED: usize = 4;
 
 /// What the answer rests on.
-pub(super) fn evidence(verdict: &Verdict, explained: bool) -> Vec<Block> {
+pub(super) fn evidence(verdict: &Verdict, look: VerdictLook) -> Vec<Block> {
+    let explained = look.explained;
     let is_shown = |row: &&Row| row.decision.is_some_and(|decision| explained || decision != Decision::Pass);
     let mut shown = worst_first(&verdict.rows.iter().filter(is_shown).collect::<Vec<_>>());
     let (most, most_reasons) = match shown.first().map(|row| row.decision) {
         _ if explained => (usize::MAX, usize::MAX),
         Some(Some(Decision::Inconclusive)) => (MOST_UNDECIDED, 1),
-        _ => (MOST_SHOWN, MOST_REASONS),
+        _ => (MOST_SHOWN, MOST_UNDECIDED),
     };
     let more = shown.len().saturating_sub(most);
     shown.truncate(most);
@@ -142,8 +143,7 @@ pub(super) fn evidence(verdict: &Verdict, explained: bool) -> Vec<Block> {
         let note = if more > 0 { format!("and {more} more rows that did not pass: --explain") } else { String::new() };
         blocks.push(Block::Table(rows(verdict.question, "", &shown, &[]).noted(note)));
         let why = explained_rows(&shown).into_iter().take(most_reasons);
-        let why = Block::headed_list("Why:", Mark::None, why);
-        blocks.push(Block::Narrow(why));
+        blocks.push(Block::Narrow(Block::headed_list("Why:", Mark::None, why)));
     }
     let is_shown = |curve: &&CurveChange| explained || curve.worse;
     blocks.extend(curves_document(&verdict.curves.iter().filter(is_shown).collect::<Vec<_>>()));
@@ -361,8 +361,8 @@ pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
         "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive",
         c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive
     );
-    let too_few =
-        (verdict.question == Question::Compare && c.rows_inconclusive > 0).then(|| too_few(verdict)).flatten();
+    let is_undecided = verdict.question == Question::Compare && verdict.decision == Decision::Inconclusive;
+    let too_few = is_undecided.then(|| too_few(verdict)).flatten();
     let replicates = (c.replicates_measured != c.replicates_planned)
         .then(|| format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned));
     too_few.into_iter().chain([rows]).chain(network(verdict)).chain(replicates).collect()

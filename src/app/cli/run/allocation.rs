@@ -36,9 +36,14 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
     };
     let mut resolved = arguments.clone();
     let names_hosts = arguments.hosts.is_some() || arguments.host_file.is_some();
-    if allocation.is_none() && !names_hosts && arguments.backend != Backend::Simulated {
-        let counts_gpus = arguments.backend == Backend::Nccl && arguments.asked_ranks.is_none();
-        resolved.host_file = file_of_job(counts_gpus, &|name| std::env::var_os(name))?;
+    let in_job = allocation.is_none() && !names_hosts && arguments.backend != Backend::Simulated;
+    if in_job && let Some((variable, path)) = file_of_job(&|name| std::env::var_os(name)) {
+        let shown = path.shown();
+        if arguments.backend == Backend::Nccl && arguments.asked_ranks.is_none() {
+            return Err(Error::usage(format!("{variable}: the slots of {shown} are no GPUs; give the ranks by -n")));
+        }
+        eprintln!("commgauge: hosts of the job: {shown} ({variable})");
+        resolved.host_file = Some(path);
     }
     resolved.ranks = match &allocation {
         None => arguments.asked_ranks.map_or_else(|| default_ranks(&resolved), Ok)?,
@@ -53,29 +58,15 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
 /// Variables that name the host file of a job, which has a line for each slot: of PBS, and of LSF.
 const JOB_FILES: [&str; 2] = ["PBS_NODEFILE", "LSB_DJOB_HOSTFILE"];
 
-/// The host file of the job of this process; none outside of one, and in a job of Flux, which writes none.
-///
-/// # Errors
-/// A usage error where its slots would be the number of GPUs.
-fn file_of_job(counts_gpus: bool, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<PathBuf>> {
-    let Some((variable, path)) = JOB_FILES.into_iter().find_map(|name| environment(name).map(|path| (name, path)))
-    else {
-        if environment("FLUX_JOB_ID").is_some() {
-            eprintln!(
-                "commgauge: a job of Flux writes no host file: ranks start here, or on --hosts (`flux hostlist local`)"
-            );
-        }
-        return Ok(None);
-    };
-    let path = PathBuf::from(path);
-    if counts_gpus {
-        let shown = path.shown();
-        return Err(Error::usage(format!(
-            "{variable}: the slots of {shown} are no GPUs; give the number of ranks by -n"
-        )));
+/// The host file of the job of this process, with its variable; none outside of one, and in a job of Flux, which writes none.
+fn file_of_job(environment: &dyn Fn(&str) -> Option<OsString>) -> Option<(&'static str, PathBuf)> {
+    let found = JOB_FILES.into_iter().find_map(|name| Some((name, PathBuf::from(environment(name)?))));
+    if found.is_none() && environment("FLUX_JOB_ID").is_some() {
+        eprintln!(
+            "commgauge: a job of Flux writes no host file: ranks start here, or on --hosts (`flux hostlist local`)"
+        );
     }
-    eprintln!("commgauge: hosts of the job: {} ({variable})", path.shown());
-    Ok(Some(path))
+    found
 }
 
 /// Ranks of every host of an allocation, where they are as many as its GPUs, of which the launcher knows nothing.
@@ -311,12 +302,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_of_pbs_and_lsf_name_their_host_file_whose_slots_are_no_gpus() {
+    fn jobs_of_pbs_and_lsf_name_their_host_file() {
         for (variable, found) in [("PBS_NODEFILE", true), ("LSB_DJOB_HOSTFILE", true), ("FLUX_JOB_ID", false)] {
             let environment = |name: &str| (name == variable).then(|| OsString::from("nodes"));
-            let expected = found.then(|| PathBuf::from("nodes"));
-            assert_eq!(file_of_job(false, &environment).unwrap(), expected, "{variable}");
-            assert_eq!(file_of_job(true, &environment).is_err(), found, "{variable}");
+            let expected = found.then(|| (variable, PathBuf::from("nodes")));
+            assert_eq!(file_of_job(&environment), expected, "{variable}");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::report::judged::Answered;
 use crate::report::locate::{self, by};
 use crate::report::row::Status;
 use crate::report::screen::ending;
-use crate::report::verdict::{coverage, problems, rows_on_page, thresholds, tone, value};
+use crate::report::verdict::{VerdictLook, coverage, problems, rows_on_page, thresholds, tone, value};
 use crate::report::view::View;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
@@ -301,7 +301,7 @@ pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
         Ok(suspects) => {
             let located = locate::table(suspects, "Suspects, the strongest evidence first")
                 .into_iter()
-                .chain(locate::located(suspects, true));
+                .chain(locate::located(suspects, VerdictLook::WHOLE));
             std::iter::once(Block::text(&suspects.answer)).chain(located).collect()
         }
         Err(reason) => vec![Block::absent(format!("No search for suspects was possible: {reason}"))],
