@@ -1,7 +1,7 @@
 //! The watchdog's wire protocol over TCP: a greeting, then short frames, each with a hash under the secret of the run. What they mean is up to
 //! the collector and the thread of a rank.
 //!
-//! A frame is the length of the rest (2 bytes, little-endian) and the rest, which is JSON. An unknown peer costs at most one longest frame of
+//! A frame is the length of the rest (2 bytes, little-endian) and the rest, as `postcard` writes it. An unknown peer costs at most one longest frame of
 //! memory, and bad data ends the connection.
 
 use commgauge_base::progress::Shown;
@@ -40,8 +40,7 @@ pub const VERSION: u16 = 9;
 
 const HASH_BYTES: usize = 32;
 
-/// JSON writes a control character as six.
-pub const MAX_FRAME_BYTES: usize = LENGTH_BYTES + 6 * MAX_TEXT_BYTES + 512;
+pub const MAX_FRAME_BYTES: usize = LENGTH_BYTES + MAX_TEXT_BYTES + 64;
 
 const LENGTH_BYTES: usize = 2;
 
@@ -158,11 +157,11 @@ impl Hello {
     }
 }
 
-/// Appends a message: the length of its JSON, and the JSON.
+/// Appends a message after its length.
 pub fn encode(message: &impl Serialize, bytes: &mut Vec<u8>) {
-    let text = serde_json::to_vec(message).expect("messages hold numbers and texts");
-    bytes.extend((text.len() as u16).to_le_bytes());
-    bytes.extend(text);
+    let body = postcard::to_allocvec(message).expect("messages hold numbers and texts");
+    bytes.extend((body.len() as u16).to_le_bytes());
+    bytes.extend(body);
 }
 
 /// Reads a message from the start of `bytes`, and how many it takes; `None` while more may come.
@@ -172,8 +171,11 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<Option<(T, u
     if LENGTH_BYTES + length > MAX_FRAME_BYTES {
         return Err(Malformed);
     }
-    let Some(text) = rest.get(..length) else { return Ok(None) };
-    serde_json::from_slice(text).map(|message| Some((message, LENGTH_BYTES + length))).map_err(|_| Malformed)
+    let Some(body) = rest.get(..length) else { return Ok(None) };
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(Some((message, LENGTH_BYTES + length))),
+        _ => Err(Malformed),
+    }
 }
 
 /// Long texts end at a character, so that no frame is too long.
