@@ -255,5 +255,5 @@ fn every_table_comes_with_full() {
     assert!(short.contains("has no step of a model") && short.lines().count() <= 25, "{short}");
     assert!(!short.contains("busbw"), "{short}");
     let full = Ran::of(&mut run(&suite, &folder.path().join("full.jsonl"), &["--full"]), 30).ended_with(0).stdout;
-    assert!(full.contains("busbw") && full.contains("command"), "{full}");
+    assert!(full.contains("busbw") && full.contains("measuring"), "{full}");
 }

@@ -18,6 +18,7 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
             row.first().is_some_and(|word| ["all_reduce", "all_gather"].contains(word))
                 && row.len() > 6
                 && !row.contains(&"-b")
+                && !row.contains(&"at")
         })
         .collect()
 }
@@ -37,6 +38,11 @@ fn assert_every_case_is_verified(record: &Path) -> Vec<Value> {
     lines
 }
 
+/// The calls of these rows that are verified: a row has those in place and out of place.
+fn verified(rows: &[Vec<&str>]) -> usize {
+    rows.iter().flatten().filter(|cell| **cell == "verified").count()
+}
+
 #[test]
 fn however_short_the_time_is_every_case_has_a_row_that_is_verified() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,13 +52,13 @@ fn however_short_the_time_is_every_case_has_a_row_that_is_verified() {
     let lines = assert_every_case_is_verified(&record);
     assert_eq!(of_kind(&lines, "header")[0]["settings"]["within_seconds"], 0.01);
     let rows = rows(&ran.stdout);
-    assert_eq!(rows.len(), of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().len(), "{}", ran.stdout);
+    assert_eq!(verified(&rows), of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().len(), "{}", ran.stdout);
     assert!(rows.iter().all(|row| row.last() == Some(&"verified")), "{}", ran.stdout);
     // A row states its precision, and whether that is the requested one.
     assert!(rows.iter().any(|row| row.iter().any(|cell| cell.ends_with('*'))), "{}", ran.stdout);
     assert!(ran.stdout.contains("did not reach the requested +-2.00 % within 10.0 ms"), "{}", ran.stdout);
     // Behind the table and not in the other stream, which the launcher could put into its middle.
-    assert!(ran.stdout.ends_with(&format!("verified\nrecord: {}\n", record.display())), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with(&format!("\nrecord: {}\n", record.display())), "{}", ran.stdout);
 }
 
 #[test]
@@ -180,7 +186,7 @@ fn commgauge_run_builds_the_launch_of_a_sweep() {
     assert!(!record.exists());
     let ran = Ran::of(&mut run(&[]), 60).ended_with(0);
     let lines = assert_every_case_is_verified(&record);
-    assert_eq!(rows(&ran.stdout).len(), of_kind(&lines, "case").len(), "{}", ran.stdout);
+    assert_eq!(verified(&rows(&ran.stdout)), of_kind(&lines, "case").len(), "{}", ran.stdout);
     assert_eq!(of_kind(&lines, "header")[0]["program"], "commgauge-sweep");
     ran.printed_error(&format!("record: {}", record.display()));
     let both = Command::new(COMMGAUGE).args(["run", "suites/quick.toml", "--sweep", "all_reduce"]).output().unwrap();
