@@ -25,7 +25,7 @@ fn isolated_groups_longer_than_the_queue_of_work_are_skipped_and_graphs_of_them_
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let flags = "all_to_all all_reduce -b 1K -e 1K -n 2 -w 0 --replicates 1 --warm-buffers --placement out --aggregate 8,64 \
-                 --submit stream,graph:1 --timeout 20";
+                 --submit stream,graph:1 --cadence both --timeout 20";
     let mut command = nccl(3, SWEEP, flags, &record);
     // Of 64 times 3 messages of 96 bytes; in the usual one there is room for those of 170 ranks.
     Ran::of(command.env("NCCL_WORK_FIFO_BYTES", "16384"), 120).ended_with(0);

@@ -83,7 +83,8 @@ fn variants_multiply_and_each_is_verified_under_labels_of_its_own() {
 fn graphs_on_cold_buffers_and_isolated_starts_come_out_verified_and_a_wrong_byte_is_found_in_them() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let flags = "all_reduce -b 1003 -e 1003 -n 12 -w 1 --replicates 2 --submit graph --aggregate 2 --max-ctas any,4";
+    let flags = "all_reduce -b 1003 -e 1003 -n 12 -w 1 --replicates 2 --submit graph --aggregate 2 --max-ctas any,4 \
+                 --cadence both";
     Ran::of(&mut nccl(2, SWEEP, flags, &record), 120).ended_with(0);
     let cases = by_name(&record);
     assert_eq!(cases.len(), 8);
@@ -210,7 +211,7 @@ fn rows_of_different_variants_are_the_same_row_of_a_comparison_only_where_labels
         (Some("--allow=suite,labels"), 3, "allowed to differ: labels (submit)"),
     ];
     for (more, code, words) in trials {
-        let output = Command::new(COMMGAUGE).arg("compare").args(&records).args(more).output().unwrap();
+        let output = Command::new(COMMGAUGE).args(["compare", "--explain"]).args(&records).args(more).output().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(words), "{said}");
@@ -235,7 +236,7 @@ fn the_estimate_of_nccl_is_recorded_with_the_measurement() {
                 "{name}"
             );
         }
-        let output = Command::new(COMMGAUGE).arg("report").arg(&record).output().unwrap();
+        let output = Command::new(COMMGAUGE).args(["report", "--format", "markdown"]).arg(&record).output().unwrap();
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(shown.contains("no measurement"), estimate.is_some(), "{shown}");
     }
@@ -346,7 +347,7 @@ fn the_choice_of_nccl_is_read_from_its_log_and_the_times_get_a_warning() {
     std::fs::create_dir(&logs).unwrap();
     let flags =
         format!("all_reduce send_recv all_gather -b 1K -e 1M -f 1024 --placement out --submit stream,graph {QUICKLY}");
-    let mut command = nccl(3, SWEEP, &format!("{flags} --record-algorithm"), &record);
+    let mut command = nccl(3, SWEEP, &format!("{flags} --cadence both --record-algorithm"), &record);
     Ran::of(command.env("TMPDIR", &logs), 60).ended_with(0);
     // The time model of the stand-in.
     let expected =
