@@ -249,9 +249,9 @@ fn lines(rows: &[Row], members: &[usize]) -> Vec<SectionLine> {
 impl SectionLine {
     fn is_out_of_place_of(&self, row: usize, rows: &[Row]) -> bool {
         let (own, other) = (&rows[self.row].facts, &rows[row].facts);
-        let as_if_own = CaseFacts { placement: own.placement, name: own.name.clone(), ..other.clone() };
+        let as_if_own = || CaseFacts { placement: own.placement, name: own.name.clone(), ..other.clone() };
         let placements = (own.placement, other.placement);
-        self.in_place.is_none() && placements == (Placement::OutOfPlace, Placement::InPlace) && as_if_own == *own
+        self.in_place.is_none() && placements == (Placement::OutOfPlace, Placement::InPlace) && as_if_own() == *own
     }
 
     /// Its rows.
