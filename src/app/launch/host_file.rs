@@ -83,6 +83,9 @@ fn hosts_of(name: &str, text: &str) -> Result<Vec<Host>> {
 /// Words of Open MPI's host files that give the slots.
 const SLOTS: [&str; 3] = ["slots", "cpu", "count"];
 
+/// Bytes of the longest name of a host (RFC 1035 section 2.3.4).
+const LONGEST_NAME: usize = 255;
+
 /// The hosts of a line with their slots; none for an empty line. A line that cannot be parsed is returned as the error.
 fn hosts_of_line(line: &str) -> std::result::Result<Vec<Host>, String> {
     let refused = || line.trim().to_owned();
@@ -105,7 +108,8 @@ fn hosts_of_line(line: &str) -> std::result::Result<Vec<Host>, String> {
             form = if form == Form::Plain { Form::OpenMpi } else { Form::Other };
         }
     }
-    let names = expand(host).filter(|_| !host.contains(['=', ','])).ok_or_else(refused)?;
+    let is_name = |name: &String| name.len() <= LONGEST_NAME && !name.contains(['=', ',']);
+    let names = expand(host).filter(|names| names.iter().all(is_name)).ok_or_else(refused)?;
     let form = if names.len() > 1 { Form::Other } else { form };
     Ok(names.into_iter().map(|name| Host { name, slots, form }).collect())
 }

@@ -277,16 +277,8 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
         outlook.expectations_judged,
         outlook.expectations,
     );
-    text += &match outlook.nodes {
-        0 => String::new(),
-        1 => "network: not judged; the run has one node\n".to_owned(),
-        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
-    };
-    for place in outlook.not_measured.iter().take(MOST_PLACES) {
-        text += &format!("not measured: {place}\n");
-    }
-    if outlook.not_measured.len() > MOST_PLACES {
-        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
+    if outlook.shortfalls.is_empty() {
+        text += "a run of it can pass\n";
     }
     for reason in &outlook.shortfalls {
         text += &format!("cannot pass: {reason}\n");
@@ -297,8 +289,16 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
             machine.name, machine.hosts_per_node
         );
     }
-    if outlook.shortfalls.is_empty() {
-        text += "a run of it can pass\n";
+    text += &match outlook.nodes {
+        0 => String::new(),
+        1 => "network: not judged; the run has one node\n".to_owned(),
+        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
+    };
+    for place in outlook.not_measured.iter().take(MOST_PLACES) {
+        text += &format!("not measured: {place}\n");
+    }
+    if outlook.not_measured.len() > MOST_PLACES {
+        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
     }
     text
 }

@@ -13,6 +13,7 @@ use commgauge_base::output_file::sync_folder_of;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{RowKey, RunFacts, RunMedians};
 use commgauge_model::record::Record;
+use commgauge_model::record::line::is_unique;
 use commgauge_readers::interop::export::parquet_file;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -164,6 +165,8 @@ impl Index {
                 let keys = rows.into_iter().map(|row| serde_json::from_value(row).ok().map(Arc::new));
                 self.rows.insert(digest, keys.collect());
             }
+            // Its record is read instead, which gives the run an id of its own.
+            Body::Run(entry) if !is_unique(&entry.run_id) => self.damaged += 1,
             Body::Run(entry) => {
                 self.runs.insert(entry.record().to_owned(), *entry);
             }

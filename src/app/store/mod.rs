@@ -579,7 +579,7 @@ mod tests {
         let model = RunMedians::of(&loaded("m.jsonl", lines("model", &many(0)))).unwrap();
         for run in 0..10_000 {
             let mut medians = model.clone();
-            medians.run_id = format!("run-{run:05}");
+            medians.run_id = format!("{run:032x}");
             // Twenty machines, five hundred nights.
             medians.suite = format!("suite-{}", run % 20);
             medians.started_at = jiff::Timestamp::from_second(1_700_000_000 + run as i64 * 3600).unwrap().to_string();

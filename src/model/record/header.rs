@@ -213,12 +213,16 @@ pub fn number_hosts(ranks: &mut [RankFacts]) {
     }
 }
 
-/// The recorded part of the environment. Of variables whose name says that they are secret, only that they are set.
+/// The recorded part of the environment. Of variables that are not known to matter for communication, only that they are set.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
         .filter(|(name, _)| is_recorded(name))
-        .map(|(name, value)| if is_secret(&name) { (name, HIDDEN.to_owned()) } else { (name, value) })
+        .map(
+            |(name, value)| {
+                if has_shown_value(&name) && !has_user(&value) { (name, value) } else { (name, HIDDEN.to_owned()) }
+            },
+        )
         .collect()
 }
 
@@ -408,8 +412,8 @@ impl CaseFacts {
     }
 }
 
-// Keeps secrets out of records and of the commands that are shown: values of variables whose name says that they are secret. Records
-// hold no values either of what a launcher is told to hand to ranks and that they do not need.
+// Keeps secrets out of records and of the commands that are shown. Records hold the values of the variables in `variables.txt`; commands are
+// shown to who gave them, without the values of variables whose name says that they are secret, and without addresses that name a user.
 
 /// Replaces a value in a record.
 pub const HIDDEN: &str = "set (hidden)";
@@ -418,7 +422,10 @@ pub const HIDDEN: &str = "set (hidden)";
 pub const HIDDEN_FROM_VIEW: &str = "(hidden)";
 
 /// Parts of names whose values are secret.
-const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL"];
+const SECRET: [&str; 9] = ["TOKEN", "SECRET", "PASS", "PWD", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
+
+/// Names of variables, and beginnings of names with a `*`, between comments.
+const WITH_SHOWN_VALUE: &str = include_str!("variables.txt");
 
 /// Flags of launchers after which a variable follows, as `NAME=VALUE`, or as two words.
 const EXPORTS: [&str; 9] = ["-x", "--x", "-env", "-genv", "--env", "--genv", "-export", "--export", "--export-env"];
@@ -435,10 +442,24 @@ pub(super) fn is_secret(name: &str) -> bool {
     SECRET.iter().any(|part| name.contains(part))
 }
 
+/// Whether records hold the value of the variable and not only that it is set.
+fn has_shown_value(name: &str) -> bool {
+    let mut words = WITH_SHOWN_VALUE.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+    words.any(|word| match word.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning) && !is_secret(name),
+        None => word == name,
+    })
+}
+
+/// Whether a text holds an address with a user, such as `http://user:password@host`.
+fn has_user(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| rest.split('/').next().is_some_and(|authority| authority.contains('@')))
+}
+
 /// The words of a command line for a record, without values of secret variables and of those that a launcher hands on and that records
 /// do not hold. A list of words within a word (`--launch-command`, as JSON) is gone through too.
 pub fn without_secrets(words: &[String]) -> Vec<String> {
-    let is_harmless = |name: &str| is_recorded(name) && !is_secret(name);
+    let is_harmless = |name: &str| is_recorded(name) && has_shown_value(name);
     Hiding { instead: HIDDEN, is_harmless: &is_harmless }.words(words)
 }
 
@@ -509,7 +530,8 @@ impl Hiding<'_> {
 
     fn entry(&self, entry: &str, is_shown: impl Fn(&str) -> bool) -> String {
         match entry.split_once('=') {
-            Some((name, _)) if !is_shown(name) => format!("{name}={}", self.instead),
+            Some((name, value)) if !is_shown(name) || has_user(value) => format!("{name}={}", self.instead),
+            None if has_user(entry) => self.instead.to_owned(),
             _ => entry.to_owned(),
         }
     }
@@ -627,6 +649,8 @@ mod tests {
             ("mpirun -x A_TOKEN=x,y;z p", "mpirun -x A_TOKEN=# p"),
             ("mpirun --mca mca_base_env_list A=1;A_TOKEN=x p", "mpirun --mca mca_base_env_list A=1;A_TOKEN=# p"),
             ("env DB_PASSWORD=x HWLOC=1 srun p", "env DB_PASSWORD=# HWLOC=1 srun p"),
+            ("mpirun -x NCCL_CREDS=x -x NCCL_IB_HCA=mlx5 p", "mpirun -x NCCL_CREDS=# -x NCCL_IB_HCA=mlx5 p"),
+            ("mpirun -x FI_PROVIDER=http://u:p@h/x p http://u@h", "mpirun -x FI_PROVIDER=# p #"),
             (
                 "commgauge run s --launcher-arg=-x --launcher-arg=W=1",
                 "commgauge run s --launcher-arg=-x --launcher-arg=W=#",
@@ -662,21 +686,39 @@ mod tests {
     }
 
     #[test]
-    fn only_allowed_variables_are_recorded() {
+    fn values_are_recorded_only_of_variables_that_matter_for_communication() {
+        let (absent, named, valued) = ((false, false), (true, false), (true, true));
         for (name, recorded) in [
-            ("NCCL_ALGO", true),
-            ("OMPI_MCA_btl", true),
-            ("OMPI_MCA_orte_hnp_uri", false),
-            ("OMPI_MCA_PREFIXES", false),
-            ("NCCL_VERSION", false),
-            ("I_MPI_FABRICS", true),
-            ("I_MPI_PIN_INFO", false),
-            ("I_MPI_INFO_NP", false),
-            ("SLURM_JOB_ID", true),
-            ("AWS_SECRET_ACCESS_KEY", false),
-            ("PATH", false),
+            ("AWS_SECRET_ACCESS_KEY", absent),
+            ("PATH", absent),
+            ("OMPI_MCA_orte_hnp_uri", absent),
+            ("OMPI_MCA_PREFIXES", absent),
+            ("NCCL_VERSION", absent),
+            ("I_MPI_PIN_INFO", absent),
+            ("I_MPI_INFO_NP", absent),
+            ("NCCL_PWD", named),
+            ("NCCL_CREDS", named),
+            ("NCCL_AUTH_COOKIE", named),
+            ("NCCL_IB_AUTH", named),
+            ("UCX_TLS_PASS", named),
+            ("UCX_BEARER", named),
+            ("FI_AUTH", named),
+            ("FI_PRIVATE", named),
+            ("SLURM_JOB_ACCOUNT", named),
+            ("SLURM_JOB_COMMENT", named),
+            ("NCCL_ALGO", valued),
+            ("NCCL_IB_PKEY", valued),
+            ("NCCL_IB_HCA", valued),
+            ("OMPI_MCA_btl", valued),
+            ("I_MPI_FABRICS", valued),
+            ("SLURM_JOB_ID", valued),
         ] {
-            assert_eq!(is_recorded(name), recorded, "{name}");
+            assert_eq!((is_recorded(name), is_recorded(name) && has_shown_value(name)), recorded, "{name}");
+        }
+        for (text, expected) in
+            [("http://u:p@h", true), ("tcp://u@h:1/x", true), ("http://h/a@b", false), ("eth0", false)]
+        {
+            assert_eq!(has_user(text), expected, "{text}");
         }
     }
 }

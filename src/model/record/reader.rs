@@ -124,7 +124,10 @@ impl Record {
                 check_first(&text, whole).map_err(|problem| wrong(format!(" {problem}")))?;
             }
             match parse(&text) {
-                Ok(line) => {
+                Ok(mut line) => {
+                    if let Line::Header(header) = &mut line {
+                        header.identify(&text);
+                    }
                     each(&line);
                     assembly.add(line).map_err(|problem| wrong(format!(", line {number}: {problem}")))?;
                 }

@@ -9,7 +9,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::Machine as MachineFile;
-use commgauge_model::layout::Nodes;
+use commgauge_model::layout::{MOST_RANKS, Nodes};
 use commgauge_run::device_probe::{CudaAnswer, Probe};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,10 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
             allocation.ranks_for(arguments.asked_ranks)?
         }
     };
+    if resolved.ranks > MOST_RANKS {
+        let ranks = resolved.ranks;
+        return Err(Error::usage(format!("{ranks} ranks; accepted: at most {MOST_RANKS} (2^20), by -n or as slots")));
+    }
     Ok((resolved, allocation))
 }
 

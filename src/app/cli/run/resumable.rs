@@ -148,7 +148,7 @@ pub(super) fn run_in_process(
         record: record.clone(),
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
         after_plan: wanted.after_plan,
-        ..session::Request::simulated(suite::run_id_of(&record), suite, plan, settings, &machine, arguments.ranks)
+        ..session::Request::simulated(suite::new_run_id(), suite, plan, settings, &machine, arguments.ranks)
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, Instant::now()));

@@ -39,6 +39,12 @@ use std::time::{Duration, Instant};
 /// Timeout for connecting to one address of the first collector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Connections to a collector that drops them, ...
+const TRIES: u32 = 20;
+
+/// ... and the pause before the next.
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+
 /// Listen backlog in addition to the expected connections.
 const MIN_BACKLOG: i32 = 128;
 
@@ -170,13 +176,29 @@ fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> std::result::Re
             }
         };
         for target in targets {
-            match TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).and_then(|stream| greet(stream, config, token)) {
+            let greeted =
+                || TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).and_then(|to| greet(to, config, token));
+            match unless_dropped(greeted) {
                 Ok(connection) => return Ok(connection),
                 Err(cause) => problem = format!("{target}: {cause}"),
             }
         }
     }
     Err(problem)
+}
+
+/// Tries again where a collector dropped the connection: one that strangers flood drops peers that have not greeted yet.
+fn unless_dropped<T>(connect: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    for _ in 1..TRIES {
+        match connect() {
+            Err(cause) if matches!(cause.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            answered => return answered,
+        }
+    }
+    connect()
 }
 
 fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<Connection> {
@@ -478,7 +500,7 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         let host = &setup.hosts[rank as usize];
         reporting_thread::start(rank, host, progress, connection, session, Arc::clone(&setup.signal), setup.end_launch)
     };
-    begin().map_err(|cause| {
+    unless_dropped(begin).map_err(|cause| {
         let host = &setup.hosts[rank as usize];
         Error::environment(format!(
             "cannot connect to the watchdog of host {host} on 127.0.0.1, port {port}: {cause}; do all ranks that name their host {host} share it? --no-watchdog disables the watchdog"
