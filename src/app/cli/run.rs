@@ -243,7 +243,13 @@ fn print_result(arguments: &RunArguments, exit_code: i32, followed: Followed, ou
             eprintln!("record: {}", record.shown());
         }
     }
-    Ok(exit_code)
+    match Record::read(&record)?.file.seal.tampering() {
+        Some(problem) if exit_code == 0 => {
+            eprintln!("commgauge: {}: {problem}", record.shown());
+            Ok(7)
+        }
+        _ => Ok(exit_code),
+    }
 }
 
 // `commgauge run --resume RECORD`: resumes a run that ended early, started as recorded.
