@@ -5,6 +5,7 @@ use crate::workload::{StepUse, Style};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::digest;
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_base::sample::Cadence;
@@ -556,51 +557,21 @@ impl Variable {
     }
 }
 
-/// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
-/// left out, since an environment may contain secrets.
-const RECORDED_PREFIXES: [&str; 11] = [
-    "COMMGAUGE_CACHE",
-    "NCCL_",
-    "OMPI_MCA_",
-    "PRTE_MCA_",
-    "MPIR_CVAR_",
-    "I_MPI_",
-    "UCX_",
-    "FI_",
-    "SLURM_JOB_",
-    "SLURM_NTASKS",
-    "CUDA_VISIBLE_DEVICES",
-];
+/// Beginnings of variables, and whether records hold them.
+const VARIABLES: &str = include_str!("variables.txt");
 
-/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders; and the label that NVIDIA's
-/// container images give the NCCL in them, which no NCCL reads and which need not be the one that is used.
-const INTERNAL_PREFIXES: [&str; 16] = [
-    "NCCL_VERSION",
-    "OMPI_MCA_PREFIXES",
-    "OMPI_MCA_cpu_type",
-    "OMPI_MCA_num_procs",
-    "OMPI_MCA_orte_",
-    "OMPI_MCA_ess",
-    "OMPI_MCA_pmix",
-    "OMPI_MCA_shmem_RUNTIME",
-    "OMPI_MCA_initial_wdir",
-    "OMPI_MCA_mpi_oversubscribe",
-    "I_MPI_INFO_",
-    "I_MPI_INTERNAL_",
-    "I_MPI_PIN_INFO",
-    "I_MPI_PIN_MAPPING",
-    "I_MPI_HYDRA_",
-    "I_MPI_RETURN_",
-];
+fn begins_as(name: &str, what: &str) -> bool {
+    pairs(VARIABLES).any(|(prefix, said)| said == what && name.starts_with(prefix))
+}
 
 /// Whether records hold the variable.
 pub(super) fn is_recorded(name: &str) -> bool {
-    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_launcher_internal(name)
+    begins_as(name, "recorded") && !is_launcher_internal(name)
 }
 
 /// Whether a launcher sets the variable for its own processes only.
 pub fn is_launcher_internal(name: &str) -> bool {
-    INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    begins_as(name, "internal")
 }
 
 #[cfg(test)]

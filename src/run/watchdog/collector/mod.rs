@@ -19,7 +19,7 @@ use super::reporter::Reporter;
 use super::reporting_thread::EndLaunch;
 use super::wire::{
     CHALLENGE_BYTES, Connection, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message,
-    session_of_peer,
+    random, session_of_peer,
 };
 use super::{COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
 use crate::world::{World, agree, from_first, gather_all};
@@ -369,14 +369,9 @@ impl CollectorAddresses {
 
 /// A random secret, the same on every rank.
 fn shared_token(world: &dyn World) -> Result<Token> {
-    let mut token = vec![0; TOKEN_BYTES];
-    let read = match world.process() {
-        0 => std::fs::File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut token))
-            .map_err(|cause| Error::environment(format!("cannot read random bytes for the watchdog: {cause}"))),
-        _ => Ok(()),
-    };
-    agree(world, read)?;
+    let unreadable = |cause| Error::environment(format!("cannot read random bytes for the watchdog: {cause}"));
+    let mine = if world.process() == 0 { random().map_err(unreadable) } else { Ok([0; TOKEN_BYTES]) };
+    let mut token = agree(world, mine)?.to_vec();
     world.broadcast(&mut token)?;
     token.try_into().map_err(|_| Error::environment("the watchdog's secret arrived incomplete"))
 }
