@@ -53,12 +53,13 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     }
     // Errors in the files are best reported before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
-    let (arguments, allocation) = allocation::resolve_ranks(arguments)?;
+    let driver = allocation::driver();
+    let (arguments, allocation) = allocation::resolve_ranks(arguments, &driver)?;
     let arguments = &arguments;
     let nodes = predicted_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = resumable::of(arguments, &nodes, machine.as_ref())?;
     if !arguments.dry_run {
-        allocation::check_this_host(arguments, allocation.as_ref())?;
+        allocation::check_this_host(arguments, allocation.as_ref(), &driver)?;
     }
     arguments.suite.iter().for_each(|suite| suite::report_resolved_file(Shipped::Suite, suite));
     arguments.machine.iter().for_each(|machine| suite::report_resolved_file(Shipped::Machine, machine));
@@ -178,8 +179,8 @@ fn resume_launch(
     record: &Record,
     out: &mut dyn Write,
 ) -> Result<i32> {
-    let (arguments, allocation) =
-        allocation::resolve_ranks(&RunArguments { asked_ranks: Some(resumed.ranks), ..arguments.clone() })?;
+    let arguments = RunArguments { asked_ranks: Some(resumed.ranks), ..arguments.clone() };
+    let (arguments, allocation) = allocation::resolve_ranks(&arguments, &allocation::driver())?;
     print_allocation(allocation.as_ref(), &arguments);
     let commands = Launched::resumed(resumed, &arguments, path)?.commands(&arguments)?;
     if arguments.dry_run {

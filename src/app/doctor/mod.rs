@@ -13,6 +13,7 @@ pub use document::{
 };
 pub use host::{Machine, Query, Response, System, Volume};
 
+use commgauge_base::embedded::pairs;
 use commgauge_base::units::{Bytes, counted};
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use document::Part as DoctorPart;
@@ -221,19 +222,9 @@ fn problems(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
 }
 
 fn throttle_fix(reason: &str, number: usize) -> String {
-    match reason {
-        "power cap" => {
-            format!("normal at full load; when idle, check `nvidia-smi -i {number} -q -d POWER`")
-        }
-        "sync boost" => {
-            "another device of its group runs slower; check `nvidia-smi -q -d PERFORMANCE` of all".to_owned()
-        }
-        "power brake" => {
-            "the host's power supply limits it: check its supplies and the limits of the chassis".to_owned()
-        }
-        other if other.contains("thermal") => "it is too hot: check the airflow or coolant of this host".to_owned(),
-        _ => format!("heat or power: check `nvidia-smi -i {number} -q -d PERFORMANCE`"),
-    }
+    let fix = pairs(include_str!("throttle_fixes.txt")).find(|(of, _)| *of == reason).map(|(_, fix)| fix);
+    let fix = fix.unwrap_or("heat or power: check `nvidia-smi -i {device} -q -d PERFORMANCE`");
+    fix.replace("{device}", &number.to_string())
 }
 
 /// Reports different devices on one host: the slowest determines the speed.

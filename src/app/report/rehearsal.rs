@@ -225,8 +225,11 @@ pub fn rehearsal_text(document: &Rehearsed, look: VerdictLook) -> String {
     for sentence in sentences {
         out += &wrapped(&sentence, width);
     }
+    // The first line says that all of it is synthetic.
+    let mut suspects = Suspects { synthetic: false, ..document.suspects.clone() };
+    suspects.problems.retain(|problem| !problem.text.contains("synthetic: "));
     // Formatting a table cannot fail.
-    out + "\n" + &suspects_text(&document.suspects, look).unwrap_or_default()
+    out + "\n" + &suspects_text(&suspects, look).unwrap_or_default()
 }
 
 fn gate_text(gate: &GateOutlook) -> String {

@@ -5,6 +5,7 @@ use crate::workload::{StepUse, Style};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::digest;
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_base::sample::Cadence;
@@ -424,9 +425,6 @@ pub const HIDDEN_FROM_VIEW: &str = "(hidden)";
 /// Parts of names whose values are secret.
 const SECRET: [&str; 9] = ["TOKEN", "SECRET", "PASS", "PWD", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
 
-/// Names of variables, and beginnings of names with a `*`, between comments.
-const WITH_SHOWN_VALUE: &str = include_str!("variables.txt");
-
 /// Flags of launchers after which a variable follows, as `NAME=VALUE`, or as two words.
 const EXPORTS: [&str; 9] = ["-x", "--x", "-env", "-genv", "--env", "--genv", "-export", "--export", "--export-env"];
 
@@ -444,8 +442,8 @@ pub(super) fn is_secret(name: &str) -> bool {
 
 /// Whether records hold the value of the variable and not only that it is set.
 fn has_shown_value(name: &str) -> bool {
-    let mut words = WITH_SHOWN_VALUE.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
-    words.any(|word| match word.strip_suffix('*') {
+    let shown = pairs(VARIABLES).filter(|(_, said)| *said == "shown");
+    shown.flat_map(|(words, _)| words.split_whitespace()).any(|word| match word.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning) && !is_secret(name),
         None => word == name,
     })
@@ -578,51 +576,21 @@ impl Variable {
     }
 }
 
-/// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
-/// left out, since an environment may contain secrets.
-const RECORDED_PREFIXES: [&str; 11] = [
-    "COMMGAUGE_CACHE",
-    "NCCL_",
-    "OMPI_MCA_",
-    "PRTE_MCA_",
-    "MPIR_CVAR_",
-    "I_MPI_",
-    "UCX_",
-    "FI_",
-    "SLURM_JOB_",
-    "SLURM_NTASKS",
-    "CUDA_VISIBLE_DEVICES",
-];
+/// Variables by their name or its beginning, and what records hold of them.
+const VARIABLES: &str = include_str!("variables.txt");
 
-/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders; and the label that NVIDIA's
-/// container images give the NCCL in them, which no NCCL reads and which need not be the one that is used.
-const INTERNAL_PREFIXES: [&str; 16] = [
-    "NCCL_VERSION",
-    "OMPI_MCA_PREFIXES",
-    "OMPI_MCA_cpu_type",
-    "OMPI_MCA_num_procs",
-    "OMPI_MCA_orte_",
-    "OMPI_MCA_ess",
-    "OMPI_MCA_pmix",
-    "OMPI_MCA_shmem_RUNTIME",
-    "OMPI_MCA_initial_wdir",
-    "OMPI_MCA_mpi_oversubscribe",
-    "I_MPI_INFO_",
-    "I_MPI_INTERNAL_",
-    "I_MPI_PIN_INFO",
-    "I_MPI_PIN_MAPPING",
-    "I_MPI_HYDRA_",
-    "I_MPI_RETURN_",
-];
+fn begins_as(name: &str, what: &str) -> bool {
+    pairs(VARIABLES).any(|(prefix, said)| said == what && name.starts_with(prefix))
+}
 
 /// Whether records hold the variable.
 pub(super) fn is_recorded(name: &str) -> bool {
-    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_launcher_internal(name)
+    begins_as(name, "recorded") && !is_launcher_internal(name)
 }
 
 /// Whether a launcher sets the variable for its own processes only.
 pub fn is_launcher_internal(name: &str) -> bool {
-    INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    begins_as(name, "internal")
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ pub const FORMAT: &str = "commgauge-record";
 pub const VERSION: u32 = 1;
 
 /// One line of a record.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, strum::VariantNames)]
 #[serde(tag = "line", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Line {
     /// First line: where the numbers come from.
     Header(Box<Header>),

@@ -3,7 +3,7 @@
 
 use super::super::reporting_thread::LoneReports;
 use super::super::wire::{
-    Challenge, Connection, Frame, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
+    Challenge, Connection, Frame, Hello, PeerKind, RankState, Token, random, session_of_collector,
 };
 use super::process::{self, Entry, Leftovers, Process, RankStatus, RankTable, Stacks, Trigger};
 use commgauge_model::record::launch_lines::HangLine;
@@ -160,7 +160,7 @@ impl Serving {
                 if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
                     self.peers.remove(oldest);
                 }
-                if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), challenge()) {
+                if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), random()) {
                     connection.queue_bytes(&challenge);
                     self.peers.push(Peer { connection, peer_kind: None, challenge, since: now, heard: now });
                 }
