@@ -11,7 +11,6 @@ use commgauge_base::stats::Interval;
 use commgauge_base::units::{Rate, Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
-use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
 use commgauge_model::record::times::{CopyTime, ProductTime};
@@ -131,6 +130,11 @@ impl View {
         self.warnings.iter().filter(is_serious)
     }
 
+    /// What makes every time of the run doubtful, such as ranks that share cores.
+    pub fn machine_warnings(&self) -> impl Iterator<Item = &String> {
+        self.header.warnings.iter().filter(|text| !text.starts_with("synthetic"))
+    }
+
     /// The exit code of the record, the most severe first: 4 for wrong data, then the failure of the run itself (5, 6
     /// or 7) or 6 for a failed case, 7 where something planned was not measured or the record was changed, 0 where everything is complete and
     /// correct. Skipped cases do not matter.
@@ -187,9 +191,9 @@ impl View {
     }
 }
 
-/// The best bandwidth of each collective over the whole world, and the latency of its smallest size.
+/// The best bandwidth of each collective, and the latency of its smallest size.
 pub(super) fn peaks(rows: &[Row]) -> Option<String> {
-    let measured = rows.iter().filter(|row| row.facts.axis == Axis::World && row.facts.style == Style::Sweep);
+    let measured = rows.iter().filter(|row| row.facts.style != Style::Pairs && row.facts.solo_of.is_none());
     let of_collective = grouped(measured.map(|row| (collective_and_variant(row), row)));
     let sentence = |(name, rows): (String, Vec<&Row>)| {
         let rate = |row: &&Row| Some((row.busbw?.0, row.facts.bytes_total));

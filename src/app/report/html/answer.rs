@@ -2,14 +2,15 @@
 //! command to run next. The sections below have all of it in full.
 
 use super::page::{HtmlInput, HtmlRun};
+use super::{cost, curves, pairs};
 use crate::launch::quote;
 use crate::report::document::{Badge, Block, Fact, Fields, Tone, optional, signed_percent};
 use crate::report::judged::Answered;
 use crate::report::locate::{self, by};
 use crate::report::row::Status;
-use crate::report::screen::ending;
+use crate::report::screen::{self, ending};
 use crate::report::verdict::{VerdictLook, coverage, problems, rows_on_page, thresholds, tone, value};
-use crate::report::view::View;
+use crate::report::view::{View, peaks};
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
@@ -71,14 +72,18 @@ impl Answer {
         let counts: Vec<String> = counts.collect();
         let word = word(input, code);
         let words = if counts.is_empty() { word.to_owned() } else { format!("{word}: {}", counts.join(", ")) };
+        // Every run has some remark; amber is for what makes all of its times doubtful.
+        let is_doubtful = input.runs.iter().any(|run| run.view.machine_warnings().next().is_some());
         let tone = match code {
-            0 if !warnings.is_empty() => Tone::Unsure,
+            0 if is_doubtful => Tone::Unsure,
             0 if input.verdict.is_none() && input.comparison.is_none() => Tone::Plain,
             0 => Tone::Good,
             3 | 7 if failed.is_empty() => Tone::Unsure,
             _ => Tone::Bad,
         };
+        let lead = if failed.is_empty() && undecided.is_empty() { lead(input) } else { Vec::new() };
         let heading = match code {
+            0 if !lead.is_empty() => "What was measured",
             0 => "Nothing failed",
             3 | 7 if failed.is_empty() => "What is not decided, and why",
             _ => "What failed, and why",
@@ -86,6 +91,7 @@ impl Answer {
         failed.extend(undecided);
         let badge = Badge { tone, question: "Overall".to_owned(), answer: words.clone(), detail: detail(input) };
         let mut blocks = vec![Block::Badges(vec![badge])];
+        blocks.extend(lead);
         blocks.extend(rows(&failed));
         blocks.extend(facts(input, &failed, &warnings));
         if let Some(command) = next_command(input, code) {
@@ -93,6 +99,20 @@ impl Answer {
         }
         Answer { words, heading, blocks }
     }
+}
+
+/// What the run was made for: what a step costs, the pairs of ranks, or all curves.
+fn lead(input: &HtmlInput) -> Vec<Block> {
+    let Some(run) = input.runs.first() else { return Vec::new() };
+    let has_step = run.view.ranking.is_some() || (run.view.pairs.is_none() && !run.view.steps.is_empty());
+    let mut blocks = match (input.comparison, &run.view.pairs) {
+        (Some(comparison), _) => vec![cost::slowdown(comparison)],
+        (None, _) if has_step => screen::lead(&run.view),
+        (None, Some(_)) => pairs::worst(run, input.verdict),
+        (None, None) => curves::overview(input).into_iter().collect(),
+    };
+    blocks.extend(peaks(&run.view.rows).map(|peaks| Block::list(peaks.split("; "))));
+    blocks
 }
 
 /// The exit code of everything together.
@@ -295,6 +315,18 @@ fn can_resume(run: &HtmlRun) -> bool {
 
 // Suspects and next steps; without a search for suspects, the findings of pairs and arrivals alone.
 
+/// Whether there is a suspect, and how many findings and warnings there are.
+pub(super) fn suspects_in_short(input: &HtmlInput, suspects: Option<&Suspects>) -> String {
+    let of_runs = |of: fn(&View) -> usize| input.runs.iter().map(|run| of(&run.view)).sum::<usize>();
+    let answer = suspects.map_or("no search", |found| match found.exit_code {
+        0 => "no suspects",
+        _ if is_cleared(found, input.verdict) => "no suspects",
+        _ => "undecided",
+    });
+    let findings = counted(of_runs(|view| view.findings.all.len()), "finding");
+    format!("{answer}, {findings}, {}", counted(of_runs(|view| view.warnings.len()), "warning"))
+}
+
 /// The section.
 pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = match &input.suspects {
@@ -327,11 +359,7 @@ const MAX_PASSED: usize = 200;
 
 /// The section.
 pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
-    let mut badges: Vec<Badge> = vec![gated(input.verdict)];
-    badges.extend(input.comparison.map(|verdict| badge("Slower than the base?", verdict)));
-    badges.extend(input.suspects.as_ref().ok().map(|suspects| suspects_badge(suspects, input.verdict)));
-    badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
-    let mut blocks = vec![Block::Badges(badges)];
+    let mut blocks = Vec::new();
     for verdict in input.verdict.iter().chain(&input.comparison) {
         let judged = (verdict.question == Question::Gate).then(|| thresholds(verdict)).into_iter();
         blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
@@ -362,15 +390,6 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
         let rules = vec![Block::list(rules.chain([tried]))];
         blocks.push(Block::folded("How it was decided, and how often such rules err", rules));
     }
-    if input.verdict.is_none() {
-        blocks.push(Block::absent(
-            "Nothing is expected of this machine here: no machine file was given, so no row could pass or fail. `commgauge report \
-             RECORD --machine FILE -o report.html` compares the rows with what a machine file expects.",
-        ));
-    }
-    let pairs = input.runs.iter().filter_map(|run| Some(run.view.pairs.as_ref()?.sentence()));
-    let sentences: Vec<String> = input.runs.iter().map(|run| run.view.summary()).chain(pairs).collect();
-    blocks.push(Block::list(sentences));
     blocks
 }
 
@@ -400,70 +419,4 @@ fn false_alarms(verdict: &Verdict) -> String {
             three_digits(budget.expected_at_most)
         ),
     }
-}
-
-fn gated(verdict: Option<&Verdict>) -> Badge {
-    match verdict {
-        Some(verdict) => badge("Does the machine reach what is expected?", verdict),
-        None => Badge {
-            tone: Tone::Plain,
-            question: "Does the machine reach what is expected?".into(),
-            answer: "NOT JUDGED".into(),
-            detail: "no machine file was given".into(),
-        },
-    }
-}
-
-/// Result of the search for suspects. Finding none does not prove that there is none.
-fn suspects_badge(suspects: &Suspects, verdict: Option<&Verdict>) -> Badge {
-    let cleared = is_cleared(suspects, verdict);
-    let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
-        (0, code) if code == 0 || cleared => (Tone::Plain, "NO SUSPECTS".to_owned()),
-        (0, _) => (Tone::Unsure, "UNDECIDED".to_owned()),
-        (count, _) => (Tone::Bad, counted(count, "suspect").to_uppercase()),
-    };
-    let full = suspects.answer.as_str();
-    let mut detail = full.strip_prefix("undecided: ").unwrap_or(full).to_owned();
-    if cleared {
-        detail = "what one measure alone shows is within its thresholds".to_owned();
-    }
-    if let Some(unseen) = suspects.unseen_in_words().filter(|_| suspects.suspects.is_empty()) {
-        detail += &format!("; {unseen}");
-    }
-    Badge { tone, question: "Suspects, strongest first".into(), answer, detail }
-}
-
-fn badge(question: &str, verdict: &Verdict) -> Badge {
-    let c = &verdict.coverage;
-    let (passed, failed, unsure) = (c.rows_passed, c.rows_failed, c.rows_inconclusive);
-    Badge {
-        tone: tone(Some(verdict.decision)),
-        question: question.into(),
-        answer: verdict.decision.name().to_uppercase(),
-        detail: format!(
-            "{} of {} rows judged: {passed} passed, {failed} failed, {unsure} inconclusive (exit code {})",
-            c.rows_judged, c.rows, verdict.exit_code
-        ),
-    }
-}
-
-fn measured(name: &str, view: &View, several: bool) -> Badge {
-    let code = view.exit_code();
-    let warnings = view.serious_warnings().count();
-    let (tone, answer) = match code {
-        0 if warnings > 0 => (Tone::Unsure, "COMPLETE, WITH WARNINGS"),
-        0 if view.header.backend.synthetic => (Tone::Plain, "COMPLETE, SYNTHETIC"),
-        0 => (Tone::Good, "COMPLETE"),
-        4 => (Tone::Bad, "WRONG DATA"),
-        5 | 6 => (Tone::Bad, "FAILED"),
-        _ if view.completion.running => (Tone::Unsure, "STILL RUNNING"),
-        _ => (Tone::Unsure, "INCOMPLETE"),
-    };
-    let warned = if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() };
-    let question =
-        if several { format!("Was everything measured? {name}") } else { "Was everything measured?".to_owned() };
-    let short = view.rows.iter().filter(|row| row.is_incomplete()).count();
-    let lacking = if short > 0 { format!("; {} without all replicates", counted(short, "row")) } else { String::new() };
-    let detail = format!("{}{lacking}{warned} (exit code {code})", view.summary());
-    Badge { tone, question, answer: answer.to_owned(), detail }
 }

@@ -33,8 +33,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let calibrated = input.runs.iter().filter_map(|run| view::document(&run.view));
     let fitted = match &input.fit {
         Ok(fitted) => *fitted,
-        Err(reason) => {
-            return std::iter::once(Block::absent(format!("Not available: {reason}"))).chain(calibrated).collect();
+        Err(_) => {
+            return calibrated.collect();
         }
     };
     let from = if input.fit_is_own { "Fitted to these records" } else { "From the fit that was given with --fit" };
@@ -90,6 +90,12 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// How many curves there are.
+pub(super) fn in_short(input: &HtmlInput) -> String {
+    let curves = input.fit.as_ref().map_or(0, |fit| fit.families.iter().map(|family| family.curves.len()).sum());
+    counted(curves, "curve")
 }
 
 /// A curve, its family, and the number of that in the fit.
@@ -192,19 +198,19 @@ const MAX_SERIES: usize = 6;
 
 /// The section.
 pub(super) fn comparison_blocks(input: &HtmlInput) -> Vec<Block> {
-    let Some(verdict) = input.comparison else {
-        return vec![Block::absent(
-            "Not requested: `commgauge report RECORD --base EARLIER -o report.html` compares with an earlier run.",
-        )];
-    };
-    let mut blocks =
-        vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])];
+    let Some(verdict) = input.comparison else { return Vec::new() };
+    let mut blocks = vec![Block::list(&verdict.rule)];
     blocks.extend(curves_document(&verdict.curves.iter().collect::<Vec<_>>()));
     let all: Vec<&VerdictRow> = verdict.rows.iter().collect();
     let (shown, note) = without_many_passes(&all);
     let title = "Rows against the base, the worst first";
     blocks.push(Block::Table(rows_on_page(verdict.question, title, &shown, &note).folded()));
     blocks
+}
+
+/// The slow-down of every row.
+pub(super) fn slowdown(verdict: &Verdict) -> Block {
+    Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])
 }
 
 fn plot(verdict: &Verdict) -> Plot {
@@ -255,7 +261,7 @@ fn plot(verdict: &Verdict) -> Plot {
 pub(super) fn consistency_blocks(input: &HtmlInput) -> Vec<Block> {
     let verdict = match &input.consistency {
         Ok(verdict) => *verdict,
-        Err(reason) => return vec![Block::absent(format!("Not looked for: {reason}"))],
+        Err(_) => return Vec::new(),
     };
     let mut blocks = vec![
         Block::text(

@@ -6,6 +6,7 @@ use crate::chart::{Axis, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Po
 use crate::report::document::{Block, Fields, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::{Latency, Row};
 use commgauge_base::collective::Placement;
+use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Seconds, counted};
 use commgauge_base::variant;
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_GROUPS: usize = 16;
 
 /// Groups whose charts are open initially.
-const MAX_OPEN: usize = 3;
+const MAX_OPEN: usize = 1;
 
 /// Points of a curve; a picture shows no more of them apart.
 const MAX_POINTS: usize = 400;
@@ -42,9 +43,7 @@ type OnAxis<'a> = &'a dyn Fn(&Row, (Metric, f64)) -> Option<f64>;
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let (groups, without) = groups(input);
     if groups.is_empty() {
-        return vec![Block::absent(
-            "Not available: no call was measured at three sizes or more. What was measured is among all rows.",
-        )];
+        return Vec::new();
     }
     let limits = limits(input);
     let mut blocks = vec![Block::text(
@@ -91,6 +90,30 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.push(Block::text(format!("{kinds} measured at one or two sizes make no curve; see all rows.")));
     }
     blocks
+}
+
+/// All collectives on one chart of bandwidth and one of latency: the streaming curves, of many only the first of each call.
+pub(super) fn overview(input: &HtmlInput) -> Option<Block> {
+    let (groups, _) = groups(input);
+    let is_streaming = |curve: &&Curve| curve.rows.iter().all(|(_, row)| row.facts.cadence == Cadence::Streaming);
+    let streaming = groups.iter().any(|group| group.curves.iter().any(|curve| is_streaming(&curve)));
+    let shown = |curve: &&Curve| !streaming || is_streaming(curve);
+    let all: usize = groups.iter().map(|group| group.curves.iter().filter(shown).count()).sum();
+    let of_each = if all > MAX_CURVES { 1 } else { MAX_CURVES };
+    let named = groups.iter().flat_map(|group| group.curves.iter().filter(shown).take(of_each)).map(|curve| Curve {
+        run: curve.run,
+        name: format!("{}, {}", curve.rows.first().map_or("", |(_, row)| row.facts.collective.name()), curve.name),
+        rows: curve.rows.clone(),
+    });
+    let mut together = Group { name: "every collective".to_owned(), curves: named.collect() };
+    if together.curves.is_empty() {
+        return None;
+    }
+    together.thin(MAX_POINTS);
+    let none = Limits::new();
+    let drawn = [("Bus bandwidth", bandwidth(&together, &none)), ("Latency", latency(&together, &none))];
+    let figures = drawn.into_iter().filter(|(_, plot)| plot.series.iter().any(|series| !series.points.is_empty()));
+    Some(Block::Charts(figures.map(|(name, plot)| Figure::new(name, plot.draw())).collect()))
 }
 
 fn kinds(count: usize) -> String {

@@ -14,7 +14,10 @@ pub use page::{HtmlInput, HtmlRun};
 use super::products;
 use super::view::View;
 use answer::Answer;
+use crate::report::document::Block;
+use crate::report::verdict::coverage;
 use commgauge_base::error::Result;
+use commgauge_base::units::counted;
 use commgauge_plan::planner::plan_document::PlanDocument;
 use page::{Section, page_text};
 
@@ -25,8 +28,12 @@ use page::{Section, page_text};
 pub fn plan_page(plan: &PlanDocument) -> Result<String> {
     let title = format!("A plan for {}", plan.model);
     let subtitle = format!("{} GPUs, {} samples of {} tokens a step", plan.gpus, plan.global_batch, plan.sequence);
-    let section = Section::new("plan", "Layouts", super::plan::blocks(plan));
-    page_text(None, &title, &subtitle, plan.synthetic, vec![section], "commgauge plan")
+    let sections = vec![
+        Section::new("answer", "The best layout", super::plan::first_screen(plan)),
+        Section::new("layouts", "Layouts", super::plan::choices(plan)),
+        Section::new("details", "What it is made of", super::plan::made_of(plan)),
+    ];
+    page_text(None, &title, &subtitle, plan.synthetic, sections, "commgauge plan")
 }
 
 /// The report as the text of a file.
@@ -36,39 +43,22 @@ pub fn plan_page(plan: &PlanDocument) -> Result<String> {
 pub fn html(input: &HtmlInput) -> Result<String> {
     let Some(first) = input.runs.first() else { return Ok(String::new()) };
     let header = &first.view.header;
-    let Answer { words, heading, blocks } = Answer::of(input);
-    let mut sections = vec![
-        Section::new("answer", heading, blocks),
-        Section::new("verdict", "Verdict and coverage", answer::verdict_blocks(input)),
-        Section::new("suspects", "Suspects and next steps", answer::suspects_blocks(input)),
-        Section::new("provenance", "Provenance", page::runs_blocks(input)),
-    ];
-    let has_model = |view: &View| !view.steps.is_empty() || !view.replays.is_empty() || view.ranking.is_some();
-    if input.runs.iter().any(|run| has_model(&run.view)) {
-        sections.push(Section::new("model", "The model's communication", page::step_blocks(input)));
+    let Answer { words, heading, mut blocks } = Answer::of(input);
+    let mut sections = Vec::new();
+    let mut not_looked_for = Vec::new();
+    for (what, section) in parts(input, first) {
+        match section.is_empty() {
+            true => not_looked_for.push(what),
+            false => sections.push(section),
+        }
     }
-    sections.push(Section::new("curves", "Bandwidth and latency", curves::blocks(input)));
-    if input.runs.iter().any(|run| !run.view.products.is_empty()) {
-        sections.push(Section::new(
-            "products",
-            "Matrix products",
-            page::of_runs(input, |view| products::document(&view.products, &view.header)),
-        ));
+    not_looked_for.retain(|what| !what.is_empty());
+    if !not_looked_for.is_empty() {
+        blocks.push(Block::absent(format!("Not looked for: {}.", not_looked_for.join("; "))));
     }
-    if input.runs.iter().any(|run| !run.view.copies.is_empty()) {
-        sections.push(Section::new(
-            "copies",
-            "Copies between hosts and GPUs",
-            page::of_runs(input, |view| products::copies_document(&view.copies, &view.header)),
-        ));
-    }
-    sections.push(Section::new("consistency", "Self-consistency", cost::consistency_blocks(input)));
-    sections.push(Section::new("pairs", "Pairs of ranks", pairs::blocks(first, input.verdict)));
-    sections.push(Section::new("late", "Late ranks", page::late(first)));
-    sections.push(Section::new("cost", "Cost model", cost::blocks(input)));
-    sections.push(Section::new("base", "Against the base", cost::comparison_blocks(input)));
-    sections.push(Section::new("rows", "All rows", page::rows_blocks(input)));
-    let model = header.suite.model.as_ref().map_or_else(String::new, |model| format!(", {model}"));
+    sections.insert(0, Section::new("answer", heading, blocks));
+    let ranked = first.view.ranking.as_ref().map(|step| &step.facts.model);
+    let model = ranked.or(header.suite.model.as_ref()).map_or_else(String::new, |model| format!(", {model}"));
     let title = format!("{}{model}", header.suite.name);
     let runs = match input.runs.len() {
         1 => String::new(),
@@ -83,10 +73,60 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     );
     let synthetic = input.runs.iter().chain(input.base).any(|run| run.view.header.backend.synthetic);
     let footer = format!(
-        "commgauge {}. GB is 10^9 bytes; sizes are binary. Tables behind the charts open with a click, and on paper all are open.",
+        "commgauge {}. GB is 10^9 bytes; sizes are binary. What is folded opens with a click, and on paper all is open.",
         env!("CARGO_PKG_VERSION")
     );
     page_text(Some(&words), &title, &subtitle, synthetic, sections, &footer)
+}
+
+/// The sections below the answer: what the run was made for, then what follows from it, each with the words that name it where the run
+/// has nothing of it.
+fn parts(input: &HtmlInput, first: &HtmlRun) -> Vec<(String, Section)> {
+    let of_runs = |of: fn(&View) -> Option<Block>| page::of_runs(input, of);
+    let products = of_runs(|view| products::document(&view.products, &view.header));
+    let copies = of_runs(|view| products::copies_document(&view.copies, &view.header));
+    let rows: usize = input.runs.iter().map(|run| run.view.rows.len()).sum();
+    let consistent = input.consistency.as_ref().map_or_else(String::clone, |found| coverage(found).join("; "));
+    let suspects = Section::new("suspects", "Suspects and warnings", answer::suspects_blocks(input));
+    let suspects = match input.suspects.as_ref() {
+        Ok(found) if !found.suspects.is_empty() => suspects,
+        found => suspects.folded(answer::suspects_in_short(input, found.ok().copied())),
+    };
+    let consistency = format!("calls that contradict each other ({consistent})");
+    let no_fit = input.fit.as_ref().err().map_or_else(String::new, |reason| format!("a cost model ({reason})"));
+    let all = [
+        ("limits (`commgauge judge RECORD --machine FILE`)", {
+            Section::new("verdict", "Verdict and coverage", answer::verdict_blocks(input))
+        }),
+        ("an earlier run (`commgauge report RECORD --base EARLIER -o report.html`)", {
+            Section::new("base", "Against the base", cost::comparison_blocks(input))
+        }),
+        ("costs of a model's step (`commgauge run quick`)", {
+            Section::new("model", "The model's communication", page::step_blocks(input))
+        }),
+        ("curves (three sizes or more)", Section::new("curves", "Bandwidth and latency", curves::blocks(input))),
+        ("pairs of ranks (`commgauge run --pairs`)", {
+            Section::new("pairs", "Pairs of ranks", pairs::blocks(first, input.verdict))
+        }),
+        ("", Section::new("products", "Matrix products", products)),
+        ("", Section::new("copies", "Copies between hosts and GPUs", copies)),
+        ("", suspects),
+        ("late ranks (`--cadence both`)", {
+            Section::new("late", "Late ranks", page::late(first)).folded(page::late_in_short(first))
+        }),
+        (consistency.as_str(), {
+            Section::new("consistency", "Self-consistency", cost::consistency_blocks(input)).folded(consistent.as_str())
+        }),
+        (no_fit.as_str(), {
+            Section::new("cost", "Cost model", cost::blocks(input)).folded(cost::in_short(input))
+        }),
+        ("", Section::new("rows", "All rows", page::rows_blocks(input)).folded(counted(rows, "row"))),
+        ("", {
+            let brief = first.view.header.backend.library.clone();
+            Section::new("provenance", "Provenance", page::runs_blocks(input)).folded(brief)
+        }),
+    ];
+    all.into_iter().map(|(what, section)| (what.to_owned(), section)).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::report::{Notes, columns, products, screen, step, template, verdict};
 use base64::Engine;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Seconds, three_digits};
+use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_cost::cost::Fit;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{Difference, Row as Judged, SelfTest, Verdict};
@@ -32,11 +32,23 @@ pub(in crate::report) struct Section {
     id: &'static str,
     title: String,
     blocks: Vec<Block>,
+    /// What the line says that opens it with a click.
+    brief: Option<String>,
 }
 
 impl Section {
     pub fn new(id: &'static str, title: impl Into<String>, blocks: Vec<Block>) -> Section {
-        Section { id, title: title.into(), blocks }
+        Section { id, title: title.into(), blocks, brief: None }
+    }
+
+    /// The same below a line that opens it with a click.
+    pub fn folded(self, brief: impl Into<String>) -> Section {
+        Section { brief: Some(brief.into()), ..self }
+    }
+
+    /// Whether the run has nothing of it.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 }
 
@@ -53,7 +65,8 @@ pub(in crate::report) fn page_text(
     let mut html = Html::default();
     let drawn = |section: Section| {
         let text = html.section(&section.title, &section.blocks);
-        json!({ "id": section.id, "title": visible(&section.title), "html": text })
+        let (is_folded, brief) = (section.brief.is_some(), visible(&section.brief.unwrap_or_default()));
+        json!({ "id": section.id, "title": visible(&section.title), "is_folded": is_folded, "brief": brief, "html": text })
     };
     let page = json!({
         "tab": visible(&answer.map_or_else(|| title.to_owned(), |answer| format!("{answer} · {title}"))),
@@ -172,12 +185,12 @@ fn overview(steps: Vec<(String, &StepView)>) -> Option<Block> {
         .right("payload of a rank", 0, |(_, step)| gigabytes(step.whole.payload_bytes_per_step))
         .right("wire bytes of a rank", 0, |(_, step)| gigabytes(step.whole.wire_bytes_per_step))
         .right("time of all calls", 0, |(_, step)| of(&step.whole.time))
-        .right("of it exposed", 0, |(_, step)| of(&step.whole.exposed_time))
-        .left("TP > DP > PP by time", 0, |(_, step)| rule(step))
+        .right("exposed", 0, |(_, step)| of(&step.whole.exposed_time))
+        .left("TP > DP > PP", 0, |(_, step)| rule(step))
         .table("Every step that was measured")
         .noted("Orders: > is larger, = a tie within the intervals, ? too few samples.")
         .whole_in("`commgauge report --format json` has every step");
-    (!table.rows.is_empty()).then_some(Block::Table(table))
+    (table.rows.len() > 1).then_some(Block::Table(table))
 }
 
 fn styles(step: &StepView) -> String {
@@ -312,14 +325,19 @@ pub(super) fn runs_blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
+/// How many cases name a late rank.
+pub(super) fn late_in_short(run: &HtmlRun) -> String {
+    match run.view.rows.iter().filter(|row| row.late.is_some()).count() {
+        0 => "no rank is late in any case".to_owned(),
+        late => format!("a late rank in {}", counted(late, "case")),
+    }
+}
+
 /// Late ranks.
 pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     let (counts, samples) = last_arrivals(run);
     if samples == 0 {
-        return vec![Block::absent(
-            "Not available: no isolated case has arrival times, so no straggler can be found. Suites with the cadence \
-             `isolated` measure them.",
-        )];
+        return Vec::new();
     }
     let mut ranks: Vec<(u32, u64)> = counts.into_iter().collect();
     ranks.sort_by_key(|(rank, count)| (std::cmp::Reverse(*count), *rank));

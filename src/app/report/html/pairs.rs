@@ -21,36 +21,51 @@ const MAX_RANKS: usize = 32;
 
 /// The section.
 pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
-    let Some(view) = &run.view.pairs else {
-        return vec![Block::absent(
-            "Not available: no pairs of ranks were measured. `commgauge-pairs`, under the launcher, measures every two of them.",
-        )];
-    };
+    let Some(view) = &run.view.pairs else { return Vec::new() };
     let references = References::of(run, view, verdict);
-    let mut blocks = vec![Block::text(view.sentence()), Block::text(how_to_read(view))];
+    let mut blocks = vec![Block::text(view.sentence())];
     let cells = pairs::measured(view).map(|(locality, measure)| references.cell(view, locality, measure));
     let column = Column::left("the median pair reaches", Column::PAGES_ONLY);
     blocks.push(Block::Table(pairs::localities(view).with_column(column, cells)));
-    let rows = members(view);
-    let spoilt = spoilt_pairs(run);
+    let pictures = Pictures::of(run, view, references);
     let worst = worst_measure(view);
-    for measure in std::iter::once(worst).chain(Measure::ALL.into_iter().filter(|measure| *measure != worst)) {
-        let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MAX_ROWS);
-        let mut picture = Vec::new();
-        if block > 1 {
-            let text = format!("One row shows {block} neighbouring hosts, and a cell the worst of their pairs.");
-            picture.push(Block::text(text));
-        }
-        let name = map.title.clone();
-        picture.push(Block::Charts(vec![Figure::wide(&name, map.draw())]));
-        match measure == worst {
-            true => blocks.extend([vec![Block::heading(heading(view, measure))], picture].concat()),
-            false => blocks.push(Block::folded(heading(view, measure), picture)),
-        }
+    for measure in Measure::ALL.into_iter().filter(|measure| *measure != worst) {
+        blocks.push(Block::folded(heading(view, measure), pictures.of_measure(measure)));
     }
     blocks.push(Block::Table(pairs::standings(view)));
     blocks.push(Block::Table(pairs::pairs(view)));
     blocks
+}
+
+/// The picture of the worst measure, and how it is read.
+pub(super) fn worst(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
+    let Some(view) = &run.view.pairs else { return Vec::new() };
+    let pictures = Pictures::of(run, view, References::of(run, view, verdict));
+    let picture = pictures.of_measure(worst_measure(view));
+    [picture, vec![Block::text(how_to_read(view))]].concat()
+}
+
+/// What all heat maps of a run are drawn from.
+struct Pictures<'a> {
+    view: &'a PairsView,
+    rows: Vec<Member>,
+    spoilt: HashMap<[u32; 2], Cell>,
+    references: References,
+}
+
+impl<'a> Pictures<'a> {
+    fn of(run: &HtmlRun, view: &'a PairsView, references: References) -> Pictures<'a> {
+        Pictures { view, rows: members(view), spoilt: spoilt_pairs(run), references }
+    }
+
+    fn of_measure(&self, measure: Measure) -> Vec<Block> {
+        let (map, block) =
+            heat_map(self.view, measure, &self.rows, &self.spoilt, &self.references).gathered(MAX_ROWS);
+        let merged = format!("One row shows {block} neighbouring hosts, and a cell the worst of their pairs.");
+        let merged = (block > 1).then(|| Block::text(merged));
+        let name = map.title.clone();
+        merged.into_iter().chain([Block::Charts(vec![Figure::wide(&name, map.draw())])]).collect()
+    }
 }
 
 fn how_to_read(view: &PairsView) -> String {

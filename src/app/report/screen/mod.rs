@@ -10,7 +10,8 @@ use super::provenance::ending_of;
 use super::row::Status;
 use super::text::visible;
 use super::view::View;
-use crate::report::document::{Block, Fields, Table, percent, seconds_between};
+use crate::chart::{Axis, Bar, Bars, Unit};
+use crate::report::document::{Block, Fields, Figure, Table, percent, seconds_between};
 use crate::report::text::{Paint, wrap};
 use commgauge_base::units::{Seconds, counted};
 use commgauge_model::record::Record;
@@ -244,6 +245,37 @@ pub(super) fn document(view: &View) -> Vec<Block> {
     vec![Block::Table(costs_table(&title(&costs), &costs.families)), Block::list(sentences)]
 }
 
+/// The same for the first screen of a page: bars, and the answer in a sentence.
+pub(super) fn lead(view: &View) -> Vec<Block> {
+    let costs = match costs::of(view, "commgauge") {
+        Ok(costs) => costs,
+        Err(how) => return vec![Block::absent(how)],
+    };
+    let mut bars = Bars::new(title(&costs), Axis::linear("", Unit::Seconds));
+    bars.description = basis(&costs);
+    bars.parts = vec!["exposed".to_owned(), "hidden by computing".to_owned()];
+    let bar = |cost: &FamilyCost| match &cost.seconds {
+        Ok((time, exposed)) => Bar {
+            label: cost.family.name().to_owned(),
+            parts: vec![exposed.middle, (time.middle - exposed.middle).max(0.0)],
+            interval: time.interval,
+            note: Seconds(time.middle).to_string(),
+        },
+        Err(reason) => Bar {
+            label: cost.family.name().to_owned(),
+            parts: Vec::new(),
+            interval: None,
+            note: reason.split(':').next().unwrap_or_default().to_owned(),
+        },
+    };
+    bars.bars = costs.families.iter().map(bar).collect();
+    vec![
+        Block::Charts(vec![Figure::new(&bars.title, bars.draw())]),
+        Block::text(basis(&costs)),
+        Block::Strong(costs.rule.clone()),
+    ]
+}
+
 fn table(families: &[FamilyCost], width: usize) -> Vec<String> {
     let table = costs_table("", families);
     let text = table.text(u16::try_from(width).unwrap_or(u16::MAX));
@@ -268,7 +300,7 @@ fn costs_table(title: &str, families: &[FamilyCost]) -> Table {
         .right("per step", 0, |(_, (time, _))| Seconds(time.middle))
         .right("95 % interval", 0, |(_, (time, _))| seconds_between(*time))
         .right("share", 1, |(_, (time, _))| share(time.middle))
-        .right("not hidden", 2, |(_, (_, hidden))| exposed(hidden.middle))
+        .right("exposed", 0, |(_, (_, hidden))| exposed(hidden.middle))
         .table(title)
 }
 
