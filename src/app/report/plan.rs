@@ -108,7 +108,7 @@ pub(super) fn first_screen(document: &PlanDocument) -> Vec<Block> {
         tone: if document.synthetic || !document.calibrated { Tone::Unsure } else { Tone::Plain },
         question: "The fastest layout, with the range of 95 of 100 such steps".to_owned(),
         answer: card(best),
-        detail: format!("{} GB on the fullest GPU; most of all {}", memory_of(best), best.limited_by),
+        detail: format!("GB on its fullest GPU: {}; limited by {}", memory_of(best), best.limited_by),
     };
     let mut figures = vec![Figure::new("The best layouts", bars(document).draw())];
     figures.extend(pareto(document).map(|plot| Figure::new("More GPUs", plot.draw())));

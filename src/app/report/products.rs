@@ -322,7 +322,7 @@ pub(super) fn soak_document(rows: &[Row], header: &Header) -> Option<Table> {
     let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
     let start = |of: usize| if of == 0 { "start".to_owned() } else { Seconds(round.0 * of as f64).to_string() };
     let table = Fields::of(rows.iter().filter_map(Soaked::of))
-        .left("case", 0, |soaked| soaked.row.facts.name.clone())
+        .left("case", 0, |soaked| row::in_words(&soaked.row.facts))
         .right("rounds", 2, |soaked| soaked.rounds)
         .right("first quarter GB/s", 0, |soaked| soaked.rate(soaked.first))
         .right("last quarter GB/s", 0, |soaked| soaked.rate(soaked.last))

@@ -200,7 +200,8 @@ pub(super) fn peaks(rows: &[Row]) -> Option<String> {
         let time = |row: &&Row| Some((row.facts.bytes_total, row.latency?.median.0));
         let (rate, most) = rows.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0))?;
         let (least, seconds) = rows.iter().filter_map(time).min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;
-        Some(format!("{name} {} at {most}, {} at {least}", Rate(rate), Seconds(seconds)))
+        let at_most = if most == least { String::new() } else { format!(" at {most}") };
+        Some(format!("{name} {}{at_most}, {} at {least}", Rate(rate), Seconds(seconds)))
     };
     let sentences: Vec<String> = of_collective.into_iter().filter_map(sentence).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -226,7 +227,7 @@ pub struct Findings {
 
 impl Findings {
     pub(super) fn new(record: &Record, rows: &[Row], pairs: Option<&PairsView>) -> Findings {
-        let late = rows.iter().filter_map(|row| Some((row.facts.name.as_str(), row.late.as_ref()?)));
+        let late = rows.iter().filter_map(|row| Some((row::in_words(&row.facts), row.late.as_ref()?)));
         let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.counts.samples > 0);
         let late = row::findings(late, isolated.count());
         let of_pairs: Vec<String> = pairs.iter().flat_map(|pairs| pairs.findings()).collect();

@@ -159,6 +159,8 @@ pub struct TableLayout {
     columns: Vec<Column>,
     widths: Vec<usize>,
     shown: Vec<usize>,
+    /// How many of those shown are on the first line of a row; the others follow on a second one.
+    on_first_line: usize,
     left_out: Vec<&'static str>,
 }
 
@@ -168,7 +170,7 @@ impl TableLayout {
         TableLayout::new(columns, widths(columns, rows), width)
     }
 
-    /// Leaves out columns until the others fit, or none may be left out. `widths` are those of the widest cells.
+    /// Leaves out columns until the others fit, or none may be left out; those go on two lines. `widths` are those of the widest cells.
     pub fn new(columns: &[Column], widths: Vec<usize>, width: usize) -> TableLayout {
         let on_terminals = |index: &usize| columns[*index].expendable() != Column::PAGES_ONLY;
         let mut shown: Vec<usize> = (0..columns.len()).filter(on_terminals).collect();
@@ -179,7 +181,9 @@ impl TableLayout {
             shown.retain(|other| *other != index);
             left_out.push(columns[index].heading());
         }
-        TableLayout { columns: columns.to_vec(), widths, shown, left_out }
+        let fits = |count: &usize| whole(&shown[..*count], &widths) <= width;
+        let on_first_line = (1..=shown.len()).rev().find(fits).unwrap_or(shown.len());
+        TableLayout { columns: columns.to_vec(), widths, shown, on_first_line, left_out }
     }
 
     /// Whether a column is shown.
@@ -189,7 +193,7 @@ impl TableLayout {
 
     /// Columns of text that it takes.
     pub fn width(&self) -> usize {
-        whole(&self.shown, &self.widths)
+        whole(&self.shown[..self.on_first_line], &self.widths)
     }
 
     /// The headings, the units where there are any, and a rule.
@@ -215,6 +219,10 @@ impl TableLayout {
     pub(in crate::report) fn row(&self, row: &Row, paint: Paint) -> String {
         let mut out = String::new();
         for (position, index) in self.shown.iter().enumerate() {
+            if position == self.on_first_line {
+                out.truncate(out.trim_end().len());
+                out += "\n    ";
+            }
             let cell = row.cells.get(*index).map_or_else(String::new, |cell| visible(cell));
             let pad = self.widths[*index].saturating_sub(text_width(&cell));
             let gap = if position + 1 == self.shown.len() { 0 } else { GAP };
@@ -237,14 +245,13 @@ impl TableLayout {
     }
 }
 
-/// A text in the colour of a tone.
+/// A text in the colour of a tone, one of the eight that every terminal has; what is as it should be stays plain.
 fn toned(paint: Paint, tone: Tone, text: &str) -> String {
     match tone {
-        Tone::Plain => text.to_owned(),
-        Tone::Good => paint.colored(10, text),
-        Tone::Bad => paint.colored(9, text),
-        Tone::Unsure => paint.colored(11, text),
-        Tone::Synthetic => paint.colored(13, text),
+        Tone::Plain | Tone::Good => text.to_owned(),
+        Tone::Bad => paint.colored(1, text),
+        Tone::Unsure => paint.colored(3, text),
+        Tone::Synthetic => paint.colored(5, text),
     }
 }
 
@@ -478,7 +485,7 @@ fn html_badge(badge: &Badge) -> String {
     )
 }
 
-/// Each picture with its numbers in words below it, folded, as it has them for screen readers.
+/// Each picture; screen readers have its numbers in words.
 fn html_charts(figures: &[Figure]) -> String {
     let single = if figures.len() == 1 { " single" } else { "" };
     let mut out = format!("<div class=\"charts{single}\">");
@@ -487,13 +494,9 @@ fn html_charts(figures: &[Figure]) -> String {
             true => ("wide", format!(" tabindex=\"0\" role=\"region\" aria-label=\"{}\"", escaped_html(&figure.name))),
             false => ("", String::new()),
         };
-        let (class, svg, words) = (attribute("class", class), figure.svg.inline(), escaped_html(figure.svg.summary()));
+        let (class, svg) = (attribute("class", class), figure.svg.inline());
         // Writing to a string cannot fail.
-        let _ = write!(out, "<figure{class}><div class=\"scroll\"{reachable}>{svg}</div>");
-        if !words.is_empty() {
-            let _ = write!(out, "<figcaption>{words}</figcaption>");
-        }
-        out += "</figure>";
+        let _ = write!(out, "<figure{class}><div class=\"scroll\"{reachable}>{svg}</div></figure>");
     }
     out + "</div>\n"
 }
@@ -533,10 +536,11 @@ pub(super) fn html_table(table: &Table, title: &str) -> String {
     let class = |index: usize| classes.get(index).copied().unwrap_or_default();
     let rows = first_rows(&table.rows);
     let mut out = cut(table);
+    let quiet = if table.title.is_empty() { " quiet" } else { "" };
     // Writing to a string cannot fail.
     let _ = write!(
         out,
-        "<div class=\"scroll table\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table>\n<caption>{title}</caption>\n<thead><tr>"
+        "<div class=\"scroll table{quiet}\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table>\n<caption>{title}</caption>\n<thead><tr>"
     );
     for (index, column) in table.columns.iter().enumerate() {
         let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(index), escaped_html(&column.heading_on_page()));

@@ -7,17 +7,18 @@ use crate::launch::quote;
 use crate::report::document::{Badge, Block, Fact, Fields, Tone, optional, signed_percent};
 use crate::report::judged::Answered;
 use crate::report::locate::{self, by};
-use crate::report::row::Status;
+use crate::report::row::{Status, in_words};
 use crate::report::screen::{self, ending};
 use crate::report::verdict::{VerdictLook, coverage, problems, rows_on_page, thresholds, tone, value};
 use crate::report::view::{View, peaks};
-use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{
     Decision, Metric, Question, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe,
 };
 use commgauge_model::record::line::EndStatus;
+use std::collections::HashMap;
 
 /// Rows, suspects and warnings each on the first screen; the sections below have all.
 const MAX_ROWS: usize = 5;
@@ -29,7 +30,7 @@ pub(super) struct Answer {
     /// In a few words, such as `FAIL: 3 rows failed, 1 suspect`.
     pub words: String,
     /// The heading of the first section.
-    pub heading: &'static str,
+    pub heading: String,
     /// The section.
     pub blocks: Vec<Block>,
 }
@@ -37,7 +38,6 @@ pub(super) struct Answer {
 /// A row that did not pass.
 struct NotPassed {
     name: String,
-    bytes: Option<Bytes>,
     measured: String,
     threshold: String,
     off_by: String,
@@ -45,15 +45,6 @@ struct NotPassed {
     badness: f64,
     reasons: Vec<String>,
     tone: Tone,
-}
-
-impl NotPassed {
-    /// The name without its number of bytes, for which there is a column.
-    fn call(&self) -> String {
-        let bytes = self.bytes.map(|bytes| bytes.0.to_string());
-        let parts = self.name.split('/').filter(|part| bytes.as_deref() != Some(*part));
-        parts.collect::<Vec<_>>().join("/")
-    }
 }
 
 impl Answer {
@@ -83,12 +74,17 @@ impl Answer {
         };
         let lead = if failed.is_empty() && undecided.is_empty() { lead(input) } else { Vec::new() };
         let heading = match code {
-            0 if !lead.is_empty() => "What was measured",
-            0 => "Nothing failed",
-            3 | 7 if failed.is_empty() => "What is not decided, and why",
-            _ => "What failed, and why",
+            0 => lead_heading(input).unwrap_or_else(|| "Nothing failed".to_owned()),
+            3 | 7 if failed.is_empty() => "What is not decided, and why".to_owned(),
+            _ => "What failed, and why".to_owned(),
         };
         failed.extend(undecided);
+        let rows_of_runs = input.runs.iter().flat_map(|run| &run.view.rows);
+        let named: HashMap<&str, String> =
+            rows_of_runs.map(|row| (row.facts.name.as_str(), in_words(&row.facts))).collect();
+        for row in &mut failed {
+            row.name = named.get(row.name.as_str()).unwrap_or(&row.name).clone();
+        }
         let badge = Badge { tone, question: "Overall".to_owned(), answer: words.clone(), detail: detail(input) };
         let mut blocks = vec![Block::Badges(vec![badge])];
         blocks.extend(lead);
@@ -101,18 +97,33 @@ impl Answer {
     }
 }
 
+/// Whether the page is first of all about the step of a model.
+fn is_of_a_step(run: &HtmlRun) -> bool {
+    run.view.ranking.is_some() || (run.view.pairs.is_none() && !run.view.steps.is_empty())
+}
+
 /// What the run was made for: what a step costs, the pairs of ranks, or all curves.
 fn lead(input: &HtmlInput) -> Vec<Block> {
     let Some(run) = input.runs.first() else { return Vec::new() };
-    let has_step = run.view.ranking.is_some() || (run.view.pairs.is_none() && !run.view.steps.is_empty());
     let mut blocks = match (input.comparison, &run.view.pairs) {
         (Some(comparison), _) => vec![cost::slowdown(comparison)],
-        (None, _) if has_step => screen::lead(&run.view),
+        (None, _) if is_of_a_step(run) => screen::lead(&run.view),
         (None, Some(_)) => pairs::worst(run, input.verdict),
         (None, None) => curves::overview(input).into_iter().collect(),
     };
     blocks.extend(peaks(&run.view.rows).map(|peaks| Block::list(peaks.split("; "))));
     blocks
+}
+
+/// The same as a heading.
+fn lead_heading(input: &HtmlInput) -> Option<String> {
+    let run = input.runs.first()?;
+    match (input.comparison, &run.view.pairs) {
+        (Some(_), _) => Some("How each row compares with the base".to_owned()),
+        (None, _) if is_of_a_step(run) => screen::lead_title(&run.view),
+        (None, Some(_)) => Some("Which pairs of ranks are slow".to_owned()),
+        (None, None) => (!run.view.rows.is_empty()).then(|| "Bandwidth and latency by size".to_owned()),
+    }
 }
 
 /// The exit code of everything together.
@@ -163,7 +174,6 @@ fn failed(input: &HtmlInput) -> Vec<NotPassed> {
         };
         Some(NotPassed {
             name: row.facts.name.clone(),
-            bytes: Some(row.facts.bytes_total),
             measured: row.status.label().to_owned(),
             threshold: optional(None::<String>),
             off_by: optional(None::<String>),
@@ -190,7 +200,6 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
         let (measured, threshold, off_by) = deviation(row);
         NotPassed {
             name: row.full_name().into_owned(),
-            bytes: row.subject.bytes(),
             measured: optional(measured),
             threshold: optional(threshold),
             off_by: optional(off_by.map(signed_percent)),
@@ -227,8 +236,7 @@ fn rows(rows: &[NotPassed]) -> Option<Block> {
         _ => ("Rows that are not decided", "difference"),
     };
     let table = Fields::of(rows.iter().take(MAX_ROWS))
-        .left("row", 0, |row| row.call())
-        .right("size", 0, |row| optional(row.bytes))
+        .left("case", 0, |row| row.name.clone())
         .right("measured", 0, |row| row.measured.clone())
         .right("threshold", 0, |row| row.threshold.clone())
         .right(difference, 0, |row| row.off_by.clone())

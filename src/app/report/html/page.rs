@@ -3,7 +3,7 @@
 use crate::chart::{Axis, Bar, Bars, STYLE, Unit};
 use crate::report::columns::{FIELDS, Field, tone};
 use crate::report::document::{Block, Fact, Fields, Figure, Html, gigabytes, optional, share, signed_percent};
-use crate::report::row::{Row, host_of};
+use crate::report::row::{Row, host_of, in_words};
 use crate::report::step::{Measure, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::{bounds_of_median, bounds_of_slowdown, value};
@@ -225,6 +225,7 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
     let compared =
         |row: &Row, cell: fn(&Judged) -> Option<String>| optional(base.get(&*row.facts.name).and_then(|row| cell(row)));
     let mut fields = Fields::of(rows.iter().zip(numbers))
+        .left("case in words", 0, |(row, _)| in_words(&row.facts))
         .left("axis", 0, |(row, _)| row.facts.axis)
         .left("style", 0, |(row, _)| row.facts.style.name())
         .left("cadence", 0, |(row, _)| row.facts.cadence)
@@ -361,7 +362,7 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
         )),
         Block::Charts(vec![Figure::new(title, bars.draw())]),
     ];
-    let late = run.view.rows.iter().filter_map(|row| Some((&row.facts.name, row.late.as_ref()?)));
+    let late = run.view.rows.iter().filter_map(|row| Some((in_words(&row.facts), row.late.as_ref()?)));
     let table = Fields::of(late)
         .left("case", 0, |(case, _)| (*case).clone())
         .right("late rank", 0, |(_, late)| late.rank)

@@ -146,7 +146,7 @@ fn heat_map(
         let (a, b) = (member_of[pair.a], member_of[pair.b]);
         let value = pair.values[measure as usize];
         let spoilt = spoilt.get(&[view.ranks[pair.a].rank, view.ranks[pair.b].rank]).copied();
-        let percent = value.map(|value| measure.goodness(value.percent)).filter(|percent| percent.is_finite());
+        let percent = value.map(|value| measure.speed(value.percent)).filter(|percent| percent.is_finite());
         let Some(cell) = percent.map(Cell::Percent).or(spoilt) else { continue };
         if cells[a][b].worse(cell) == cells[a][b] {
             continue;
@@ -280,7 +280,7 @@ impl References {
     fn percent(&self, view: &PairsView, pair: &Pair, measure: Measure) -> Option<f64> {
         let value = pair.values[measure as usize]?.value;
         let reference = self.reference(view, pair, measure)?;
-        Some(measure.goodness(100.0 * value / reference)).filter(|percent| percent.is_finite())
+        Some(measure.speed(100.0 * value / reference)).filter(|percent| percent.is_finite())
     }
 
     /// For a table: the median of the pairs' shares and what they are shares of, with its number where that is the same for all.

@@ -80,7 +80,7 @@ pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
     Ok(Costs { step: ranked.facts, measured, ranks, rule, families, order })
 }
 
-fn middle(cost: &FamilyCost) -> f64 {
+pub(super) fn middle(cost: &FamilyCost) -> f64 {
     cost.seconds.as_ref().map_or(-1.0, |(time, _)| time.middle)
 }
 
@@ -138,24 +138,22 @@ impl Ranked {
 }
 
 fn rule(order: &Order, families: &[FamilyCost]) -> String {
-    let sure = |probability: Option<f64>| {
-        probability.map_or_else(
-            || " by the medians; how sure that is, is not known".to_owned(),
-            |probability| format!(" ({:.0} % sure)", (100.0 * probability).min(99.0)),
-        )
+    let sure = |probability: Option<f64>| match probability {
+        None => " by the medians; too few replicates to say how sure".to_owned(),
+        Some(probability) => format!(", {:.0} % sure", (100.0 * probability).min(99.0)),
     };
     let names: Vec<&str> = order.of_rule.iter().map(|place| place.family.name()).collect();
     let missing: Vec<&str> =
         Family::RULE.into_iter().filter(|family| !known(families, *family)).map(Family::name).collect();
     match order.rule {
-        Rule::Holds => format!("TP > DP > PP holds here{}.", sure(order.rule_probability)),
+        Rule::Holds => format!("TP > DP > PP holds{}.", sure(order.rule_probability)),
         Rule::DoesNotHold => {
             let against = order.rule_probability.map(|holds| 1.0 - holds);
-            format!("TP > DP > PP does not hold here{}: {}.", sure(against), names.join(" > "))
+            format!("TP > DP > PP does not hold: {}{}.", names.join(" > "), sure(against))
         }
-        Rule::Tie => "Whether TP > DP > PP holds here cannot be decided: the intervals overlap.".to_owned(),
-        Rule::NotKnown => format!("Whether TP > DP > PP holds here is not known without {}.", missing.join(" and ")),
-        Rule::NothingToCompare => "TP > DP > PP: nothing to compare, as fewer than two of them communicate.".to_owned(),
+        Rule::Tie => "TP > DP > PP: cannot be decided, the intervals overlap.".to_owned(),
+        Rule::NotKnown => format!("TP > DP > PP: not known without {}.", missing.join(" and ")),
+        Rule::NothingToCompare => "TP > DP > PP: nothing to compare, fewer than two of them communicate.".to_owned(),
     }
 }
 
