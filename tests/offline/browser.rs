@@ -1,6 +1,7 @@
 //! The report page in a real browser: no message, no request, nothing that overlaps or is cut off; in light, in dark, on paper,
 //! on a telephone and on a wide screen. Needs Chromium; without it the tests say that they were skipped.
 
+mod first_screens;
 mod many_rows;
 
 use crate::offline;

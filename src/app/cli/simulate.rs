@@ -7,7 +7,8 @@ use super::output::{AnswerArguments, check_only_format, write_record};
 use super::suite;
 use super::suite::{SuiteWork, suite_work};
 use crate::report::{
-    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, VerdictFormat, VerdictLook, rehearsal_text,
+    GateOutlook, Paint, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, VerdictFormat, VerdictLook,
+    rehearsal_text,
 };
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::proportion_interval;
@@ -103,7 +104,8 @@ impl SimulateCommand {
             suspects,
             power,
         };
-        let look = |width| VerdictLook { format: VerdictFormat::Table, width, explained: self.explain };
+        let look =
+            |width| VerdictLook { format: VerdictFormat::Table, width, paint: Paint::Plain, explained: self.explain };
         self.shown.show(&document, |width| rehearsal_text(&document, look(width)))?;
         if let Some(path) = &self.output {
             eprintln!("record: {}", path.shown());

@@ -125,7 +125,10 @@ fn number(value: Option<impl ToString>) -> String {
 }
 
 /// Files that are listed one by one.
-const MAX_LEFT_OUT: usize = 10;
+const MAX_LEFT_OUT: usize = 3;
+
+/// Rows that changed on the first screen.
+const MAX_CHANGED: usize = 8;
 
 // The history for people: the changes of each place, the rows that changed, and what was left out.
 
@@ -137,7 +140,9 @@ fn history_document(history: &History, shown: ShownRows) -> Vec<Block> {
     }
     blocks.extend(history.lineages.iter().flat_map(|lineage| of_lineage(lineage, shown)));
     blocks.extend(left_out(history));
-    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
+    if shown == ShownRows::All {
+        blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
+    }
     blocks
 }
 
@@ -152,11 +157,15 @@ pub(super) fn left_out(history: &History) -> Vec<Block> {
     Block::headed_list(&heading, Mark::None, left_out)
 }
 
-fn of_lineage(lineage: &Lineage, shown: ShownRows) -> Vec<Block> {
+fn of_lineage(lineage: &Lineage, wanted: ShownRows) -> Vec<Block> {
     let mut blocks = changes(lineage);
-    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| shown.has(row)).collect();
+    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| wanted.has(row)).collect();
+    let most = if wanted == ShownRows::All { shown.len() } else { MAX_CHANGED };
     if !shown.is_empty() {
-        blocks.push(Block::Table(rows(lineage, &shown)));
+        blocks.push(Block::Table(rows(lineage, &shown[..shown.len().min(most)])));
+    }
+    if shown.len() > most {
+        blocks.push(Block::list([format!("{} more changed: --all", counted(shown.len() - most, "row"))]));
     }
     blocks
 }

@@ -96,9 +96,6 @@ fn card(layout: &PlannedLayout) -> String {
 /// Layouts with a bar.
 const MAX_BARS: usize = 10;
 
-/// Parts of a bar with a colour of their own.
-const MAX_PARTS: usize = 5;
-
 /// The first screen of a page: the best layout in large letters, and what the steps of the best ones are made of.
 pub(super) fn first_screen(document: &PlanDocument) -> Vec<Block> {
     let Some(best) = document.layouts.first() else {
@@ -125,24 +122,15 @@ fn bars(document: &PlanDocument) -> Bars {
             best.push((name, layout));
         }
     }
-    best.truncate(MAX_BARS);
-    let mut parts: BTreeMap<String, f64> = BTreeMap::new();
-    for (part, seconds) in best.iter().flat_map(|(_, layout)| layout.price.parts()) {
-        *parts.entry(part).or_default() += seconds;
-    }
-    let mut names: Vec<String> = parts.iter().filter(|(_, all)| **all > 0.0).map(|(name, _)| name.clone()).collect();
-    names.sort_by(|a, b| parts[b].total_cmp(&parts[a]));
-    names.truncate(MAX_PARTS);
-    let bar = |(name, layout): (String, &PlannedLayout)| {
-        let of_step = layout.price.parts();
-        let part = |wanted: &String| of_step.iter().filter(|(name, _)| name == wanted).map(|(_, seconds)| seconds).sum();
-        let shown: Vec<f64> = names.iter().map(part).collect();
-        let rest = (layout.price.step_seconds - shown.iter().sum::<f64>()).max(0.0);
-        let parts = shown.into_iter().chain([rest]).collect();
-        Bar { label: name, parts, interval: None, note: Seconds(layout.price.step_seconds).to_string() }
+    let bar = |(label, layout): (String, &PlannedLayout)| {
+        let price = &layout.price;
+        let parts = [price.compute_seconds, price.exposed.total(), price.bubble_seconds];
+        let other = (price.step_seconds - parts.iter().sum::<f64>()).max(0.0);
+        let parts = parts.into_iter().chain([other]).collect();
+        Bar { label, parts, interval: None, note: Seconds(price.step_seconds).to_string() }
     };
-    let bars = best.into_iter().map(bar).collect();
-    let parts = names.iter().cloned().chain(["other".to_owned()]).collect();
+    let bars = best.into_iter().take(MAX_BARS).map(bar).collect();
+    let parts = ["compute", "exposed calls", "bubble", "other"].map(str::to_owned).to_vec();
     let description = "Time of a step by its parts, the best layout of each degrees.".to_owned();
     Bars { bars, parts, description, ..Bars::new("Time of a step", Axis::linear("", Unit::Seconds)) }
 }
@@ -216,7 +204,7 @@ fn head(document: &PlanDocument) -> Vec<String> {
     ));
     lines.push(format!("calls: {}", d.rates));
     lines.push(format!(
-        "{} layouts considered, {} fit into memory, {} at its edge, {} priced one by one, in {}",
+        "{} layouts, {} fit into memory, {} at its edge; {} priced one by one in {}",
         d.considered,
         d.feasible - d.at_the_edge,
         d.at_the_edge,
@@ -330,7 +318,6 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
     }
     all.extend(document.measured_by.as_ref().map(|command| format!("To decide, measure: {command}")));
     if let Some(best) = document.layouts.first() {
-        all.push(format!("The best again: --only {}", best.name));
         all.extend(at_the_edge(document));
         all.extend(best.layout.stage_layers.as_ref().map(|layers| {
             let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -368,6 +355,7 @@ fn details(document: &PlanDocument) -> Vec<String> {
         "The interval of a step holds the errors of calls, of computing and of what is not modelled, as published runs show them."
             .to_owned(),
     ];
+    all.extend(document.layouts.first().map(|best| format!("The best again: --only {}", best.name)));
     if !document.illegal.is_empty() {
         all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
     }

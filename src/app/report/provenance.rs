@@ -2,7 +2,7 @@
 //!
 //! It must suffice to repeat the measurement.
 
-use super::row::{in_words, Row};
+use super::row::{Row, in_words};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::visible::quote;
@@ -194,9 +194,9 @@ pub(super) fn warnings_of(record: &Record, rows: &[Row]) -> Vec<String> {
         let text = format!("{} of {} replicates measured", row.counts.replicates, row.counts.replicates_planned);
         CaseSentence { case: in_words(&row.facts), text }
     });
-    let warned = rows
-        .iter()
-        .flat_map(|row| row.warnings.iter().map(|text| CaseSentence { case: in_words(&row.facts), text: text.clone() }));
+    let warned = rows.iter().flat_map(|row| {
+        row.warnings.iter().map(|text| CaseSentence { case: in_words(&row.facts), text: text.clone() })
+    });
     warnings.extend(gathered(incomplete.chain(warned)));
     warnings.extend(dropped_samples(rows));
     warnings.extend(not_precise(record, rows));

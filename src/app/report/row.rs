@@ -55,12 +55,11 @@ pub struct Row {
     pub warnings: Vec<String>,
 }
 
-/// A case as people say it: `tp all_reduce of 2 ranks, 16 MiB bfloat16, in place`. Pairs keep their name, which has their round.
+/// A case as people say it: `tp all_reduce of 2 ranks, 16 MiB bfloat16, in place`; pairs with their round.
 pub(super) fn in_words(facts: &CaseFacts) -> String {
-    if facts.style == Style::Pairs {
-        return facts.name.clone();
-    }
-    let mut words = format!("{} {} of {} ranks", facts.axis, facts.collective, facts.group_size);
+    let round = facts.name.split('/').nth(1).filter(|_| facts.style == Style::Pairs);
+    let whose = round.map_or_else(|| format!("{} ranks", facts.group_size), |round| round.replace('-', " "));
+    let mut words = format!("{} {} of {whose}", facts.axis, facts.collective);
     if facts.bytes_total != Bytes(0) {
         words += &format!(", {} {}", facts.bytes_total, facts.element_type);
     }

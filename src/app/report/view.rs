@@ -405,7 +405,7 @@ mod tests {
         lines.push(Line::DeviceReadings(Box::new(readings.clone())));
         let view = View::new(&Record::from_lines(lines.clone()).unwrap());
         let said = view.warnings.join("\n");
-        let name = &sample.plan.cases[0].name;
+        let name = row::in_words(&sample.plan.cases[0]);
         let expected =
             format!("{name}: the device of rank 3 changed meanwhile (throttled by power cap), and of 1 more");
         assert!(said.contains(&expected), "{said}");

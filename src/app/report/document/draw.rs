@@ -1,8 +1,9 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
-use super::{Badge, Block, Column, Fact, Figure, Folded, List, Mark, Row, Table, Tone};
+use super::{Block, Column, Fact, Figure, Folded, List, Mark, Row, Table, Tone};
 use crate::chart::escaped as escaped_html;
 use crate::report::text::{Paint, hung, text_width, visible, wrap};
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -365,10 +366,9 @@ fn markdown_code(text: &str) -> String {
     }
 }
 
-// Documents as parts of an HTML page: every text escaped, no two headings alike. Tables are in `html_table`, the page itself is
-// elsewhere.
+// Documents as parts of an HTML page, for `reports/templates/blocks.html`, which escapes every text; no two headings are alike.
 
-/// Writes the sections of one page.
+/// Prepares the sections of one page.
 #[derive(Debug, Default)]
 pub struct Html {
     /// Headings, summaries and captions so far.
@@ -377,22 +377,30 @@ pub struct Html {
     under: Vec<String>,
 }
 
-/// The document, in a section of a page whose heading is of level 2.
+/// The document as a page has it, in a section without a title.
 #[cfg(test)]
 pub fn html(blocks: &[Block]) -> String {
-    Html::default().section("", blocks)
+    Html::default().text("", blocks)
 }
 
 impl Html {
-    /// A section below its title, which is of level 2.
-    pub fn section(&mut self, title: &str, blocks: &[Block]) -> String {
+    /// The blocks of a section below its title, which is of level 2.
+    pub fn section(&mut self, title: &str, blocks: &[Block]) -> Vec<Value> {
         self.used.insert(title.to_owned());
         self.under = vec![title.to_owned()];
         self.all(blocks)
     }
 
-    fn all(&mut self, blocks: &[Block]) -> String {
-        blocks.iter().map(|block| self.drawn(block)).collect()
+    /// The same as text.
+    #[cfg(test)]
+    pub fn text(&mut self, title: &str, blocks: &[Block]) -> String {
+        let source = concat!(include_str!("../../../../reports/templates/blocks.html"), "{{ draw(blocks) }}");
+        let blocks = json!({ "blocks": self.section(title, blocks) });
+        crate::report::template::through("blocks.html", source, blocks).expect("the template fits")
+    }
+
+    fn all(&mut self, blocks: &[Block]) -> Vec<Value> {
+        blocks.iter().map(|block| self.block(block)).collect()
     }
 
     /// A heading that the page does not have yet: the same name below two headings gets that of its heading, and a table without
@@ -410,95 +418,37 @@ impl Html {
         name
     }
 
-    fn drawn(&mut self, block: &Block) -> String {
+    fn block(&mut self, block: &Block) -> Value {
         match block {
             Block::Heading(heading) => {
-                let level = heading.level + 1;
                 let text = self.unlike(heading.text.trim_end_matches(':'));
                 self.under.truncate(1);
                 self.under.push(text.clone());
-                format!("<h{level}>{}</h{level}>\n", escaped_html(&text))
+                json!({ "kind": "heading", "level": heading.level + 1, "text": text })
             }
-            Block::Paragraph(text) => element("p", "", text),
-            Block::Strong(text) => format!("<p><strong>{}</strong></p>\n", escaped_html(text)),
-            Block::Alarm(text) => element("p", "alarm", text),
-            Block::Absent(text) => element("p", "absent", text),
-            Block::List(list) if list.items.is_empty() => String::new(),
-            Block::List(list) => {
-                let items: String = list.on_page().map(|item| format!("<li>{}</li>", escaped_html(&item))).collect();
-                format!("<ul class=\"sentences\">{items}</ul>\n")
+            Block::Paragraph(text) => json!({ "kind": "paragraph", "text": text }),
+            Block::Strong(text) => json!({ "kind": "strong", "text": text }),
+            Block::Alarm(text) => json!({ "kind": "alarm", "text": text }),
+            Block::Absent(text) => json!({ "kind": "absent", "text": text }),
+            Block::List(list) => json!({ "kind": "list", "items": list.on_page().collect::<Vec<_>>() }),
+            Block::Command(text) => json!({ "kind": "command", "text": text }),
+            Block::Facts(facts) => json!({ "kind": "facts", "facts": facts }),
+            Block::Table(table) => table_on_page(table, self.unlike(table.title.trim_end_matches(':'))),
+            Block::Charts(figures) => {
+                let figure = |one: &Figure| json!({ "name": one.name, "is_wide": one.wide, "svg": one.svg.inline() });
+                json!({ "kind": "charts", "figures": figures.iter().map(figure).collect::<Vec<_>>() })
             }
-            Block::Command(text) => html_command(&escaped_html(text)),
-            Block::Facts(facts) => {
-                let one = |Fact { label, text }: &Fact| {
-                    format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped_html(label), escaped_html(text))
-                };
-                format!("<dl>{}</dl>\n", facts.iter().map(one).collect::<String>())
-            }
-            Block::Table(table) => {
-                let title = self.unlike(table.title.trim_end_matches(':'));
-                let drawn = html_table(table, &title);
-                match table.folded {
-                    true => format!("<details><summary>{}</summary>{drawn}</details>\n", escaped_html(&title)),
-                    false => drawn + "\n",
-                }
-            }
-            Block::Charts(figures) => html_charts(figures),
-            Block::Badges(badges) => {
-                format!("<div class=\"badges\">{}</div>\n", badges.iter().map(html_badge).collect::<String>())
-            }
+            Block::Badges(badges) => json!({ "kind": "badges", "badges": badges }),
             Block::Folded(Folded { summary, blocks }) => {
                 let summary = self.unlike(summary);
                 let around = std::mem::replace(&mut self.under, vec![summary.clone()]);
                 let inner = self.all(blocks);
                 self.under = around;
-                format!(
-                    "<details class=\"group\"><summary>{}</summary><div class=\"folded\">\n{inner}</div></details>\n",
-                    escaped_html(&summary)
-                )
+                json!({ "kind": "folded", "summary": summary, "blocks": inner })
             }
-            Block::Narrow(_) => String::new(),
+            Block::Narrow(_) => json!({ "kind": "narrow" }),
         }
     }
-}
-
-fn element(name: &str, class: &str, text: &str) -> String {
-    format!("<{name}{}>{}</{name}>\n", attribute("class", class), escaped_html(text))
-}
-
-fn html_command(escaped: &str) -> String {
-    format!("<pre class=\"command\"><code>{escaped}</code></pre>\n")
-}
-
-fn html_badge(badge: &Badge) -> String {
-    let tone = match badge.tone {
-        Tone::Plain | Tone::Synthetic => "none",
-        Tone::Good => "good",
-        Tone::Bad => "bad",
-        Tone::Unsure => "unsure",
-    };
-    format!(
-        "<div class=\"badge {tone}\"><p class=\"what\">{}</p><p class=\"answer\">{}</p><p class=\"detail\">{}</p></div>",
-        escaped_html(&badge.question),
-        escaped_html(&badge.answer),
-        escaped_html(&badge.detail)
-    )
-}
-
-/// Each picture; screen readers have its numbers in words.
-fn html_charts(figures: &[Figure]) -> String {
-    let single = if figures.len() == 1 { " single" } else { "" };
-    let mut out = format!("<div class=\"charts{single}\">");
-    for figure in figures {
-        let (class, reachable) = match figure.wide {
-            true => ("wide", format!(" tabindex=\"0\" role=\"region\" aria-label=\"{}\"", escaped_html(&figure.name))),
-            false => ("", String::new()),
-        };
-        let (class, svg) = (attribute("class", class), figure.svg.inline());
-        // Writing to a string cannot fail.
-        let _ = write!(out, "<figure{class}><div class=\"scroll\"{reachable}>{svg}</div></figure>");
-    }
-    out + "</div>\n"
 }
 
 // Tables of an HTML page, with all their rows. The first ones are rows of a table; the others follow as text below it, a line
@@ -514,75 +464,52 @@ const SHORT: usize = 30;
 /// Maximum number of rows on a page, which keeps it below two megabytes. What is left out is said above the table.
 const MAX_ROWS: usize = 12_000;
 
-/// The table below its caption.
-pub(super) fn html_table(table: &Table, title: &str) -> String {
-    let title = escaped_html(title);
-    // An interval is not broken over lines.
-    let has_intervals = |index: usize| {
-        table.rows.iter().take(DRAWN_ROWS).any(|row| row.cells.get(index).is_some_and(|cell| cell.contains(" .. ")))
+fn table_on_page(table: &Table, title: String) -> Value {
+    let any = |index: usize, of: &dyn Fn(&str) -> bool| {
+        table.rows.iter().take(DRAWN_ROWS).any(|row| row.cells.get(index).is_some_and(|cell| of(cell)))
     };
-    let is_text = |index: usize| {
-        let cells = table.rows.iter().take(DRAWN_ROWS).filter_map(|row| row.cells.get(index));
-        cells.into_iter().any(|cell| cell.chars().count() > SHORT)
-    };
-    let classes: Vec<&str> = (table.columns.iter().enumerate())
-        .map(|(index, column)| match column.is_number() {
-            true => " class=\"n\"",
-            false if has_intervals(index) => " class=\"s\"",
-            false if is_text(index) => " class=\"t\"",
+    let column = |(index, column): (usize, &Column)| {
+        let class = match column.is_number() {
+            true => "n",
+            // An interval is not broken over lines.
+            false if any(index, &|cell| cell.contains(" .. ")) => "s",
+            false if any(index, &|cell| cell.chars().count() > SHORT) => "t",
             false => "",
-        })
-        .collect();
-    let class = |index: usize| classes.get(index).copied().unwrap_or_default();
+        };
+        json!({ "heading": column.heading_on_page(), "class": class })
+    };
     let rows = first_rows(&table.rows);
-    let mut out = cut(table);
-    let quiet = if table.title.is_empty() { " quiet" } else { "" };
-    // Writing to a string cannot fail.
-    let _ = write!(
-        out,
-        "<div class=\"scroll table{quiet}\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table>\n<caption>{title}</caption>\n<thead><tr>"
-    );
-    for (index, column) in table.columns.iter().enumerate() {
-        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(index), escaped_html(&column.heading_on_page()));
-    }
-    out += "</tr></thead>\n<tbody>";
-    for row in rows.iter().take(DRAWN_ROWS) {
-        let _ = write!(out, "<tr{}>", attribute("class", row_class(row.tone)));
-        for (index, cell) in row.cells.iter().enumerate() {
-            let _ = write!(out, "<td{}>{}</td>", class(index), escaped_html(cell));
-        }
-        out += "</tr>\n";
-    }
-    out += "</tbody></table></div>";
-    out += &html_lines(table, rows.get(DRAWN_ROWS..).unwrap_or_default());
-    if !table.note.is_empty() {
-        let _ = write!(out, "<p class=\"note\">{}</p>", escaped_html(&table.note));
-    }
-    out
+    let (drawn, others) = rows.split_at(rows.len().min(DRAWN_ROWS));
+    let row = |row: &&Row| json!({ "class": row_class(row.tone), "cells": row.cells });
+    json!({
+        "kind": "table",
+        "title": title,
+        "is_quiet": table.title.is_empty(),
+        "is_folded": table.folded,
+        "cut": cut(table),
+        "columns": table.columns.iter().enumerate().map(column).collect::<Vec<_>>(),
+        "rows": drawn.iter().map(row).collect::<Vec<_>>(),
+        "more": others.len(),
+        "lines": lines_on_page(table, others),
+        "note": table.note,
+    })
 }
 
 /// What is not on the page, said before the rows.
 fn cut(table: &Table) -> String {
-    if table.rows.len() <= MAX_ROWS {
-        return String::new();
+    match table.rows.len() > MAX_ROWS {
+        true => format!("{MAX_ROWS} of {} rows, those that stand out first; {}", table.rows.len(), table.elsewhere),
+        false => String::new(),
     }
-    let text = format!("{MAX_ROWS} of {} rows, those that stand out first; {}", table.rows.len(), table.elsewhere);
-    format!("<p class=\"alarm\">{}</p>", escaped_html(&text))
 }
 
-/// Rows as lines of text with tabs between the cells. The first line has the headings, and the first cell of each other line a
+/// Rows as lines of escaped text with tabs between the cells. The first line has the headings, and the first cell of each other line a
 /// mark of the row's tone.
-fn html_lines(table: &Table, rows: &[&Row]) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let headings: Vec<String> = table.columns.iter().map(|column| escaped_html(&column.heading_on_page())).collect();
-    let mut out = format!(
-        "<details class=\"more\"><summary>{} more rows, as text</summary><pre>\t{}\n",
-        rows.len(),
-        headings.join("\t")
-    );
-    for row in rows {
+fn lines_on_page(table: &Table, rows: &[&Row]) -> String {
+    let headings: Vec<String> = table.columns.iter().map(|column| column.heading_on_page()).collect();
+    let headings = Row::from(headings);
+    let mut out = String::new();
+    for row in std::iter::once(&headings).chain(rows.iter().copied()) {
         out += row_class(row.tone);
         for cell in &row.cells {
             out.push('\t');
@@ -590,7 +517,7 @@ fn html_lines(table: &Table, rows: &[&Row]) -> String {
         }
         out.push('\n');
     }
-    out + "</pre></details>"
+    out
 }
 
 /// All rows; of very many, those that stand out come first and the last ones are left out.
@@ -609,11 +536,6 @@ fn row_class(tone: Tone) -> &'static str {
         Tone::Unsure => "unsure",
         Tone::Plain | Tone::Good | Tone::Synthetic => "",
     }
-}
-
-/// An attribute; none where its value is empty.
-pub(super) fn attribute(name: &str, value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }
 }
 
 #[cfg(test)]

@@ -9,14 +9,12 @@ use crate::report::judged::Answered;
 use crate::report::locate::{self, by};
 use crate::report::row::{Status, in_words};
 use crate::report::screen::{self, ending};
-use crate::report::verdict::{VerdictLook, coverage, problems, rows_on_page, thresholds, tone, value};
+use crate::report::verdict::{VerdictLook, coverage, headline, problems, rows_on_page, tone, value};
 use crate::report::view::{View, peaks};
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
-use commgauge_judge::verdict::{
-    Decision, Metric, Question, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe,
-};
+use commgauge_judge::verdict::{Decision, Metric, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe};
 use commgauge_model::record::line::EndStatus;
 use std::collections::HashMap;
 
@@ -369,7 +367,7 @@ const MAX_PASSED: usize = 200;
 pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = Vec::new();
     for verdict in input.verdict.iter().chain(&input.comparison) {
-        let judged = (verdict.question == Question::Gate).then(|| thresholds(verdict)).into_iter();
+        let judged = std::iter::once(headline(verdict));
         blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
         if !verdict.problems.is_empty() {
             blocks.push(Block::heading("Warnings about the records"));

@@ -1,14 +1,14 @@
-//! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
+//! The cost model: alpha and beta with intervals, and the curve over the points.
 
 use super::answer::without_many_passes;
 use super::curves::thin;
 use super::page::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
-use crate::report::document::{Block, Fields, Figure, Table, Tone, optional};
+use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone};
 use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};
 use crate::report::{fit, view};
 use commgauge_base::stats::Interval;
-use commgauge_base::units::{Bytes, Seconds, counted};
+use commgauge_base::units::{Bytes, counted};
 use commgauge_cost::cost::{CurveFit, FamilyFit, Predictor};
 use commgauge_judge::verdict::{Decision, Row as VerdictRow, Verdict};
 use std::collections::BTreeMap;
@@ -56,10 +56,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let mut curve = curve.clone();
         let left_out = thin(&mut curve.points, MAX_POINTS, |point| point.outlier);
         let curve = &curve;
-        let charts = Block::Charts(vec![
-            Figure::new("Cost curve", curve_plot(&name, &predictor, &Drawn { curve, ..*drawn }).draw()),
-            Figure::new("Residuals", residuals(&name, curve).draw()),
-        ]);
+        let plot = curve_plot(&name, &predictor, &Drawn { curve, ..*drawn });
+        let charts = Block::Charts(vec![Figure::new("Cost curve", plot.draw())]);
         let mut shown = vec![charts, Block::Table(points(&name, curve))];
         if left_out > 0 {
             shown.push(Block::text(format!(
@@ -78,17 +76,11 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     if all > drawn {
         blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge calibrate` writes them all.")));
     }
-    if !fitted.warnings.is_empty() {
-        blocks.push(Block::heading("Warnings about the fit"));
-        const MAX: usize = 30;
-        blocks.push(Block::list(fitted.warnings.iter().take(MAX)));
-        if fitted.warnings.len() > MAX {
-            blocks.push(Block::text(format!(
-                "And {} more; `commgauge calibrate` prints them.",
-                fitted.warnings.len() - MAX
-            )));
-        }
-    }
+    const MAX: usize = 30;
+    let more = fitted.warnings.len().saturating_sub(MAX);
+    let more = (more > 0).then(|| format!("And {more} more; `commgauge calibrate` prints them."));
+    let warnings = fitted.warnings.iter().take(MAX).cloned().chain(more);
+    blocks.extend(Block::headed_list("Warnings about the fit", Mark::None, warnings));
     blocks
 }
 
@@ -147,36 +139,6 @@ fn curve_plot(name: &str, predictor: &Predictor, Drawn { number, curve, .. }: &D
     plot
 }
 
-/// Residuals of the points from the lines alpha + beta bytes, in which protocol changes show as a pattern.
-fn residuals(name: &str, curve: &CurveFit) -> Plot {
-    let mut plot = Plot::new(
-        "Measured against the lines",
-        Axis::log("bytes_total", Unit::Bytes),
-        Axis::linear("slower (+) than the lines", Unit::Percent),
-    );
-    plot.description = format!("{name}: measured time over the lower envelope of the lines, in per cent.");
-    let mut series = Series::new("residual");
-    for point in curve.points.iter().filter(|point| point.bytes_total.0 > 0) {
-        let bytes = point.bytes_total.0 as f64;
-        if let Some(lines) = envelope(curve, bytes) {
-            let residual = 100.0 * (point.measured_seconds.0 / lines - 1.0);
-            series.points.push(Point { crossed: point.outlier, ..Point::at(bytes, residual) });
-        }
-    }
-    let ends = series.points.first().zip(series.points.last()).map(|(first, last)| (first.x, last.x));
-    if let Some((low, high)) = ends {
-        let points = vec![xy(low, 0.0), xy(high, 0.0)];
-        plot.lines.push(Line { name: String::new(), kind: LineKind::Plain, points });
-    }
-    plot.series.push(series);
-    plot
-}
-
-fn envelope(curve: &CurveFit, bytes: f64) -> Option<f64> {
-    let lines = curve.envelope.iter().map(|line| line.alpha_seconds + line.beta_seconds_per_byte * bytes);
-    lines.reduce(f64::min).filter(|seconds| *seconds > 0.0)
-}
-
 fn points(name: &str, curve: &CurveFit) -> Table {
     Fields::of(&curve.points)
         .right("bytes_total", 0, |point| point.bytes_total)
@@ -184,7 +146,6 @@ fn points(name: &str, curve: &CurveFit) -> Table {
         .right("curve", 0, |point| {
             point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string())
         })
-        .right("lines", 0, |point| optional(envelope(curve, point.bytes_total.0 as f64).map(Seconds)))
         .right("replicates", 0, |point| point.replicates)
         .right("disturbed", 0, |point| point.replicates_disturbed)
         .toned(format!("Table: {name}"), |point| if point.outlier { Tone::Unsure } else { Tone::Plain })
@@ -281,6 +242,7 @@ mod tests {
     use super::*;
     use commgauge_base::collective::{Collective, Placement};
     use commgauge_base::element::ElementType;
+    use commgauge_base::units::Seconds;
     use commgauge_cost::cost::{self, FitOptions, Measurements};
     use commgauge_model::layout::Locality;
     use commgauge_model::record::Record;

@@ -59,12 +59,60 @@ impl<'a> Pictures<'a> {
     }
 
     fn of_measure(&self, measure: Measure) -> Vec<Block> {
-        let (map, block) =
-            heat_map(self.view, measure, &self.rows, &self.spoilt, &self.references).gathered(MAX_ROWS);
+        let (map, block) = self.heat_map(measure).gathered(MAX_ROWS);
         let merged = format!("One row shows {block} neighbouring hosts, and a cell the worst of their pairs.");
         let merged = (block > 1).then(|| Block::text(merged));
         let name = map.title.clone();
         merged.into_iter().chain([Block::Charts(vec![Figure::wide(&name, map.draw())])]).collect()
+    }
+
+    fn heat_map(&self, measure: Measure) -> HeatMap {
+        let Pictures { view, rows: members, spoilt, references } = self;
+        let mut member_of = vec![0; view.ranks.len()];
+        for (index, member) in members.iter().enumerate() {
+            member.ranks.iter().for_each(|rank| member_of[*rank] = index);
+        }
+        // Where only pairs between hosts were planned, cells within a host are not missing.
+        let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
+        let ranks = view.ranks.len() as u64;
+        // Where only some pairs of ranks were planned, the others are not missing.
+        let all_ranks_meet = view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
+        let all_meet = !view.screened && (members.len() < view.ranks.len() || all_ranks_meet);
+        let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
+        let mut cells = vec![vec![blank; members.len()]; members.len()];
+        for (index, member) in members.iter().enumerate() {
+            if member.ranks.len() == 1 || !within {
+                cells[index][index] = Cell::Nothing;
+            }
+        }
+        let mut hovers = vec![vec![String::new(); members.len()]; members.len()];
+        let few = members.len() <= MAX_RANKS;
+        for pair in &view.pairs {
+            let (a, b) = (member_of[pair.a], member_of[pair.b]);
+            let value = pair.values[measure as usize];
+            let spoilt = spoilt.get(&[view.ranks[pair.a].rank, view.ranks[pair.b].rank]).copied();
+            let percent = value.map(|value| measure.speed(value.percent)).filter(|percent| percent.is_finite());
+            let Some(cell) = percent.map(Cell::Percent).or(spoilt) else { continue };
+            if cells[a][b].worse(cell) == cells[a][b] {
+                continue;
+            }
+            let shown = value.map_or_else(String::new, |value| format!(": {}", measure.shown(value.value)));
+            let share = references.share(view, pair, measure).filter(|_| few);
+            let share = share.map_or_else(String::new, |share| format!(", {share}"));
+            let hover = format!("{}, {}{shown}{share}", members[a].label, members[b].label);
+            (cells[a][b], cells[b][a]) = (cell, cell);
+            (hovers[a][b], hovers[b][a]) = (hover.clone(), hover);
+        }
+        let begins = (1..members.len())
+            .filter(|index| members[*index].node != members[index - 1].node && members.len() == view.ranks.len());
+        let begins = begins.collect();
+        let reference = "the median".to_owned();
+        let title = format!("{}, % of {reference}", measure.name());
+        let slow = view.slow.iter().filter(|slow| slow.measure == measure).count();
+        let description =
+            format!("{}; {}. The worst pairs are in the table below.", view.sentence(), counted(slow, "slow pair"));
+        let labels = members.iter().map(|member| member.label.clone()).collect();
+        HeatMap { title, description, reference, labels, cells, hovers, begins }
     }
 }
 
@@ -114,60 +162,6 @@ fn members(view: &PairsView) -> Vec<Member> {
         Member { label, node: first.node, ranks }
     };
     view.members(kind).into_iter().map(member).collect()
-}
-
-fn heat_map(
-    view: &PairsView,
-    measure: Measure,
-    members: &[Member],
-    spoilt: &HashMap<[u32; 2], Cell>,
-    references: &References,
-) -> HeatMap {
-    let mut member_of = vec![0; view.ranks.len()];
-    for (index, member) in members.iter().enumerate() {
-        member.ranks.iter().for_each(|rank| member_of[*rank] = index);
-    }
-    // Where only pairs between hosts were planned, cells within a host are not missing.
-    let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
-    let ranks = view.ranks.len() as u64;
-    // Where only some pairs of ranks were planned, the others are not missing.
-    let all_ranks_meet = view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
-    let all_meet = !view.screened && (members.len() < view.ranks.len() || all_ranks_meet);
-    let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
-    let mut cells = vec![vec![blank; members.len()]; members.len()];
-    for (index, member) in members.iter().enumerate() {
-        if member.ranks.len() == 1 || !within {
-            cells[index][index] = Cell::Nothing;
-        }
-    }
-    let mut hovers = vec![vec![String::new(); members.len()]; members.len()];
-    let few = members.len() <= MAX_RANKS;
-    for pair in &view.pairs {
-        let (a, b) = (member_of[pair.a], member_of[pair.b]);
-        let value = pair.values[measure as usize];
-        let spoilt = spoilt.get(&[view.ranks[pair.a].rank, view.ranks[pair.b].rank]).copied();
-        let percent = value.map(|value| measure.speed(value.percent)).filter(|percent| percent.is_finite());
-        let Some(cell) = percent.map(Cell::Percent).or(spoilt) else { continue };
-        if cells[a][b].worse(cell) == cells[a][b] {
-            continue;
-        }
-        let shown = value.map_or_else(String::new, |value| format!(": {}", measure.shown(value.value)));
-        let share = references.share(view, pair, measure).filter(|_| few);
-        let share = share.map_or_else(String::new, |share| format!(", {share}"));
-        let hover = format!("{}, {}{shown}{share}", members[a].label, members[b].label);
-        (cells[a][b], cells[b][a]) = (cell, cell);
-        (hovers[a][b], hovers[b][a]) = (hover.clone(), hover);
-    }
-    let begins = (1..members.len())
-        .filter(|index| members[*index].node != members[index - 1].node && members.len() == view.ranks.len());
-    let begins = begins.collect();
-    let reference = "the median".to_owned();
-    let title = format!("{}, % of {reference}", measure.name());
-    let slow = view.slow.iter().filter(|slow| slow.measure == measure).count();
-    let description =
-        format!("{}; {}. The worst pairs are in the table below.", view.sentence(), counted(slow, "slow pair"));
-    let labels = members.iter().map(|member| member.label.clone()).collect();
-    HeatMap { title, description, reference, labels, cells, hovers, begins }
 }
 
 /// Pairs of rounds that failed or received wrong data.

@@ -371,12 +371,7 @@ pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: 
         out += &layout.row_heading(member, previous);
         for (column, percent) in cells[row].iter().enumerate() {
             let alone = layout.members[row].ranks.len() == 1;
-            out += &cell(
-                *percent,
-                if row == column && alone { ITSELF } else { NOTHING },
-                layout.cell_width,
-                paint,
-            );
+            out += &cell(*percent, if row == column && alone { ITSELF } else { NOTHING }, layout.cell_width, paint);
         }
         out.push('\n');
     }

@@ -28,7 +28,7 @@ pub struct Costs {
     pub measured: bool,
     /// Ranks of the run.
     pub ranks: u32,
-    /// Every parallelism: those with a time first, the costliest first.
+    /// Every parallelism of the layout that communicates: those with a time first, the costliest first.
     pub families: Vec<FamilyCost>,
     /// `DP > TP = PP`, of those with a time.
     pub order: String,
@@ -62,16 +62,14 @@ pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
         return Err(no_model());
     };
     let ranks = view.header.world_size;
+    let own = |family: Family| ranked.calls.iter().filter(move |(axis, _)| Family::of(*axis) == Some(family));
     let cost_of = |family: Family| {
-        let own = || ranked.calls.iter().filter(|(axis, _)| Family::of(*axis) == Some(family));
-        let reason = match own().next() {
-            None => Some(format!("not in this layout, {}", ranked.facts.layout)),
-            Some(_) => own().find_map(|(_, reason)| reason.clone()),
-        };
+        let reason = own(family).find_map(|(_, reason)| reason.clone());
         let seconds = reason.map_or_else(|| Ok((value(by_time, family), value(by_exposed, family))), Err);
         FamilyCost { family, seconds }
     };
-    let mut families: Vec<FamilyCost> = Family::ALL.into_iter().map(cost_of).collect();
+    let communicates = |family: &Family| own(*family).next().is_some();
+    let mut families: Vec<FamilyCost> = Family::ALL.into_iter().filter(communicates).map(cost_of).collect();
     families.sort_by(|a, b| middle(b).total_cmp(&middle(a)));
     let timed: Vec<OrderPlace> =
         by_time.places.iter().filter(|place| known(&families, place.family)).copied().collect();

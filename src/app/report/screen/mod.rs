@@ -6,6 +6,7 @@ mod costs;
 pub(super) use costs::JsonCosts;
 pub use costs::{Costs, FamilyCost};
 
+use super::products::replay_bars;
 use super::provenance::ending_of;
 use super::row::Status;
 use super::text::visible;
@@ -184,7 +185,7 @@ fn head(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {
         let more = screen.alarms.len() - index;
         match room {
             0 => break,
-            1 if more > 1 => lines.push(paint.alarm(&format!("! {more} more warnings; the report has them all"))),
+            1 if more > 1 => lines.push(paint.alarm(&format!("! {more} more warnings: see the report"))),
             room => {
                 let wrapped = cut(&wrap(&format!("! {}", visible(alarm)), width, 2), room.min(2), width);
                 lines.extend(wrapped.iter().map(|line| paint.alarm(line)));
@@ -238,7 +239,8 @@ pub(super) fn document(view: &View) -> Vec<Block> {
         .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), cost.seconds.as_ref().err()?)));
     let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
     let sentences: Vec<String> = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
-    vec![Block::Table(costs_table(&title(&costs), &costs.families)), Block::list(sentences)]
+    let heading = format!("each parallelism in a step of {}, all calls one after another", costs.step.model);
+    vec![Block::Table(costs_table(&heading, &costs.families)), Block::list(sentences)]
 }
 
 /// What the costs of a run are about, for a heading.
@@ -270,7 +272,8 @@ pub(super) fn lead(view: &View) -> Vec<Block> {
         },
     };
     bars.bars = costs.families.iter().map(bar).collect();
-    let chart = Block::Charts(vec![Figure::new(&bars.title, bars.draw())]);
+    let figures = [Figure::new(&bars.title, bars.draw())].into_iter();
+    let chart = Block::Charts(figures.chain(view.replays.first().and_then(replay_bars)).collect());
     vec![chart, Block::text(basis(&costs)), Block::Strong(costs.rule.clone())]
 }
 
@@ -440,9 +443,8 @@ pub(super) mod tests {
         let step = View::new(&whole()).steps.remove(0);
         let table = step.rankings.iter().find(by_time).map(|order| (order.text(), order.rule_text())).unwrap();
         assert_eq!(table, (costs.order.clone(), "holds".to_owned()), "the table of the step says the same");
-        for family in [Family::Context, Family::Expert] {
-            assert_eq!(of(&costs, family).unwrap_err(), "not in this layout, tp 2 x dp 2 x pp 2");
-        }
+        let families: Vec<&str> = costs.families.iter().map(|cost| cost.family.name()).collect();
+        assert_eq!(families, ["TP", "DP", "PP"], "those of the layout alone");
     }
 
     #[test]
@@ -462,7 +464,7 @@ pub(super) mod tests {
         assert_eq!(costs.rule, "TP > DP > PP: not known without PP.");
         let names: Vec<&str> = costs.families.iter().map(|cost| cost.family.name()).collect();
         assert_eq!(names[..3], ["DP", "TP", "CP"], "the costliest first: {names:?}");
-        assert!(shown(&predicted(), 80).contains("predicted from the measured calls"));
+        assert!(shown(&predicted(), 80).contains("16 ranks, predicted from calls of 4"));
     }
 
     #[test]
@@ -472,7 +474,7 @@ pub(super) mod tests {
             ranking.calls[3].group_size = 2;
         }
         let rule = costs(&other).rule;
-        assert!(rule.starts_with("TP > DP > PP does not hold here (") && rule.ends_with(": DP > TP > PP."), "{rule}");
+        assert!(rule.starts_with("TP > DP > PP does not hold: DP > TP > PP, ") && rule.ends_with(" % sure."), "{rule}");
     }
 
     #[test]
