@@ -7,8 +7,7 @@ use super::output::{AnswerArguments, check_only_format, write_record};
 use super::suite;
 use super::suite::{SuiteWork, suite_work};
 use crate::report::{
-    GateOutlook, Paint, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, VerdictFormat, VerdictLook,
-    rehearsal_text,
+    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, VerdictFormat, VerdictLook, rehearsal_text,
 };
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::proportion_interval;
@@ -104,8 +103,8 @@ impl SimulateCommand {
             suspects,
             power,
         };
-        let look =
-            |width| VerdictLook { format: VerdictFormat::Table, width, paint: Paint::Plain, explained: self.explain };
+        let (format, explained) = (VerdictFormat::Table, self.explain);
+        let look = |width| VerdictLook { format, width, explained, ..VerdictLook::WHOLE };
         self.shown.show(&document, |width| rehearsal_text(&document, look(width)))?;
         if let Some(path) = &self.output {
             eprintln!("record: {}", path.shown());

@@ -308,7 +308,7 @@ fn gate_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
         .right("repl.", 5, |row| row.replicates)
         .right("median", 0, move |row| limit(row, |limit| limit.median.map(|median| value(limit.metric, median))))
         .left("bounds", 4, move |row| limit(row, |limit| Some(bounds_of_median(limit))))
-        .right("limit", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
+        .right("threshold", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
         .left("source", 10, move |row| limit(row, |limit| Some(format!("{} ({})", limit.source, limit.date))))
 }
 

@@ -578,7 +578,7 @@ mod tests {
 
     #[test]
     fn a_column_of_sentences_keeps_its_width_on_a_page_where_others_want_room() {
-        let sentence = "nine of nine replicates are beyond the limit; and data were not checked";
+        let sentence = "nine of nine replicates are beyond the threshold; and data were not checked";
         let page =
             Html::default().text("", &[Block::Table(Table::new("", &COLUMNS, [cells(&["one", "1", sentence])]))]);
         assert!(page.contains(&format!("<td>one</td><td class=\"n\">1</td><td class=\"t\">{sentence}</td>")), "{page}");

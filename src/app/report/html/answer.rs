@@ -324,11 +324,8 @@ fn can_resume(run: &HtmlRun) -> bool {
 /// Whether there is a suspect, and how many findings and warnings there are.
 pub(super) fn suspects_in_short(input: &HtmlInput, suspects: Option<&Suspects>) -> String {
     let of_runs = |of: fn(&View) -> usize| input.runs.iter().map(|run| of(&run.view)).sum::<usize>();
-    let answer = suspects.map_or("no search", |found| match found.exit_code {
-        0 => "no suspects",
-        _ if is_cleared(found, input.verdict) => "no suspects",
-        _ => "undecided",
-    });
+    let is_clear = |found: &Suspects| found.exit_code == 0 || is_cleared(found, input.verdict);
+    let answer = suspects.map_or("no search", |found| if is_clear(found) { "no suspects" } else { "undecided" });
     let findings = counted(of_runs(|view| view.findings.all.len()), "finding");
     format!("{answer}, {findings}, {}", counted(of_runs(|view| view.warnings.len()), "warning"))
 }

@@ -97,7 +97,7 @@ fn parts(input: &HtmlInput, first: &HtmlRun) -> Vec<(String, Section)> {
     let no_fit = input.fit.as_ref().err().map_or_else(String::new, |reason| format!("a cost model ({reason})"));
     let mut parts = Vec::new();
     let mut part = |what: &str, id, title: &str, blocks| parts.push((what.to_owned(), Section::new(id, title, blocks)));
-    part("limits (`--machine FILE`)", "verdict", "Verdict and coverage", answer::verdict_blocks(input));
+    part("thresholds (`--machine FILE`)", "verdict", "Verdict and coverage", answer::verdict_blocks(input));
     part("an earlier run (`--base EARLIER`)", "base", "Against the base", cost::comparison_blocks(input));
     part("costs of a step (`commgauge run quick`)", "model", "The model's communication", page::step_blocks(input));
     part("curves (three sizes or more)", "curves", "Bandwidth and latency", curves::blocks(input));
@@ -345,7 +345,7 @@ mod tests {
         ];
         for (row, (decision, limit)) in verdict.rows.iter_mut().zip(limits) {
             row.decision = Some(decision);
-            row.reasons = vec!["6 of 6 replicates are beyond the limit".into()];
+            row.reasons = vec!["6 of 6 replicates are beyond the threshold".into()];
             row.against_limit = Some(limit);
         }
         (verdict.exit_code, verdict.problems) = (1, Vec::new());
@@ -358,7 +358,7 @@ mod tests {
         for cells in [
             "<td class=\"n\">60.0 GB/s</td><td class=\"n\">≥ 240 GB/s</td><td class=\"n\">-75.0 %</td>",
             "<td class=\"n\">1.20 ms</td><td class=\"n\">≤ 1.00 ms</td><td class=\"n\">+20.0 %</td>",
-            "<dt>why</dt><dd>6 of 6 replicates are beyond the limit</dd>",
+            "<dt>why</dt><dd>6 of 6 replicates are beyond the threshold</dd>",
             "<pre class=\"command\"><code>commgauge ",
             "<div class=\"badge bad\">",
         ] {

@@ -131,31 +131,21 @@ pub struct HtmlInput<'a> {
     pub suspects: std::result::Result<&'a Suspects, String>,
 }
 
-// What the model communicates: each step with its tables, of which the first is open.
+// What the model communicates: each step with its tables, folded where there are several.
 
 /// The section.
 pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
-    let several = input.runs.len() > 1;
     let mut blocks: Vec<Block> = input.runs.iter().flat_map(|run| screen::document(&run.view)).collect();
-    let mut names = Vec::new();
-    let mut steps = Vec::new();
+    let alone = input.runs.iter().map(|run| run.view.steps.len()).sum::<usize>() == 1;
     for (index, run) in input.runs.iter().enumerate() {
-        let which = if several { format!("run {}: ", index + 1) } else { String::new() };
+        let which = if input.runs.len() > 1 { format!("run {}: ", index + 1) } else { String::new() };
         for step in &run.view.steps {
-            let model = format!("{which}{}", step.facts.model);
-            names.push(format!("{model}, {}: {}", step.facts.layout, styles(step)));
-            steps.push((step, &run.view.rows));
-        }
-    }
-    for (index, (name, (step, rows))) in names.iter().zip(&steps).enumerate() {
-        let is_alone = names.iter().filter(|other| *other == name).count() == 1;
-        let numbered = format!("{name}, step {} of {}", index + 1, names.len());
-        let (name, shown) = (if is_alone { name } else { &numbered }, step::document(step, rows));
-        if index == 0 {
-            blocks.push(Block::heading(name));
-            blocks.extend(shown);
-        } else {
-            blocks.push(Block::folded(name, shown));
+            let name = format!("{which}{}, {}: {}", step.facts.model, step.facts.layout, styles(step));
+            let shown = step::document(step, &run.view.rows);
+            match alone {
+                true => blocks.extend([vec![Block::heading(name)], shown].concat()),
+                false => blocks.push(Block::folded(name, shown)),
+            }
         }
     }
     for run in input.runs {
@@ -196,18 +186,17 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
     let decided = |rows: &HashMap<&str, &Judged>, row: &Row| {
         optional(rows.get(&*row.facts.name).map(|row| verdict::decision(row)))
     };
-    let mut fields = Fields::of(rows.iter().zip(numbers))
-        .left("case in words", 0, |(row, _)| in_words(&row.facts))
+    let mut fields = Fields::of(rows.iter().zip(numbers)).left("case in words", 0, |(row, _)| in_words(&row.facts));
+    for field in FIELDS.iter().filter(|field| field.is_own() && is_said(field, rows)) {
+        fields = fields.column(field.column, |(row, number)| field.cell(row, *number));
+    }
+    let table = fields
         .left("axis", 0, |(row, _)| row.facts.axis)
         .left("style", 0, |(row, _)| row.facts.style.name())
         .left("cadence", 0, |(row, _)| row.facts.cadence)
         .right("groups", 0, |(row, _)| row.facts.groups)
         .right("ranks", 0, |(row, _)| row.facts.group_size)
-        .left("hosts x ranks", 0, |(row, _)| row.facts.locality.to_string());
-    for field in FIELDS.iter().filter(|field| field.is_own() && is_said(field, rows)) {
-        fields = fields.column(field.column, |(row, number)| field.cell(row, *number));
-    }
-    let table = fields
+        .left("hosts x ranks", 0, |(row, _)| row.facts.locality.to_string())
         .when(!limits.is_empty(), |fields| fields.left("verdict", 0, |(row, _)| decided(&limits, row)))
         .when(!base.is_empty(), |fields| fields.left("against the base", 0, |(row, _)| decided(&base, row)))
         .toned(format!("All {} rows of {}", rows.len(), run.name), |(row, _)| tone(row))

