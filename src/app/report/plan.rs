@@ -10,7 +10,7 @@ use commgauge_plan::planner::memory::{MemoryFit, MemoryNeed};
 use commgauge_plan::planner::plan_document::{
     Comparison, OrderVerdict, PartDifference, PlanDocument, PlannedLayout, Reason, Rival,
 };
-use commgauge_plan::planner::price::{Exposed, StepPrice};
+use commgauge_plan::planner::price::Exposed;
 use std::collections::BTreeMap;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes memory_bytes_low \
@@ -141,11 +141,11 @@ fn pareto(document: &PlanDocument) -> Option<Plot> {
     for layout in document.layouts.iter().rev() {
         best.insert(layout.gpus, layout);
     }
-    let points = best.iter().map(|(gpus, layout)| {
-        let StepPrice { step_seconds, step_seconds_low, step_seconds_high, .. } = layout.price;
-        Point::between(*gpus as f64, step_seconds, step_seconds_low, step_seconds_high)
-    });
-    let points: Vec<Point> = points.collect();
+    let point = |(gpus, layout): (&u64, &&PlannedLayout)| {
+        let price = &layout.price;
+        Point::between(*gpus as f64, price.step_seconds, price.step_seconds_low, price.step_seconds_high)
+    };
+    let points: Vec<Point> = best.iter().map(point).collect();
     let curve = points.iter().map(|point| xy(point.x, point.y)).collect();
     let mut x = Axis::linear("GPUs", Unit::Count);
     x.ticks = best.keys().map(|gpus| (*gpus as f64, gpus.to_string())).collect();

@@ -241,14 +241,12 @@ fn spread(rows: Vec<HistogramRow>) -> Vec<HistogramRow> {
     rows.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, row)| row).collect()
 }
 
+/// The measured lines of each case of the run of a curve.
 fn lines_of<'a>(input: &HtmlInput<'a>, curve: &Curve) -> BTreeMap<usize, Vec<&'a CaseLine>> {
-    let wanted: BTreeMap<usize, ()> = curve.rows.iter().map(|(index, _)| (*index, ())).collect();
     let mut lines: BTreeMap<usize, Vec<&CaseLine>> = BTreeMap::new();
-    let Some(run) = input.runs.iter().chain(input.base).nth(curve.run) else { return lines };
-    for line in &run.record.cases {
-        if wanted.contains_key(&(line.case as usize)) && matches!(line.outcome, Outcome::Measured { .. }) {
-            lines.entry(line.case as usize).or_default().push(line);
-        }
+    let cases = input.runs.iter().chain(input.base).nth(curve.run).map_or(&[][..], |run| &run.record.cases);
+    for line in cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
+        lines.entry(line.case as usize).or_default().push(line);
     }
     lines
 }

@@ -46,7 +46,8 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     let Answer { words, heading, mut blocks } = Answer::of(input);
     let mut sections = Vec::new();
     let mut not_looked_for = Vec::new();
-    for (what, section) in parts(input, first) {
+    let has_map = blocks.iter().any(|block| matches!(block, Block::Charts(figures) if figures[0].wide));
+    for (what, section) in parts(input, first, has_map) {
         match section.is_empty() {
             true => not_looked_for.push(what),
             false => sections.push(section),
@@ -81,8 +82,8 @@ pub fn html(input: &HtmlInput) -> Result<String> {
 }
 
 /// The sections below the answer: what the run was made for, then what follows from it, each with the words that name it where the run
-/// has nothing of it.
-fn parts(input: &HtmlInput, first: &HtmlRun) -> Vec<(String, Section)> {
+/// has nothing of it. The heat map of pairs is among them unless the answer has it.
+fn parts(input: &HtmlInput, first: &HtmlRun, has_map: bool) -> Vec<(String, Section)> {
     let of_runs = |of: fn(&View) -> Option<Block>| page::of_runs(input, of);
     let products = of_runs(|view| products::document(&view.products, &view.header));
     let copies = of_runs(|view| products::copies_document(&view.copies, &view.header));
@@ -101,7 +102,12 @@ fn parts(input: &HtmlInput, first: &HtmlRun) -> Vec<(String, Section)> {
     part("an earlier run (`--base EARLIER`)", "base", "Against the base", cost::comparison_blocks(input));
     part("costs of a step (`commgauge run quick`)", "model", "The model's communication", page::step_blocks(input));
     part("curves (three sizes or more)", "curves", "Bandwidth and latency", curves::blocks(input));
-    part("pairs of ranks (`commgauge run --pairs`)", "pairs", "Pairs of ranks", pairs::blocks(first, input.verdict));
+    part(
+        "pairs of ranks (`commgauge run --pairs`)",
+        "pairs",
+        "Pairs of ranks",
+        pairs::blocks(first, input.verdict, has_map),
+    );
     part("", "products", "Matrix products", products);
     part("", "copies", "Copies between hosts and GPUs", copies);
     parts.push((String::new(), suspects));

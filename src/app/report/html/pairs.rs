@@ -1,6 +1,5 @@
 //! Pairs of ranks as heat maps in per cent of the median of their locality, so that a healthy machine is calm: by rank or, where
-//! there are many, by host. One measure is open, the worst; the others are folded. What else pairs are compared with is in
-//! `pair_reference`.
+//! there are many, by host. One measure is open, the worst, often on the first screen; the others are folded.
 
 use super::page::HtmlRun;
 use crate::chart::{Cell, HeatMap};
@@ -19,8 +18,8 @@ const MAX_ROWS: usize = 64;
 /// Up to this many ranks each row is a rank.
 const MAX_RANKS: usize = 32;
 
-/// The section.
-pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
+/// The section, without the worst measure where the first screen has its picture.
+pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>, has_map: bool) -> Vec<Block> {
     let Some(view) = &run.view.pairs else { return Vec::new() };
     let references = References::of(run, view, verdict);
     let mut blocks = vec![Block::text(view.sentence())];
@@ -29,6 +28,10 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     blocks.push(Block::Table(pairs::localities(view).with_column(column, cells)));
     let pictures = Pictures::of(run, view, references);
     let worst = worst_measure(view);
+    if !has_map {
+        blocks.push(Block::heading(heading(view, worst)));
+        blocks.extend(self::worst(run, verdict));
+    }
     for measure in Measure::ALL.into_iter().filter(|measure| *measure != worst) {
         blocks.push(Block::folded(heading(view, measure), pictures.of_measure(measure)));
     }
