@@ -50,7 +50,8 @@ pub fn details_text(document: &PlanDocument, width: u16) -> String {
 /// The best layouts, and what decides between them.
 fn choice(document: &PlanDocument) -> Vec<Block> {
     let card = document.layouts.first().map(|best| Block::Strong(card(best)));
-    card.into_iter().chain([Block::marked(Mark::Close, head(document))]).chain(choices(document)).collect()
+    let [marks, facts] = head(document).map(|lines| Block::marked(Mark::Close, lines));
+    [marks].into_iter().chain(card).chain([facts]).chain(choices(document)).collect()
 }
 
 /// The table of the best layouts, and what decides between them.
@@ -99,7 +100,7 @@ const MAX_BARS: usize = 10;
 /// The first screen of a page: the best layout in large letters, and what the steps of the best ones are made of.
 pub(super) fn first_screen(document: &PlanDocument) -> Vec<Block> {
     let Some(best) = document.layouts.first() else {
-        return vec![Block::absent("No layout fits and has a price."), Block::list(head(document))];
+        return vec![Block::absent("No layout fits and has a price."), Block::list(head(document).concat())];
     };
     let badge = Badge {
         tone: if document.synthetic || !document.calibrated { Tone::Unsure } else { Tone::Plain },
@@ -109,7 +110,7 @@ pub(super) fn first_screen(document: &PlanDocument) -> Vec<Block> {
     };
     let mut figures = vec![Figure::new("The best layouts", bars(document).draw())];
     figures.extend(pareto(document).map(|plot| Figure::new("More GPUs", plot.draw())));
-    vec![Block::Badges(vec![badge]), Block::Charts(figures), Block::list(head(document))]
+    vec![Block::Badges(vec![badge]), Block::Charts(figures), Block::list(head(document).concat())]
 }
 
 /// The step of the best layout of each degrees, by its parts.
@@ -184,16 +185,15 @@ fn gigabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e9)
 }
 
-fn head(document: &PlanDocument) -> Vec<String> {
+/// What makes the plan doubtful, and what was asked and searched.
+fn head(document: &PlanDocument) -> [Vec<String>; 2] {
     let d = document;
     let synthetic = "SYNTHETIC: times come from records without real times; this is no plan for a real machine";
     let published = "NOT CALIBRATED: times of calls come from published rates, not from measurements";
-    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
-    let mut lines: Vec<String> =
-        marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence.to_owned()).collect();
-    lines.extend(d.not_validated.clone());
-    lines.extend(d.layouts.first().and_then(|best| untrusted("the best layout", best)));
-    lines.push(format!(
+    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)].into_iter().filter(|(is, _)| *is);
+    let untrusted = d.layouts.first().and_then(|best| untrusted("the best layout", best));
+    let marks = marks.map(|(_, sentence)| sentence.to_owned()).chain(d.not_validated.clone()).chain(untrusted);
+    let asked = format!(
         "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
         d.model,
         gpus(d),
@@ -201,17 +201,16 @@ fn head(document: &PlanDocument) -> Vec<String> {
         gigabytes(d.gpu_memory_bytes),
         d.global_batch,
         d.sequence
-    ));
-    lines.push(format!("calls: {}", d.rates));
-    lines.push(format!(
+    );
+    let searched = format!(
         "{} layouts, {} fit into memory, {} at its edge; {} priced one by one in {}",
         d.considered,
         d.feasible - d.at_the_edge,
         d.at_the_edge,
         d.priced,
         Seconds(d.elapsed_seconds)
-    ));
-    lines
+    );
+    [marks.collect(), vec![asked, format!("calls: {}", d.rates), searched]]
 }
 
 /// On which curves a layout rests that are not to be trusted, as a sentence.

@@ -240,7 +240,7 @@ pub(super) fn replays_document(replays: &[ReplayLine], steps: &[StepView]) -> im
 /// Ranks with a bar of their own.
 const MAX_RANKS: usize = 16;
 
-/// Where the time of a replay goes on its slowest rank, and how long each rank takes.
+/// What the slowest rank of a replay spends its time on, and how long each rank takes.
 pub(super) fn replay_bars(replay: &ReplayLine) -> Option<Figure> {
     let whole = replay_time(replay)?.median.0;
     let seconds = |nanoseconds: u64| Seconds::from_nanoseconds(nanoseconds).0;

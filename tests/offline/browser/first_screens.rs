@@ -1,4 +1,4 @@
-//! Where the answer of each kind of page lies in pixels, and how long pages are, in a window of 1280 x 900.
+//! Height of the answer on each kind of page and of the page, in pixels of a window of 1280 x 900.
 
 use super::{browser, open, probed};
 use crate::offline::{commgauge, text};

@@ -171,7 +171,7 @@ impl TableLayout {
         TableLayout::new(columns, widths(columns, rows), width)
     }
 
-    /// Leaves out columns until the others fit, or none may be left out; those go on two lines. `widths` are those of the widest cells.
+    /// Leaves out columns until the others fit, or none may be left out; those take two lines. `widths` are those of the widest cells.
     pub fn new(columns: &[Column], widths: Vec<usize>, width: usize) -> TableLayout {
         let on_terminals = |index: &usize| columns[*index].expendable() != Column::PAGES_ONLY;
         let mut shown: Vec<usize> = (0..columns.len()).filter(on_terminals).collect();

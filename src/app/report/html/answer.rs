@@ -1,7 +1,7 @@
 //! The first screen: the answer, the rows that failed with what was measured and what was required, who is suspected, and the
 //! command to run next. The sections below have all of it in full.
 
-use super::page::{HtmlInput, HtmlRun};
+use super::page::{HtmlInput, HtmlRun, without_many_passes};
 use super::{cost, curves, pairs};
 use crate::launch::quote;
 use crate::report::document::{Badge, Block, Fact, Fields, Tone, optional, signed_percent};
@@ -95,8 +95,8 @@ impl Answer {
     }
 }
 
-/// Whether the page is first of all about the step of a model.
-fn is_of_a_step(run: &HtmlRun) -> bool {
+/// Whether the page begins with the step of a model.
+fn shows_a_step(run: &HtmlRun) -> bool {
     run.view.ranking.is_some() || (run.view.pairs.is_none() && !run.view.steps.is_empty())
 }
 
@@ -105,7 +105,7 @@ fn lead(input: &HtmlInput) -> Vec<Block> {
     let Some(run) = input.runs.first() else { return Vec::new() };
     let mut blocks = match (input.comparison, &run.view.pairs) {
         (Some(comparison), _) => vec![cost::slowdown(comparison)],
-        (None, _) if is_of_a_step(run) => screen::lead(&run.view),
+        (None, _) if shows_a_step(run) => screen::lead(&run.view),
         (None, Some(_)) => pairs::worst(run, input.verdict),
         (None, None) => curves::overview(input).into_iter().collect(),
     };
@@ -118,7 +118,7 @@ fn lead_heading(input: &HtmlInput) -> Option<String> {
     let run = input.runs.first()?;
     match (input.comparison, &run.view.pairs) {
         (Some(_), _) => Some("How each row compares with the base".to_owned()),
-        (None, _) if is_of_a_step(run) => screen::lead_title(&run.view),
+        (None, _) if shows_a_step(run) => screen::lead_title(&run.view),
         (None, Some(_)) => Some("Which pairs of ranks are slow".to_owned()),
         (None, None) => (!run.view.rows.is_empty()).then(|| "Bandwidth and latency by size".to_owned()),
     }
@@ -357,9 +357,6 @@ pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
 
 // The summary at the top: results of the run, of the expectations and of the comparison, and the coverage.
 
-/// Judged rows up to which those that passed are listed with the others.
-const MAX_PASSED: usize = 200;
-
 /// The section.
 pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -394,16 +391,6 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.push(Block::folded("How it was decided, and how often such rules err", rules));
     }
     blocks
-}
-
-/// All rows; of very many only those that did not pass, and a sentence on where the others are.
-pub(super) fn without_many_passes<'a>(rows: &[&'a VerdictRow]) -> (Vec<&'a VerdictRow>, String) {
-    let passed = rows.iter().filter(|row| matches!(row.decision, Some(Decision::Pass) | None)).count();
-    if rows.len() <= MAX_PASSED {
-        return (rows.to_vec(), String::new());
-    }
-    let others = rows.iter().filter(|row| !matches!(row.decision, Some(Decision::Pass) | None)).copied().collect();
-    (others, format!("{passed} rows that did not fail are not repeated here: All rows has the verdict on each."))
 }
 
 /// Upper bound on the false alarms of the verdict on a healthy machine.

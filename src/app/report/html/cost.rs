@@ -1,8 +1,7 @@
 //! The cost model: alpha and beta with intervals, and the curve over the points.
 
-use super::answer::without_many_passes;
 use super::curves::thin;
-use super::page::HtmlInput;
+use super::page::{HtmlInput, without_many_passes};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone};
 use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};

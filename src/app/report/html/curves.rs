@@ -104,7 +104,8 @@ pub(super) fn overview(input: &HtmlInput) -> Option<Block> {
     let none = Limits::new();
     let drawn = [("Bus bandwidth", bandwidth(&together, &none)), ("Latency", latency(&together, &none))];
     let figures = drawn.into_iter().filter(|(_, plot)| plot.series.iter().any(|series| !series.points.is_empty()));
-    Some(Block::Charts(figures.map(|(name, plot)| Figure::new(name, plot.draw())).collect()))
+    let figure = |(name, plot): (&str, Plot)| Figure::new(name, Plot { room_height: 150.0, ..plot }.draw());
+    Some(Block::Charts(figures.map(figure).collect()))
 }
 
 fn kinds(count: usize) -> String {

@@ -46,8 +46,10 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     let Answer { words, heading, mut blocks } = Answer::of(input);
     let mut sections = Vec::new();
     let mut not_looked_for = Vec::new();
-    let has_map = blocks.iter().any(|block| matches!(block, Block::Charts(figures) if figures[0].wide));
-    for (what, section) in parts(input, first, has_map) {
+    let has_map =
+        blocks.iter().any(|block| matches!(block, Block::Charts(figures) if figures.iter().any(|figure| figure.wide)));
+    let map = if has_map { Vec::new() } else { pairs::worst(first, input.verdict) };
+    for (what, section) in parts(input, first, map) {
         match section.is_empty() {
             true => not_looked_for.push(what),
             false => sections.push(section),
@@ -82,8 +84,8 @@ pub fn html(input: &HtmlInput) -> Result<String> {
 }
 
 /// The sections below the answer: what the run was made for, then what follows from it, each with the words that name it where the run
-/// has nothing of it. The heat map of pairs is among them unless the answer has it.
-fn parts(input: &HtmlInput, first: &HtmlRun, has_map: bool) -> Vec<(String, Section)> {
+/// has nothing of it. `map` is the heat map of pairs unless the answer has it.
+fn parts(input: &HtmlInput, first: &HtmlRun, map: Vec<Block>) -> Vec<(String, Section)> {
     let of_runs = |of: fn(&View) -> Option<Block>| page::of_runs(input, of);
     let products = of_runs(|view| products::document(&view.products, &view.header));
     let copies = of_runs(|view| products::copies_document(&view.copies, &view.header));
@@ -106,7 +108,7 @@ fn parts(input: &HtmlInput, first: &HtmlRun, has_map: bool) -> Vec<(String, Sect
         "pairs of ranks (`commgauge run --pairs`)",
         "pairs",
         "Pairs of ranks",
-        pairs::blocks(first, input.verdict, has_map),
+        pairs::blocks(first, input.verdict, map),
     );
     part("", "products", "Matrix products", products);
     part("", "copies", "Copies between hosts and GPUs", copies);

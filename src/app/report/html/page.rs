@@ -14,7 +14,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::{counted, three_digits};
 use commgauge_cost::cost::Fit;
 use commgauge_judge::verdict::locate::Suspects;
-use commgauge_judge::verdict::{Difference, Row as Judged, SelfTest, Verdict};
+use commgauge_judge::verdict::{Decision, Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::Outcome;
 use serde_json::json;
@@ -214,6 +214,19 @@ fn by_name(verdict: Option<&Verdict>) -> HashMap<&str, &Judged> {
 /// Whether a column says anything about any row.
 fn is_said(field: &Field, rows: &[Row]) -> bool {
     rows.iter().any(|row| field.cell(row, None) != "-")
+}
+
+/// Judged rows up to which those that passed are listed with the others.
+const MAX_PASSED: usize = 200;
+
+/// All rows; of very many only those that did not pass, and a sentence on where the others are.
+pub(super) fn without_many_passes<'a>(rows: &[&'a Judged]) -> (Vec<&'a Judged>, String) {
+    let passed = rows.iter().filter(|row| matches!(row.decision, Some(Decision::Pass) | None)).count();
+    if rows.len() <= MAX_PASSED {
+        return (rows.to_vec(), String::new());
+    }
+    let others = rows.iter().filter(|row| !matches!(row.decision, Some(Decision::Pass) | None)).copied().collect();
+    (others, format!("{passed} rows that did not fail are not repeated here: All rows has the verdict on each."))
 }
 
 /// What each run has of a kind, below the name of the run where there are several.

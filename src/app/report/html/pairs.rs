@@ -18,8 +18,8 @@ const MAX_ROWS: usize = 64;
 /// Up to this many ranks each row is a rank.
 const MAX_RANKS: usize = 32;
 
-/// The section, without the worst measure where the first screen has its picture.
-pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>, has_map: bool) -> Vec<Block> {
+/// The section; `map` is the picture of the worst measure unless the first screen has it.
+pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>, map: Vec<Block>) -> Vec<Block> {
     let Some(view) = &run.view.pairs else { return Vec::new() };
     let references = References::of(run, view, verdict);
     let mut blocks = vec![Block::text(view.sentence())];
@@ -28,10 +28,7 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>, has_map: bool) ->
     blocks.push(Block::Table(pairs::localities(view).with_column(column, cells)));
     let pictures = Pictures::of(run, view, references);
     let worst = worst_measure(view);
-    if !has_map {
-        blocks.push(Block::heading(heading(view, worst)));
-        blocks.extend(self::worst(run, verdict));
-    }
+    blocks.extend(map);
     for measure in Measure::ALL.into_iter().filter(|measure| *measure != worst) {
         blocks.push(Block::folded(heading(view, measure), pictures.of_measure(measure)));
     }
@@ -45,7 +42,7 @@ pub(super) fn worst(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     let Some(view) = &run.view.pairs else { return Vec::new() };
     let pictures = Pictures::of(run, view, References::of(run, view, verdict));
     let picture = pictures.of_measure(worst_measure(view));
-    [picture, vec![Block::text(how_to_read(view))]].concat()
+    [vec![Block::heading(heading(view, worst_measure(view)))], picture, vec![Block::text(how_to_read(view))]].concat()
 }
 
 /// What all heat maps of a run are drawn from.
