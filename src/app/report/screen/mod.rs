@@ -239,7 +239,7 @@ pub(super) fn document(view: &View) -> Vec<Block> {
         .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), cost.seconds.as_ref().err()?)));
     let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
     let sentences: Vec<String> = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
-    let heading = format!("each parallelism in a step of {}, all calls one after another", costs.step.model);
+    let heading = format!("{}, all calls one after another", title(&costs));
     vec![Block::Table(costs_table(&heading, &costs.families)), Block::list(sentences)]
 }
 
