@@ -39,7 +39,7 @@ const KINDS: [Kind; 6] = [
     Kind {
         name: "pairs",
         commands: &["simulate pairs.toml SIMULATED", "report run.jsonl -o page.html"],
-        answer: "#answer figure",
+        answer: "#answer strong",
         highest: 6_000,
     },
     Kind {

@@ -37,12 +37,15 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>, map: Vec<Block>) 
     blocks
 }
 
-/// The picture of the worst measure, and how it is read.
+/// Which pair is slow, the picture of the worst measure, and how it is read.
 pub(super) fn worst(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     let Some(view) = &run.view.pairs else { return Vec::new() };
     let pictures = Pictures::of(run, view, References::of(run, view, verdict));
     let picture = pictures.of_measure(worst_measure(view));
-    [vec![Block::heading(heading(view, worst_measure(view)))], picture, vec![Block::text(how_to_read(view))]].concat()
+    let slow = view.findings().into_iter().find(|text| text.starts_with("ranks "));
+    let slow = slow.unwrap_or_else(|| "No pair of ranks stands out.".to_owned());
+    let answer = vec![Block::Strong(slow), Block::heading(heading(view, worst_measure(view)))];
+    [answer, picture, vec![Block::text(how_to_read(view))]].concat()
 }
 
 /// What all heat maps of a run are drawn from.
