@@ -84,13 +84,13 @@ impl Answer {
             row.name = named.get(row.name.as_str()).unwrap_or(&row.name).clone();
         }
         let badge = Badge { tone, question: "Overall".to_owned(), answer: words.clone(), detail: detail(input) };
-        let mut blocks = vec![Block::Badges(vec![badge])];
-        blocks.extend(lead);
-        blocks.extend(rows(&failed));
-        blocks.extend(facts(input, &failed, &warnings));
+        let told = rows(&failed).into_iter().chain(facts(input, &failed, &warnings));
+        let mut blocks: Vec<Block> = std::iter::once(Block::Badges(vec![badge])).chain(told).collect();
         if let Some(command) = next_command(input, code) {
             blocks.extend([Block::text("Run next:"), Block::Command(command)]);
         }
+        let place = if suspects > 0 { blocks.len() } else { 1 };
+        drop(blocks.splice(place..place, lead));
         Answer { words, heading, blocks }
     }
 }

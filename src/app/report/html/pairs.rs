@@ -43,7 +43,7 @@ pub(super) fn worst(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     let pictures = Pictures::of(run, view, References::of(run, view, verdict));
     let picture = pictures.of_measure(worst_measure(view));
     let slow = view.findings().into_iter().find(|text| text.starts_with("ranks "));
-    let slow = slow.unwrap_or_else(|| "No pair of ranks stands out.".to_owned());
+    let slow = slow.unwrap_or_else(|| "No pair of ranks is called slow.".to_owned());
     let answer = vec![Block::Strong(slow), Block::heading(heading(view, worst_measure(view)))];
     [answer, picture, vec![Block::text(how_to_read(view))]].concat()
 }
