@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The sample record as one of many runs: with another name and day, and every sample scaled by the factor. Warnings
 /// and errors are removed, so that all rows count.
-fn run(day: u32, factor: f64) -> String {
+pub fn run(day: u32, factor: f64) -> String {
     let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample-record.jsonl"));
     let mut lines = String::new();
     for line in sample.expect("the sample record").lines() {

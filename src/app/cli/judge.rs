@@ -42,7 +42,7 @@ pub struct JudgeCommand {
     #[arg(required_unless_present = "plan", value_name = "RECORD")]
     pub records: Vec<PathBuf>,
 
-    /// Machine file with the limits, or the name of a shipped one; without it thresholds are inconclusive
+    /// Machine file with the thresholds, or the name of a shipped one; without it thresholds are inconclusive
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
 

@@ -395,7 +395,9 @@ impl VerdictOutput {
     /// Rejects outputs over inputs, and returns what to write.
     pub(super) fn look(&self, inputs: &[&Path]) -> Result<VerdictLook> {
         let format = self.output.check(inputs)?;
-        Ok(VerdictLook { format, width: self.output.to.columns(), explained: self.explain })
+        let sink = if self.output.to.file().is_some() { Sink::File } else { Sink::stdout() };
+        let paint = paint(ColorChoice::Auto, sink);
+        Ok(VerdictLook { format, width: self.output.to.columns(), paint, explained: self.explain })
     }
 
     /// Writes the verdict, and returns its exit code.

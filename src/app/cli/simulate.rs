@@ -104,7 +104,8 @@ impl SimulateCommand {
             suspects,
             power,
         };
-        let look = |width| VerdictLook { format: VerdictFormat::Table, width, explained: self.explain };
+        let (format, explained) = (VerdictFormat::Table, self.explain);
+        let look = |width| VerdictLook { format, width, explained, ..VerdictLook::WHOLE };
         self.shown.show(&document, |width| rehearsal_text(&document, look(width)))?;
         if let Some(path) = &self.output {
             eprintln!("record: {}", path.shown());

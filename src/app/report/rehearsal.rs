@@ -343,7 +343,7 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
         percent(tried.rule.sigma, 1),
         tried.rule.seed
     ));
-    say("thresholds are tried on a machine whose true median is at the limit, and 5 % beyond it; nothing is promised where a \
+    say("thresholds are tried on a machine whose true median is at the threshold, and 5 % beyond it; nothing is promised where a \
          machine drifts from run to run, which no rule can distinguish from a change".to_owned());
     say(tried.summary());
     say(match tried.holds {

@@ -55,7 +55,7 @@ impl Measure {
     }
 
     /// A share of the median in per cent, inverted where smaller values are better, so that below 100 is always worse.
-    pub(in crate::report) fn goodness(self, percent: f64) -> f64 {
+    pub(in crate::report) fn speed(self, percent: f64) -> f64 {
         if self == Measure::Latency { 1e4 / percent } else { percent }
     }
 
@@ -436,7 +436,7 @@ pub(super) fn slow_pairs(view: &PairsView) -> (usize, Vec<SlowPair>) {
     };
     let mut slow: Vec<SlowPair> = classes.iter().flat_map(of_class).collect();
     let share = |slow: &SlowPair| {
-        view.pairs[slow.pair].values[slow.measure as usize].map_or(0.0, |value| slow.measure.goodness(value.percent))
+        view.pairs[slow.pair].values[slow.measure as usize].map_or(0.0, |value| slow.measure.speed(value.percent))
     };
     slow.sort_by(|one, other| share(one).total_cmp(&share(other)));
     (compared, slow)
@@ -514,7 +514,7 @@ fn sentence(view: &PairsView, index: usize) -> String {
         .filter_map(|slow| {
             let value = pair.values[slow.measure as usize]?;
             let (name, shown) = (slow.measure.name(), slow.measure.shown(value.value));
-            Some(format!("{name} {shown}, {:.0} % of the median", value.percent))
+            Some(format!("{name} {shown}, {:.0} % of the median's speed", slow.measure.speed(value.percent)))
         })
         .collect();
     format!("ranks {} and {} {hosts} are slow: {}", a.rank, b.rank, measures.join("; "))
