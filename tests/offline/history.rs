@@ -96,8 +96,7 @@ fn runs_that_became_slower_end_with_1_and_unusable_files_are_listed() {
     let output = commgauge(folder.path(), &["history", "runs", "--plots", "pictures"]);
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{out}{}", text(&output.stderr));
-    for words in ["from run run-08 of 2026-11-08", "Left out: 2 files", "again.jsonl: is the same run as", "torn.jsonl"]
-    {
+    for words in ["! from run run-08-", "Left out: 2 files", "again.jsonl: is the same run as", "torn.jsonl"] {
         assert!(out.contains(words), "{words}: {out}");
     }
     assert!(std::fs::read_dir(folder.path().join("pictures")).expect("made").count() > 0);

@@ -251,7 +251,7 @@ pub(super) struct Span {
     pub axes: &'static [Axis],
 }
 
-/// Groups that are parts of others: so many consecutive ranks of the whole, or those that are so far apart.
+/// Groups that are parts of others: consecutive ranks of the whole, or ranks at equal distances.
 struct Part {
     whole: Axis,
     length: u32,

@@ -137,10 +137,10 @@ impl Header {
         }
     }
 
-    /// Adds the digest of the header to an id that other runs may have.
-    pub(super) fn identify(&mut self, text: &[u8]) {
+    /// Adds the digest of its line to an id that other runs may have.
+    pub fn identify(&mut self, text: &[u8]) {
         if !is_unique(&self.run_id) {
-            self.run_id = format!("{}-{}", self.run_id, &sha256(text)[..ID_DIGITS]);
+            self.run_id = format!("{}-{}", self.run_id, &sha256(text.trim_ascii_end())[..ID_DIGITS]);
         }
     }
 

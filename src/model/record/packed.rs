@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::io::{BufReader, Read, Write};
 
-/// So many numbers, which take about 4 kB as JSON, stay as they are.
+/// Lists of at most this many numbers, about 4 kB as JSON, stay as they are.
 const MOST_PLAIN_NUMBERS: usize = 512;
 
 /// Longer than any machine needs, so that a broken line does not exhaust memory.

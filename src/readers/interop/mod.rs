@@ -101,7 +101,11 @@ fn numbered(text: &[u8]) -> Vec<ReadLine> {
             true => "torn: the run ended while it wrote this line".to_owned(),
             false => format!("broken: {cause}"),
         };
-        ReadLine { number, content: serde_json::from_slice(line).map_err(problem) }
+        let mut content = serde_json::from_slice(line).map_err(problem);
+        if let Ok(Line::Header(header)) = &mut content {
+            header.identify(line);
+        }
+        ReadLine { number, content }
     };
     numbers.map(read).collect()
 }

@@ -166,7 +166,7 @@ mod tests {
         let path = folder.path().join("trace.json.gz");
         let mut file = GzEncoder::new(std::fs::File::create(&path).unwrap(), Compression::fast());
         file.write_all(br#"{"schemaVersion":1,"traceEvents":[{"name":""#).unwrap();
-        for _ in 0..2 * LONGEST_TEXT >> 20 {
+        for _ in 0..(2 * LONGEST_TEXT) >> 20 {
             file.write_all(&vec![b'a'; 1 << 20]).unwrap();
         }
         file.write_all(br#""}]}"#).unwrap();
