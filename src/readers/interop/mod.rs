@@ -169,10 +169,11 @@ mod commgauge_tests {
     }
 
     #[test]
-    fn a_complete_record_is_unchanged() {
+    fn a_complete_record_is_unchanged_but_for_an_id_that_others_may_have() {
         let found = renewed(SAMPLE).unwrap();
         let mut original: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let Line::Header(header) = &mut original[0] else { unreachable!() };
+        header.identify(SAMPLE.lines().next().unwrap().as_bytes());
         header
             .notes
             .push("the record was written by an older commgauge: it carries no digest that would show changes".into());
