@@ -108,15 +108,6 @@ const VARIANTS: usize = 24;
 /// always one of them, if need be beyond the wanted number.
 pub fn families(question: &Question) -> Found {
     let mut found = search(&Question { results: Results::Families, ..question.clone() });
-    // With the least need as limit the fastest may be at the edge; then the fastest with the most need as limit comes in.
-    if found.feasible > found.at_the_edge && found.best.first().is_some_and(|best| best.layout.fit != MemoryFit::Fits) {
-        let sure = search(&Question { results: Results::SurelyFitting, wanted: 1, ..question.clone() });
-        found.priced += sure.priced;
-        let is_new = |sure: &Priced| found.best.iter().all(|best| best.layout.name() != sure.layout.name());
-        let new: Vec<Priced> = sure.best.into_iter().filter(is_new).collect();
-        found.best.extend(new);
-        found.best.sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
-    }
     found.best = found.best.par_iter().map(|fastest| plainest(question, fastest)).collect();
     let Some(fastest) = found.best.first().map(|best| best.price.step_seconds) else { return found };
     let count = found.best.iter().take_while(|best| best.price.step_seconds <= fastest * (1.0 + ALIKE)).count();
@@ -173,12 +164,13 @@ impl Search<'_> {
         let mut prices = Prices::default();
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
         let mut queue = Queue::of(self.computing(&mut bounds));
-        let wanted = self.question.wanted.max(1);
+        let mut wanted = self.question.wanted.max(1);
         let mut results: Vec<Waiting> = Vec::new();
         let mut families = HashSet::new();
+        let mut has_sure = self.question.results != Results::Families || found.feasible == found.at_the_edge;
         let longest = match self.question.results {
             Results::LayoutsWithin(seconds) => seconds.to_bits(),
-            Results::Layouts | Results::SurelyFitting | Results::Families => u64::MAX,
+            Results::Layouts | Results::Families => u64::MAX,
         };
         while let Some(next) = queue.pop() {
             // Not earlier: other orders of the last one may take equally long.
@@ -186,10 +178,11 @@ impl Search<'_> {
                 && results.last().is_some_and(|last| {
                     next.seconds_bits > last.seconds_bits || self.question.results == Results::Families
                 });
-            if all_found || next.seconds_bits > longest {
+            if all_found && has_sure || next.seconds_bits > longest {
                 break;
             }
-            if next.stage <= Stage::Counted && families.contains(&self.family(next)) {
+            let is_known = next.stage <= Stage::Counted && families.contains(&self.family(next));
+            if (all_found || is_known) && (has_sure || !self.may_fit(next)) {
                 continue;
             }
             match next.stage {
@@ -217,12 +210,15 @@ impl Search<'_> {
                 }
                 Stage::Priced => match results.iter().rposition(|results| results.differs_in_order_only(next)) {
                     Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
-                    None if results.len() >= wanted => {}
+                    None if results.len() >= wanted && has_sure => {}
                     None => {
                         let Some(training) = self.training(next) else { continue };
                         let step = self.step(next, &training);
                         let Some(price) = prices.price(self.question, next.candidate(), &step) else { continue };
-                        found.best.push(Priced { layout: self.layout(next), price });
+                        let layout = self.layout(next);
+                        has_sure |= layout.fit == MemoryFit::Fits;
+                        wanted += usize::from(is_known);
+                        found.best.push(Priced { layout, price });
                         results.push(next);
                         if self.question.results == Results::Families {
                             families.insert(self.family(next));
@@ -310,6 +306,17 @@ impl Search<'_> {
                 let counted = Waiting { order: order as u32, zero_stage, ..next };
                 queue.push(counted.at(seconds.unwrap_or(0.0), Stage::Counted));
             }
+        }
+    }
+
+    /// Whether a layout surely fits, or may with one of its ZeRO stages. Those that recompute more wait behind it until it is computed.
+    fn may_fit(&self, next: Waiting) -> bool {
+        let unit = &self.units[next.unit as usize];
+        let fits = |zero: u8| unit.memory(zero).is_some_and(|parts| self.question.fit(parts) == MemoryFit::Fits);
+        match next.stage {
+            Stage::Computes => true,
+            Stage::Divided | Stage::Waits => ZERO_STAGES.into_iter().any(fits),
+            Stage::Counted | Stage::Priced => fits(next.zero_stage),
         }
     }
 

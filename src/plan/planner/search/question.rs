@@ -46,8 +46,6 @@ pub enum Results {
     Layouts,
     /// Every layout that takes at most these seconds.
     LayoutsWithin(f64),
-    /// Every layout that fits even if it needs the most.
-    SurelyFitting,
     /// The fastest layout of each family: those that divide the model alike, and differ in chunks, order of the axes, micro-batch,
     /// recomputation, or what ZeRO shards besides parameters.
     Families,
@@ -99,10 +97,7 @@ impl Question<'_> {
 
     /// Whether a GPU has that much.
     pub(super) fn fit(&self, parts: u64) -> MemoryFit {
-        match self.need(parts).fit(self.gpu_memory) {
-            MemoryFit::AtTheEdge if self.results == Results::SurelyFitting => MemoryFit::DoesNotFit,
-            fit => fit,
-        }
+        self.need(parts).fit(self.gpu_memory)
     }
 
     /// Sequence parallelism wherever it divides evenly, unless the training disables it: it never needs more memory, and experts require
