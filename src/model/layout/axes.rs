@@ -241,9 +241,7 @@ impl Grid {
 // Groups that a layout divides further, into groups of equal size.
 
 /// The divided groups, and the purpose.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Division {
     /// Groups of `dp_cp` into this many copies of each shard, each within a smaller group (HSDP).
@@ -260,7 +258,13 @@ pub enum Division {
 
 impl Division {
     /// All divisions, outer ones before those of their results.
-    pub(super) const ALL: [Division; 5] = *<Division as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
+    pub(super) const ALL: [Division; 5] = [
+        Division::ReplicasOfShards,
+        Division::InnerShards,
+        Division::InnerContext,
+        Division::InnerExperts,
+        Division::DecodeContext,
+    ];
 
     /// The axis whose groups are divided.
     fn whole(self) -> Axis {
@@ -329,7 +333,7 @@ pub(super) fn check_degrees(d: &Degrees) -> Result<()> {
     if let Some((axis, _)) = all.into_iter().find(|(_, degree)| *degree == 0) {
         return Err(Error::usage(format!("{axis} is 0; a degree is 1 or more")));
     }
-    let (dense, world) = (format!("tp {} x cp {} x dp {}", d.tp, d.cp, d.dp), d.world_exactly());
+    let (dense, world) = (dense_name(d), d.world_exactly());
     if world > u128::from(MOST_RANKS) {
         return Err(Error::usage(format!("{dense} x pp {} = {world} ranks; the maximum is {MOST_RANKS} (2^20)", d.pp)));
     }
@@ -409,6 +413,10 @@ pub(super) fn check_pipelines(degrees: &Degrees, order: &[Axis]) -> Result<()> {
         "axis order {order}: dense layers and experts would have different pipelines, because {of_dense} = {dense} ranks for dense layers and {of_experts} = {experts} for experts precede pp; put pp last, or choose degrees whose \
          products are equal"
     )))
+}
+
+fn dense_name(d: &Degrees) -> String {
+    format!("tp {} x cp {} x dp {}", d.tp, d.cp, d.dp)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Placement of the groups of an axis on the hosts.
 
 use super::axes::Grid;
-use super::plan::Span;
 use super::{Axis, Groups, Layout};
 use crate::config::machine::ExpectedGroup;
 use schemars::JsonSchema;
@@ -277,7 +276,27 @@ impl Layout {
     /// The axes along which the members of a group differ, the fastest first, without those of degree 1; `None` for groups that are not a
     /// product of axes.
     fn members(&self, axis: Axis) -> Option<Vec<GridAxis>> {
-        let Span { grid, axes } = self.span(axis)?;
+        let experts = if self.degrees.divides_experts() { Grid::Experts } else { Grid::Dense };
+        let (grid, axes): (Grid, &[Axis]) = match axis {
+            Axis::World => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp]),
+            Axis::Tp => (Grid::Dense, &[Axis::Tp]),
+            Axis::Cp => (Grid::Dense, &[Axis::Cp]),
+            Axis::Dp => (Grid::Dense, &[Axis::Dp]),
+            Axis::Pp => (Grid::Dense, &[Axis::Pp]),
+            Axis::Mp => (Grid::Dense, &[Axis::Tp, Axis::Pp]),
+            Axis::DpCp => (Grid::Dense, &[Axis::Dp, Axis::Cp]),
+            Axis::Ep => (experts, &[Axis::Ep]),
+            Axis::Etp => (experts, &[Axis::Tp]),
+            Axis::Edp => (experts, &[Axis::Dp, Axis::Cp]),
+            Axis::EtpEp => (experts, &[Axis::Tp, Axis::Ep]),
+            Axis::TpCp => (Grid::Dense, &[Axis::Tp, Axis::Cp]),
+            Axis::TpCpDp => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp]),
+            Axis::ExpertMp => (experts, &[Axis::Tp, Axis::Ep, Axis::Pp]),
+            Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter => return None,
+            Axis::DpShardInner | Axis::DpShardOuter | Axis::EpInner | Axis::EpOuter => return None,
+            Axis::PrefillDecode | Axis::Dcp => return None,
+            Axis::Pair | Axis::Node | Axis::Nodes => return None,
+        };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));
         let members = chosen.map(|axis| GridAxis {
             degree: grid.degree(&self.degrees, *axis),

@@ -126,14 +126,35 @@ impl Layout {
     /// # Panics
     /// For [`Axis::Node`] and [`Axis::Nodes`], whose groups do not belong to the layout.
     pub fn group_size(&self, axis: Axis) -> u32 {
-        match (axis, self.span(axis)) {
-            (Axis::Pair, _) => 2,
-            (Axis::Embedding, _) => self.degrees.pp.min(2),
-            (_, Some(Span { grid, axes })) => axes.iter().map(|axis| grid.degree(&self.degrees, *axis)).product(),
-            (_, None) => match self.part(axis) {
-                Part { whole, length, is_strided: true } => self.group_size(whole) / length,
-                Part { length, .. } => length,
-            },
+        let d = &self.degrees;
+        match axis {
+            Axis::World => d.tp * d.cp * d.dp * d.pp,
+            Axis::Tp => d.tp,
+            Axis::Cp => d.cp,
+            Axis::Ep => d.ep,
+            Axis::Etp => d.etp,
+            Axis::Dp => d.dp,
+            Axis::Pp => d.pp,
+            Axis::Mp => d.tp * d.pp,
+            Axis::DpCp => d.dp * d.cp,
+            Axis::Edp => self.edp(),
+            Axis::EtpEp => d.etp * d.ep,
+            Axis::TpCp => d.tp * d.cp,
+            Axis::TpCpDp => d.tp * d.cp * d.dp,
+            Axis::ExpertMp => d.etp * d.ep * d.pp,
+            Axis::Embedding => d.pp.min(2),
+            Axis::DpShard => d.dp * d.cp / self.divisions.of(Division::ReplicasOfShards),
+            Axis::DpReplicate => self.divisions.of(Division::ReplicasOfShards),
+            Axis::DpShardInner => self.divisions.of(Division::InnerShards),
+            Axis::DpShardOuter => self.group_size(Axis::DpShard) / self.divisions.of(Division::InnerShards),
+            Axis::CpInner => self.divisions.of(Division::InnerContext),
+            Axis::CpOuter => d.cp / self.divisions.of(Division::InnerContext),
+            Axis::EpInner => self.divisions.of(Division::InnerExperts),
+            Axis::EpOuter => d.ep / self.divisions.of(Division::InnerExperts),
+            Axis::PrefillDecode => d.dp / self.replicas_of_a_pool(),
+            Axis::Dcp => self.divisions.of(Division::DecodeContext),
+            Axis::Pair => 2,
+            Axis::Node | Axis::Nodes => panic!("the layout does not place ranks on nodes"),
         }
     }
 
@@ -142,63 +163,38 @@ impl Layout {
     /// # Panics
     /// For [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], whose groups do not belong to the layout.
     pub fn groups(&self, axis: Axis) -> Groups {
-        let groups = match (axis, self.span(axis)) {
-            (Axis::Embedding, _) => self.embedding(),
-            (_, Some(Span { grid, axes })) => self.grid(grid, axes),
-            (_, None) => {
-                let Part { whole, length, is_strided } = self.part(axis);
-                let whole = self.groups(whole);
-                if is_strided { strided(&whole, length) } else { consecutive(&whole, length) }
-            }
+        let experts = match self.degrees.divides_experts() {
+            true => Grid::Experts,
+            false => Grid::Dense,
+        };
+        let groups = match axis {
+            Axis::World => self.grid(Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp]),
+            Axis::Tp | Axis::Cp | Axis::Dp | Axis::Pp => self.grid(Grid::Dense, &[axis]),
+            Axis::Mp => self.grid(Grid::Dense, &[Axis::Tp, Axis::Pp]),
+            Axis::DpCp => self.grid(Grid::Dense, &[Axis::Dp, Axis::Cp]),
+            Axis::Ep => self.grid(experts, &[Axis::Ep]),
+            Axis::Etp => self.grid(experts, &[Axis::Tp]),
+            // In the grid of experts cp has degree 1; undivided experts are replicated like dense layers.
+            Axis::Edp => self.grid(experts, &[Axis::Dp, Axis::Cp]),
+            Axis::EtpEp => self.grid(experts, &[Axis::Tp, Axis::Ep]),
+            Axis::TpCp => self.grid(Grid::Dense, &[Axis::Tp, Axis::Cp]),
+            Axis::TpCpDp => self.grid(Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp]),
+            Axis::ExpertMp => self.grid(experts, &[Axis::Tp, Axis::Ep, Axis::Pp]),
+            Axis::Embedding => self.embedding(),
+            Axis::DpShard => consecutive(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
+            Axis::DpReplicate => strided(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
+            Axis::DpShardInner => consecutive(&self.groups(Axis::DpShard), self.divisions.of(Division::InnerShards)),
+            Axis::DpShardOuter => strided(&self.groups(Axis::DpShard), self.divisions.of(Division::InnerShards)),
+            Axis::CpInner => consecutive(&self.groups(Axis::Cp), self.divisions.of(Division::InnerContext)),
+            Axis::CpOuter => strided(&self.groups(Axis::Cp), self.divisions.of(Division::InnerContext)),
+            Axis::EpInner => consecutive(&self.groups(Axis::Ep), self.divisions.of(Division::InnerExperts)),
+            Axis::EpOuter => strided(&self.groups(Axis::Ep), self.divisions.of(Division::InnerExperts)),
+            Axis::PrefillDecode => strided(&self.groups(Axis::Dp), self.replicas_of_a_pool()),
+            Axis::Dcp => consecutive(&self.groups(Axis::Tp), self.divisions.of(Division::DecodeContext)),
+            Axis::Pair => panic!("the layout has no pairs"),
+            Axis::Node | Axis::Nodes => panic!("the layout does not place ranks on nodes"),
         };
         Groups { axis, groups }
-    }
-
-    /// What spans the groups of an axis; none for the ends of pipelines, for parts of other axes and for groups that no layout has. In the grid
-    /// of experts cp has degree 1; undivided experts are replicated like dense layers.
-    pub(super) fn span(&self, axis: Axis) -> Option<Span> {
-        let experts = if self.degrees.divides_experts() { Grid::Experts } else { Grid::Dense };
-        let (grid, axes): (Grid, &[Axis]) = match axis {
-            Axis::World => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp]),
-            Axis::Tp => (Grid::Dense, &[Axis::Tp]),
-            Axis::Cp => (Grid::Dense, &[Axis::Cp]),
-            Axis::Dp => (Grid::Dense, &[Axis::Dp]),
-            Axis::Pp => (Grid::Dense, &[Axis::Pp]),
-            Axis::Mp => (Grid::Dense, &[Axis::Tp, Axis::Pp]),
-            Axis::DpCp => (Grid::Dense, &[Axis::Dp, Axis::Cp]),
-            Axis::Ep => (experts, &[Axis::Ep]),
-            Axis::Etp => (experts, &[Axis::Tp]),
-            Axis::Edp => (experts, &[Axis::Dp, Axis::Cp]),
-            Axis::EtpEp => (experts, &[Axis::Tp, Axis::Ep]),
-            Axis::TpCp => (Grid::Dense, &[Axis::Tp, Axis::Cp]),
-            Axis::TpCpDp => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp]),
-            Axis::ExpertMp => (experts, &[Axis::Tp, Axis::Ep, Axis::Pp]),
-            Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter => return None,
-            Axis::DpShardInner | Axis::DpShardOuter | Axis::EpInner | Axis::EpOuter => return None,
-            Axis::PrefillDecode | Axis::Dcp => return None,
-            Axis::Pair | Axis::Node | Axis::Nodes => return None,
-        };
-        Some(Span { grid, axes })
-    }
-
-    /// The groups of an axis that are parts of those of another one.
-    fn part(&self, axis: Axis) -> Part {
-        let parts = |division: Division| self.divisions.of(division);
-        let shard = || self.group_size(Axis::DpCp) / parts(Division::ReplicasOfShards);
-        let (whole, length, is_strided) = match axis {
-            Axis::DpShard => (Axis::DpCp, shard(), false),
-            Axis::DpReplicate => (Axis::DpCp, shard(), true),
-            Axis::DpShardInner => (Axis::DpShard, parts(Division::InnerShards), false),
-            Axis::DpShardOuter => (Axis::DpShard, parts(Division::InnerShards), true),
-            Axis::CpInner => (Axis::Cp, parts(Division::InnerContext), false),
-            Axis::CpOuter => (Axis::Cp, parts(Division::InnerContext), true),
-            Axis::EpInner => (Axis::Ep, parts(Division::InnerExperts), false),
-            Axis::EpOuter => (Axis::Ep, parts(Division::InnerExperts), true),
-            Axis::PrefillDecode => (Axis::Dp, self.replicas_of_a_pool(), true),
-            Axis::Dcp => (Axis::Tp, parts(Division::DecodeContext), false),
-            other => panic!("{other} is no part of another axis, and the layout has no such groups"),
-        };
-        Part { whole, length, is_strided }
     }
 
     /// The stage of a rank.
@@ -214,6 +210,10 @@ impl Layout {
     /// Replicas that prefill, and the equal number that decode; all of them if their number is odd.
     fn replicas_of_a_pool(&self) -> u32 {
         if self.degrees.dp.is_multiple_of(2) { self.degrees.dp / 2 } else { self.degrees.dp }
+    }
+
+    fn edp(&self) -> u32 {
+        self.degrees.edp().unwrap_or(1)
     }
 
     /// Groups whose members differ in the axes of `members` only.
@@ -245,19 +245,6 @@ impl Layout {
 }
 
 /// An axis of a grid: its degree, and the distance of neighbours along it.
-/// What spans the groups of an axis.
-pub(super) struct Span {
-    pub grid: Grid,
-    pub axes: &'static [Axis],
-}
-
-/// Groups that are parts of others: consecutive ranks of the whole, or ranks at equal distances.
-struct Part {
-    whole: Axis,
-    length: u32,
-    is_strided: bool,
-}
-
 struct Extent {
     degree: u32,
     stride: u32,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// The origin of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 // Its name in files and in output.
-#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Style {
@@ -45,8 +45,17 @@ pub enum Style {
 
 impl Style {
     /// Every style of a model's step, in the order in which they are listed.
-    pub const OF_A_STEP: [Style; 9] =
-        *<Style as strum::VariantArray>::VARIANTS.last_chunk().expect("those of a step come last");
+    pub const OF_A_STEP: [Style; 9] = [
+        Style::Tensor,
+        Style::Sequence,
+        Style::Vocabulary,
+        Style::Data,
+        Style::Pipeline,
+        Style::Context,
+        Style::Expert,
+        Style::Control,
+        Style::Serving,
+    ];
 
     pub fn name(self) -> &'static str {
         self.into()
