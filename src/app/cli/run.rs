@@ -233,18 +233,19 @@ fn print_result(arguments: &RunArguments, exit_code: i32, followed: Followed, ou
             record.shown()
         )));
     }
-    match live {
+    let read = Record::read(&record).map_err(|cause| match live {
         // What was a record when the run began is no mistake of who started it.
-        None => summarise(arguments, &record, out).map_err(|cause| match Record::read(&record) {
-            Ok(_) => cause,
-            Err(cause) => changed(&cause.to_string()),
-        })?,
+        None => changed(&cause.to_string()),
+        Some(_) => cause,
+    })?;
+    match live {
+        None => summarise(arguments, &read, &record, out)?,
         Some(live) => {
-            write_above(None, out, &live.finish(&View::new(&Record::read(&record)?)));
+            write_above(None, out, &live.finish(&View::new(&read)));
             eprintln!("record: {}", record.shown());
         }
     }
-    match Record::read(&record)?.file.seal.tampering() {
+    match read.file.seal.tampering() {
         Some(problem) if exit_code == 0 => {
             eprintln!("commgauge: {}: {problem}", record.shown());
             Ok(7)
@@ -260,7 +261,7 @@ fn run_resume(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Res
     suite::check_file("--resume", path)?;
     let record = Record::read(path)?;
     if let Some(exit_code) = exit_code_if_complete(&record, path)? {
-        summarise(arguments, path, out)?;
+        summarise(arguments, &record, path, out)?;
         return Ok(exit_code);
     }
     for sentence in state(&record, path) {

@@ -15,6 +15,7 @@ pub use host::{Machine, Query, Response, System, Volume};
 
 use commgauge_base::embedded::pairs;
 use commgauge_base::units::{Bytes, counted};
+use commgauge_base::writing::ascending;
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use document::Part as DoctorPart;
 
@@ -230,12 +231,8 @@ fn throttle_fix(reason: &str, number: usize) -> String {
 /// Reports different devices on one host: the slowest determines the speed.
 fn differing(devices: &[NvmlDevice]) -> Option<Finding> {
     let readable: Vec<&NvmlDevice> = devices.iter().filter(|device| device.problem.is_none()).collect();
-    let mut models: Vec<&str> = readable.iter().map(|device| device.name.as_str()).collect();
-    models.sort_unstable();
-    models.dedup();
-    let mut limits: Vec<u32> = readable.iter().filter_map(|device| device.power_limit_watts).collect();
-    limits.sort_unstable();
-    limits.dedup();
+    let models: Vec<&str> = ascending(readable.iter().map(|device| device.name.as_str()));
+    let limits: Vec<u32> = ascending(readable.iter().filter_map(|device| device.power_limit_watts));
     let found = match (&models[..], &limits[..]) {
         ([_, _, ..], _) => format!("the devices differ: {}", models.join("; ")),
         (_, [least, .., most]) => format!("the devices have different power limits, {least} to {most} W"),

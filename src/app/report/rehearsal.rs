@@ -5,6 +5,7 @@ use super::locate::suspects_text;
 use super::text::{visible, wrap};
 use super::verdict::VerdictLook;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_base::writing::ascending;
 use commgauge_judge::verdict::locate::{SuspectKind, Suspects};
 use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
 use commgauge_model::config::{Machine, RunSettings, is_embedded};
@@ -86,9 +87,7 @@ fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
 
 /// The cases of each axis, products and copies, each as a plan of its own under its name.
 fn parts(plan: &WorkPlan) -> Vec<(&'static str, WorkPlan)> {
-    let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
-    axes.sort_unstable();
-    axes.dedup();
+    let axes: Vec<Axis> = ascending(plan.cases.iter().map(|case| case.op.axis));
     let alone = || WorkPlan { cases: Vec::new(), products: Vec::new(), copies: Vec::new(), ..plan.clone() };
     let of_axis = |axis: Axis| {
         let cases = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();

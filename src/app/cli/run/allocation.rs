@@ -7,7 +7,7 @@ use crate::doctor::{Machine, Query, Response, System};
 use crate::launch::{self, Allocation, Family, HostFile, Launcher, LauncherContext, find, parse_hosts, srun_mpi};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use commgauge_base::writing::eprintln;
+use commgauge_base::writing::{ascending, eprintln};
 use commgauge_model::config::Machine as MachineFile;
 use commgauge_model::layout::{MOST_RANKS, Nodes};
 use commgauge_run::device_probe::{CudaAnswer, Probe};
@@ -277,12 +277,7 @@ fn hosts(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
         (Some(hosts), _) => {
             Ok(Some(launch::parse_hosts(hosts)?.into_iter().map(|(name, _)| name.to_owned()).collect()))
         }
-        (None, Some(file)) => {
-            let mut hosts = file.hosts_of_ranks(arguments.ranks)?;
-            hosts.sort_unstable();
-            hosts.dedup();
-            Ok(Some(hosts))
-        }
+        (None, Some(file)) => Ok(Some(ascending(file.hosts_of_ranks(arguments.ranks)?))),
         (None, None) => Ok(None),
     }
 }

@@ -160,7 +160,7 @@ pub(super) fn run_in_process(
     if end.status != EndStatus::Complete {
         eprintln!("commgauge: resume with: {}", command(&request.record));
     }
-    summarise(arguments, &request.record, out)?;
+    summarise(arguments, &Record::read(&request.record)?, &request.record, out)?;
     Ok(end.exit_code)
 }
 
@@ -443,15 +443,14 @@ pub(super) fn run_arguments(words: &[String]) -> Vec<String> {
 }
 
 /// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
-pub(super) fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
-    show(arguments, record, out)?;
-    eprintln!("record: {}", record.shown());
+pub(super) fn summarise(arguments: &RunArguments, record: &Record, path: &Path, out: &mut dyn Write) -> Result<()> {
+    show(arguments, record, path, out)?;
+    eprintln!("record: {}", path.shown());
     Ok(())
 }
 
-fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()> {
-    let record = Record::read(path)?;
-    let (view, sink) = (View::new(&record), Sink::stdout());
+fn show(arguments: &RunArguments, record: &Record, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let (view, sink) = (View::new(record), Sink::stdout());
     let output = &arguments.output;
     // Of pairs, and of copies alone, the table is the summary.
     let has_table = view.pairs.is_some() || view.rows.is_empty() && !view.copies.is_empty();
@@ -459,7 +458,7 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
         return output.show_on(&view, sink, out);
     }
     let path = launch::quote(&path.display().to_string());
-    let screen = Screen::of(&record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
+    let screen = Screen::of(record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
     let text = match arguments.summary {
         SummaryParts::Screen => screen::text,
         SummaryParts::Head => screen::head_text,

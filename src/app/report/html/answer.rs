@@ -15,6 +15,7 @@ use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{Decision, Metric, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe};
+use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::line::EndStatus;
 use std::collections::HashMap;
 
@@ -78,10 +79,9 @@ impl Answer {
         };
         failed.extend(undecided);
         let rows_of_runs = input.runs.iter().flat_map(|run| &run.view.rows);
-        let named: HashMap<&str, String> =
-            rows_of_runs.map(|row| (row.facts.name.as_str(), in_words(&row.facts))).collect();
+        let cases: HashMap<&str, &CaseFacts> = rows_of_runs.map(|row| (row.facts.name.as_str(), &row.facts)).collect();
         for row in &mut failed {
-            row.name = named.get(row.name.as_str()).unwrap_or(&row.name).clone();
+            row.name = cases.get(row.name.as_str()).map_or_else(|| row.name.clone(), |facts| in_words(facts));
         }
         let badge = Badge { tone, question: "Overall".to_owned(), answer: words.clone(), detail: detail(input) };
         let told = rows(&failed).into_iter().chain(facts(input, &failed, &warnings));

@@ -3,7 +3,7 @@
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::{OddRule, median, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted};
-use commgauge_base::writing::{distinct, grouped};
+use commgauge_base::writing::{ascending, distinct, grouped};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use commgauge_model::workload::Style;
@@ -225,10 +225,7 @@ impl PairsView {
 
     /// Number of hosts.
     pub fn host_count(&self) -> usize {
-        let mut nodes: Vec<u32> = self.ranks.iter().map(|rank| rank.node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes.len()
+        ascending(self.ranks.iter().map(|rank| rank.node)).len()
     }
 
     /// Pairs for which every measure has a value.

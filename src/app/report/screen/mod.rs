@@ -15,6 +15,7 @@ use crate::chart::{Axis, Bar, Bars, Unit};
 use crate::report::document::{Block, Column, Fields, Figure, Table, percent, seconds_between};
 use crate::report::text::{Paint, wrap};
 use commgauge_base::units::{Seconds, counted};
+use commgauge_base::writing::ascending;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::EndStatus;
 
@@ -78,9 +79,7 @@ fn finding(view: &View) -> String {
 
 fn run(view: &View) -> String {
     let header = &view.header;
-    let mut hosts: Vec<&str> = header.ranks.iter().map(|rank| rank.host.as_str()).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
+    let hosts: Vec<&str> = ascending(header.ranks.iter().map(|rank| rank.host.as_str()));
     let place = match &hosts[..] {
         [] => String::new(),
         [host] => format!(" on {host}"),
