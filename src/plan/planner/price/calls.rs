@@ -382,6 +382,9 @@ impl Answers {
 /// The samples of the micro-batches for which calls are listed: two to determine the growth, one more to check that it is linear.
 pub(in crate::planner) const LISTED_SAMPLES: [u64; 3] = [1, 2, 7];
 
+/// See [`bytes_of_samples`].
+const ROUNDED: f64 = 1e-3;
+
 /// A step in which every layer is a separate stage.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct LayerLoads {
@@ -485,7 +488,8 @@ fn least(all: impl Iterator<Item = Result<f64, Unpriced>>) -> Option<Result<f64,
     })
 }
 
-/// The bytes by which each call grows per sample; an error if calls differ in more, or do not grow linearly.
+/// The bytes by which each call grows per sample; an error if calls differ in more, or do not grow linearly. Expected numbers of tokens are
+/// whole, so bytes may differ from a line by less than [`ROUNDED`].
 fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<u64>> {
     let [_, two, more] = LISTED_SAMPLES;
     let [of_two, of_more] = others;
@@ -493,9 +497,13 @@ fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<u64>> {
         return None;
     }
     let grows = |((op, at_two), at_more): ((&Op, &Op), &Op)| {
-        let each = at_two.bytes_total.0.checked_sub(op.bytes_total.0)? / (two - 1);
-        let with = |samples: u64| Op { bytes_total: Bytes(op.bytes_total.0 + each * (samples - 1)), ..op.clone() };
-        (with(two) == *at_two && with(more) == *at_more).then_some(each)
+        let each = at_more.bytes_total.0.checked_sub(op.bytes_total.0)? / (more - 1);
+        let is_near = |samples: u64, other: &Op| {
+            let bytes = op.bytes_total.0 + each * (samples - 1);
+            let apart = bytes.abs_diff(other.bytes_total.0);
+            apart as f64 <= ROUNDED * bytes as f64 && Op { bytes_total: other.bytes_total, ..op.clone() } == *other
+        };
+        (is_near(two, at_two) && is_near(more, at_more)).then_some(each)
     };
     ops.iter().zip(of_two).zip(of_more).map(grows).collect()
 }
