@@ -132,6 +132,28 @@ fn ranks_end_where_their_launcher_was_killed() {
     assert!(output_text.iter().any(|words| first.contains(words)), "{}", ran.stderr);
 }
 
+#[test]
+fn a_second_launch_on_the_record_of_a_running_one_is_refused_and_leaves_it_alone() {
+    let run = running();
+    let mut second = Command::new(COMMGAUGE);
+    second.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
+    second.arg("run").arg(run.record.with_file_name("long.toml")).args(["-n", "2", "--record"]).arg(&run.record);
+    let ran = Ran::of(&mut second, 60).ended_with(2).printed_error("records are never overwritten");
+    // Neither the results nor the resume command of a run that is another's.
+    assert!(!ran.stdout.contains("verified") && !ran.stderr.contains("resume with"), "{}{}", ran.stdout, ran.stderr);
+    signal(run.child.id(), "TERM");
+    run.ends_with(143);
+}
+
+#[test]
+fn a_launch_that_may_open_too_few_files_ends_at_once_with_what_to_raise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut few = Command::new("sh");
+    few.args(["-c", r#"ulimit -n 24; exec "$0" "$@""#, COMMGAUGE, "run", "-n", "2", "--record"])
+        .arg(record_in(&folder));
+    Ran::of(&mut few, 20).ended_with(6).printed_error("24 open files are allowed").printed_error("raise `ulimit -n`");
+}
+
 /// Files of ranks and launcher that only they, or the watchdog after them, remove.
 fn files_of(ranks: &[u32]) -> BTreeSet<String> {
     let environment = |pid: &u32| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
