@@ -133,16 +133,25 @@ fn ranks_end_where_their_launcher_was_killed() {
 }
 
 #[test]
-fn a_second_launch_on_the_record_of_a_running_one_is_refused_and_leaves_it_alone() {
-    let run = running();
-    let mut second = Command::new(COMMGAUGE);
-    second.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
-    second.arg("run").arg(run.record.with_file_name("long.toml")).args(["-n", "2", "--record"]).arg(&run.record);
-    let ran = Ran::of(&mut second, 60).ended_with(2).printed_error("records are never overwritten");
+fn of_two_launches_that_begin_one_record_at_once_the_refused_one_leaves_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, record) = (folder.path().join("small.toml"), record_in(&folder));
+    std::fs::write(&suite, "name = 'small'\n[measure]\nreplicates = 2\n[[sweep]]\nbytes = '64B'\n").unwrap();
+    let _concurrent = concurrent();
+    let begin = || {
+        let mut command = Command::new(COMMGAUGE);
+        command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
+        command.arg("run").arg(&suite).args(["-n", "2", "--record"]).arg(&record);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut ended = [begin(), begin()].map(|child| child.wait_with_output().unwrap());
+    ended.sort_by_key(|output| output.status.code());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, said) = (text(&ended[1].stdout), text(&ended[1].stderr));
+    assert_eq!(ended.each_ref().map(|output| output.status.code()), [Some(0), Some(2)], "{said}");
     // Neither the results nor the resume command of a run that is another's.
-    assert!(!ran.stdout.contains("verified") && !ran.stderr.contains("resume with"), "{}{}", ran.stdout, ran.stderr);
-    signal(run.child.id(), "TERM");
-    run.ends_with(143);
+    assert!(!out.contains("verified") && !said.contains("resume with"), "{out}{said}");
+    assert!(Record::read(&record).unwrap().is_finished());
 }
 
 #[test]
