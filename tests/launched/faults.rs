@@ -136,7 +136,11 @@ fn ranks_end_where_their_launcher_was_killed() {
 fn of_two_launches_that_begin_one_record_at_once_the_refused_one_leaves_it_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (suite, record) = (folder.path().join("small.toml"), record_in(&folder));
-    std::fs::write(&suite, "name = 'small'\n[measure]\nreplicates = 2\n[[sweep]]\nbytes = '64B'\n").unwrap();
+    std::fs::write(
+        &suite,
+        "name = 'small'\n[measure]\nreplicates = 2\n[[sweep]]\ncollectives = ['all_reduce']\nbytes = '64B'\n",
+    )
+    .unwrap();
     let _concurrent = concurrent();
     let begin = || {
         let mut command = Command::new(COMMGAUGE);
