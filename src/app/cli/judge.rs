@@ -2,6 +2,7 @@
 
 use super::output::{
     FormattedOutput, VerdictOutput, check_only_format, is_page, make_folder, print_on, read_all, records_in, replace,
+    said,
 };
 use super::report::ReportCommand;
 use super::simulate::rehearsed_request;
@@ -131,7 +132,7 @@ impl JudgeCommand {
         };
         self.shown.output.write(&text)?;
         self.write_page()?;
-        Ok(exit_code)
+        Ok(said(self.shown.output.to.file(), exit_code))
     }
 
     /// Refuses outputs over inputs and flags of the part that is not shown, and returns the format.
@@ -199,7 +200,7 @@ impl JudgeCommand {
             allow: self.allow.clone(),
             ..ReportCommand::default()
         }
-        .execute()?;
+        .write()?;
         eprintln!("commgauge: page: {}", page.shown());
         Ok(())
     }
@@ -425,7 +426,7 @@ impl HistoryCommand {
             }
         }
         self.shown.write(&history_text(&history, format, self.shown.to.columns(), self.rows())?)?;
-        Ok(history.exit_code)
+        Ok(said(self.shown.to.file(), history.exit_code))
     }
 
     fn of_files(&self) -> Result<(HistoryFormat, HistoryInput)> {

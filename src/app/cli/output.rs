@@ -16,6 +16,7 @@ use commgauge_base::writing::eprintln;
 use commgauge_judge::verdict::{LoadedRecord, Verdict};
 use commgauge_model::config::Shipped;
 use commgauge_model::record::{Journal, Line};
+use rayon::prelude::*;
 use serde::Serialize;
 use std::borrow::Borrow;
 use std::ffi::{OsStr, OsString};
@@ -195,9 +196,17 @@ impl TextOutput {
         }
     }
 
-    fn file(&self) -> Option<&Path> {
+    pub(super) fn file(&self) -> Option<&Path> {
         file_of(self.output.as_deref())
     }
+}
+
+/// Says on the screen that an answer in a file is no success, and returns its exit code.
+pub(super) fn said(output: Option<&Path>, exit_code: i32) -> i32 {
+    if let (Some(path), 1..) = (output, exit_code) {
+        eprintln!("commgauge: {} is written; exit code {exit_code}", path.shown());
+    }
+    exit_code
 }
 
 impl<F: ValueEnum + Default + Send + Sync + 'static> FormattedOutput<F> {
@@ -406,7 +415,7 @@ impl VerdictOutput {
     /// Writes the verdict, and returns its exit code.
     pub fn show(&self, verdict: &Verdict, look: VerdictLook) -> Result<i32> {
         self.output.write(&verdict_text(verdict, look)?)?;
-        Ok(verdict.exit_code)
+        Ok(said(self.output.to.file(), verdict.exit_code))
     }
 }
 
@@ -426,10 +435,8 @@ pub(super) fn records_in(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Reads the records to be evaluated, in parallel.
 pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
-    std::thread::scope(|scope| {
-        let reading: Vec<_> = paths.iter().map(|path| scope.spawn(move || LoadedRecord::read(path))).collect();
-        reading.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
+    let read: Vec<Result<LoadedRecord>> = paths.par_iter().map(|path| LoadedRecord::read(path)).collect();
+    read.into_iter().collect()
 }
 
 // For commands that print one answer: as a table, or as JSON for programs.
