@@ -154,7 +154,7 @@ const zoomable = figure => {
   box.addEventListener('pointermove', event => {
     if (held !== null) return show(from + held - under(event), length);
     const at = under(event), path = event.target.closest('.lanes path');
-    const spans = path ? [...path.getAttribute('d').matchAll(/M(\d+) \d+h(\d+)/g)].map(([, begin, size]) => [+begin, +size]) : [];
+    const spans = path ? [...path.getAttribute('d').matchAll(/M(\d+) [\d.]+h(\d+)/g)].map(([, begin, size]) => [+begin, +size]) : [];
     const span = spans.find(([begin, size]) => begin <= at && at <= begin + size);
     if (span) said.textContent = `${path.textContent}: ${time(span[1])} from ${time(span[0])}`;
   });

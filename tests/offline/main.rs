@@ -47,6 +47,7 @@ mod layout;
 mod licences;
 mod links;
 mod locate;
+mod mistakes;
 mod model;
 mod monitoring;
 mod outputs;

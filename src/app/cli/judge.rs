@@ -424,7 +424,8 @@ impl HistoryCommand {
                 replace(&folder.join(name), picture.standalone())?;
             }
         }
-        self.shown.write(&history_text(&history, format, self.shown.to.columns(), self.rows())?)?;
+        let to = &self.shown.to;
+        self.shown.write(&history_text(&history, format, to.columns(), self.rows(), &to.folder())?)?;
         Ok(history.exit_code)
     }
 

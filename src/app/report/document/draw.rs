@@ -1,6 +1,6 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
-use super::{Block, Column, Fact, Figure, Folded, List, Mark, Row, Table, Tone};
+use super::{Block, Column, Fact, Figure, Folded, LINK, List, Mark, Row, Table, Tone};
 use crate::chart::escaped as escaped_html;
 use crate::report::text::{Paint, hung, text_width, visible, wrap};
 use serde_json::{Value, json};
@@ -472,6 +472,7 @@ fn table_on_page(table: &Table, title: String) -> Value {
     let column = |(index, column): (usize, &Column)| {
         let class = match column.is_number() {
             true => "n",
+            false if column.heading() == LINK => "link",
             // An interval is not broken over lines.
             false if any(index, &|cell| cell.contains(" .. ")) => "s",
             false if any(index, &|cell| cell.chars().count() > SHORT) => "t",

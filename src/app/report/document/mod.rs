@@ -50,6 +50,9 @@ pub enum Block {
     Narrow(Vec<Block>),
 }
 
+/// The heading of a column whose cells are paths to other pages.
+pub const LINK: &str = "page";
+
 /// A heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
