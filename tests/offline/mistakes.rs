@@ -18,7 +18,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("run quik --dry-run", "did you mean quick?"),
     ("run nosuch.toml", "`commgauge show suites` names all"),
     ("run bad-key.toml", "bad-key.toml:3: measure.precison: unknown key; did you mean `precision`?"),
-    ("run bad-call.toml", "bad-call.toml:3: sweep[0].collectives[0]: found collective `all_redue`; accepted: all_reduce"),
+    (
+        "run bad-call.toml",
+        "bad-call.toml:3: sweep[0].collectives[0]: found collective `all_redue`; accepted: all_reduce",
+    ),
     ("run quick -n 0", "0 is not in 1.."),
     ("run quick --backend ncl", "a similar value exists: 'nccl'"),
     ("run quick --repliactes 3", "exists: '--replicates'"),

@@ -258,9 +258,14 @@ pub(super) fn timeline(replay: &ReplayLine) -> Option<Block> {
     if resolution.0 > 0.0 {
         notes.push(format!("a slot of {resolution} shows what the rank did for most of it"));
     }
+    let what = match (replay.is_of_trace(), replay.step) {
+        (true, _) => "trace".to_owned(),
+        (false, 0) => "step".to_owned(),
+        (false, step) => format!("step {}", step + 1),
+    };
     Some(Block::Timeline(json!({
         "kind": "timeline",
-        "title": if replay.is_of_trace() { "The replayed trace, rank by rank" } else { "The replayed step, rank by rank" },
+        "title": format!("The replayed {what}, rank by rank"),
         "nanoseconds": replay.slowest_nanoseconds.last(),
         "axes": replay.axes.iter().map(|axis| axis.axis).collect::<Vec<_>>(),
         "has_stages": timeline.ranks.iter().any(|rank| rank.stage > 0),

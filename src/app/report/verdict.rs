@@ -541,7 +541,7 @@ mod tests {
         let text = shown_as(&verdict, VerdictFormat::Table, 140).unwrap();
         assert!(text.contains("all 4 rows: not verified: data were not checked\n"), "{text}");
         assert_eq!(text.matches("not verified: ").count(), 1, "{text}");
-        assert!(text.contains("world/all_reduce/0 (float32, 1 MiB): slower by 29.3 %\n"), "{text}");
+        assert!(text.contains("world all_reduce of 4 ranks, 1 MiB float32: slower by 29.3 %\n"), "{text}");
     }
 
     #[test]
