@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::iter::repeat_n;
 
 /// Spans of all ranks together.
-const MOST_SPANS: usize = 16_384;
+const MOST_SPANS: usize = 32_768;
 
 const MOST_SPANS_OF_A_RANK: usize = 400;
 
