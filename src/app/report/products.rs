@@ -242,7 +242,7 @@ pub(super) fn timeline(replay: &ReplayLine) -> Option<Block> {
     let (whole, last) = (replay_time(replay)?, Seconds::from_nanoseconds(*replay.slowest_nanoseconds.last()?));
     let Some(timeline) = &replay.timeline else {
         return Some(Block::absent(
-            "No timeline: the record is of a version that kept totals only; measure again with --replay.",
+            "No timeline: the record has totals only, as earlier versions wrote it; measure again with --replay.",
         ));
     };
     let resolution = Seconds::from_nanoseconds(timeline.resolution_nanoseconds);
@@ -408,6 +408,7 @@ impl Soaked<'_> {
 mod tests {
     use super::*;
     use crate::report::View;
+    use crate::report::document::html;
     use commgauge_model::record::Record;
     use commgauge_model::record::work_lines::CopyShape;
 
@@ -444,6 +445,45 @@ mod tests {
         assert!(cells(1).contains("skipped: devices 0 and 1"), "{}", cells(1));
         assert_eq!(copies_summary(&all, &header).as_deref(), Some("2 copies: 1 right, 1 skipped"));
         assert_eq!(copies_summary(&[], &header), None);
+    }
+
+    #[test]
+    fn a_replay_is_drawn_rank_by_rank_and_an_old_record_says_that_it_has_no_timeline() {
+        let axis = json!({
+            "axis": "tp", "waiting_nanoseconds_median": 250, "under_way_nanoseconds_median": 500, "calls_counted": 1,
+            "payload_bytes_counted": 8, "payload_bytes_listed": 8, "wire_bytes_counted": 8, "wire_bytes_listed": 8
+        });
+        let spans = json!([
+            { "activity": "computing", "begin_and_length": [[0, 500], [750, 250]] },
+            { "activity": { "waiting": "tp" }, "begin_and_length": [[500, 250]] },
+            { "activity": { "in_flight": "tp" }, "begin_and_length": [[250, 500]] }
+        ]);
+        let ranks = json!([{ "rank": 0, "stage": 0, "spans": spans }, { "rank": 9, "stage": 1, "spans": [] }]);
+        let mut replay: ReplayLine = serde_json::from_value(json!({
+            "step": 0, "schedule": "1f1b", "forward_seconds_per_layer": 0.001,
+            "outcome": { "status": "measured", "verified": true }, "warm_up_repetitions": 1, "slowest_nanoseconds": [900, 1000],
+            "slowest_rank": [0, 0], "computing_nanoseconds_median": 750, "axes": [axis],
+            "rank_nanoseconds_median": vec![1000; 16], "bytes_as_listed": true,
+            "timeline": { "resolution_nanoseconds": 40, "ranks": ranks }
+        }))
+        .expect("a line");
+        let drawn = |replay: &ReplayLine| html(&[timeline(replay).expect("it was timed")]);
+        let page = drawn(&replay);
+        for words in [
+            "rank 9, stage 1</text>",
+            "d=\"M0 1h500000v19h-500000zM750000 1h250000v19h-250000z\"><title>rank 0, computing</title>",
+            "<path class=\"cg-f0\" d=\"M500000 1h250000v19h-250000z\"><title>rank 0, waiting for tp</title>",
+            "d=\"M250000 21h500000v10.7h-500000z\"><title>rank 0, tp in flight</title>",
+            "the last of 2 repetitions, 1.00 us",
+            "2 of 16 ranks, as many from every stage",
+            "a slot of 40.0 ns shows",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        replay.timeline = None;
+        assert!(drawn(&replay).contains("No timeline: the record has totals only"));
+        replay.slowest_nanoseconds.clear();
+        assert_eq!(timeline(&replay), None);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(super) fn in_words(facts: &CaseFacts) -> String {
         .join(", ")
 }
 
-/// The same of what a verdict or a history keeps of a case, copy or product of this name.
+/// The same for a case, copy or product of this name, from what a verdict or a history keeps.
 pub(super) fn subject_in_words(name: &str, subject: &RowSubject) -> String {
     match subject {
         RowSubject::Call(call) => {

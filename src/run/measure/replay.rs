@@ -80,7 +80,7 @@ pub fn measure_replay(
     }
     let moved = gather_moved(context, replayer, plan)?;
     line.rank_nanoseconds_median = gather_medians(context, &own)?;
-    line.timeline = Some(timeline::gather(context, replayer, plan)?);
+    line.timeline = Some(timeline::gather(context.world, context.local_ranks.clone(), replayer, plan)?);
     line.bytes_as_listed = as_listed(plan, &moved);
     let of_slowest = |value: &dyn Fn(&RankTimes) -> u64| median_of(slowest.iter().map(value));
     line.computing_nanoseconds_median = of_slowest(&|times| times.computing_nanoseconds);

@@ -1,14 +1,14 @@
 //! What ranks did at which time in the last repetition of a replay, small enough for a record and a page: exact spans, or slots of time of
 //! which each shows what the rank did for most of it. Everything here is after the timed part.
 
-use super::replay::ReplayContext;
 use crate::backend::{Replayer, Span, SpanKind, ranks_with_spans};
-use crate::world::gather_all;
+use crate::world::{World, gather_all};
 use commgauge_base::error::Result;
 use commgauge_model::record::work_lines::{ActivitySpans, RankActivity, RankSpans, Timeline};
 use commgauge_model::workload::replay::ReplayPlan;
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
+use std::ops::Range;
 
 /// Spans of all ranks together.
 const MOST_SPANS: usize = 32_768;
@@ -22,13 +22,17 @@ type Spans = BTreeMap<SpanKind, Vec<(u64, u64)>>;
 ///
 /// # Errors
 /// If the processes cannot exchange them.
-pub(super) fn gather(context: &ReplayContext, replayer: &dyn Replayer, plan: &ReplayPlan) -> Result<Timeline> {
+pub(super) fn gather(
+    world: &dyn World,
+    local_ranks: Range<u32>,
+    replayer: &dyn Replayer,
+    plan: &ReplayPlan,
+) -> Result<Timeline> {
     let shown = ranks_with_spans(plan);
     let most = (MOST_SPANS / shown.len().max(1)).min(MOST_SPANS_OF_A_RANK);
     let mut resolution_nanoseconds = 0;
     let mut mine = Vec::new();
-    let local_ranks = context.local_ranks.clone().enumerate();
-    for (local, rank) in local_ranks.filter(|(_, rank)| shown.binary_search(rank).is_ok()) {
+    for (local, rank) in local_ranks.enumerate().filter(|(_, rank)| shown.binary_search(rank).is_ok()) {
         let (slot, spans) = at_most(most, &replayer.spans(local));
         resolution_nanoseconds = slot.max(resolution_nanoseconds);
         let of_kind = |(kind, begin_and_length)| {
@@ -42,7 +46,7 @@ pub(super) fn gather(context: &ReplayContext, replayer: &dyn Replayer, plan: &Re
         let stage = plan.stage_of_rank[rank as usize];
         mine.push(RankSpans { rank, stage, spans: spans.into_iter().map(of_kind).collect() });
     }
-    let all = gather_all::<(u64, Vec<RankSpans>)>(context.world, &(resolution_nanoseconds, mine))?;
+    let all = gather_all::<(u64, Vec<RankSpans>)>(world, &(resolution_nanoseconds, mine))?;
     let resolution_nanoseconds = all.iter().map(|(slot, _)| *slot).max().unwrap_or(0);
     let mut ranks: Vec<RankSpans> = all.into_iter().flat_map(|(_, ranks)| ranks).collect();
     ranks.sort_by_key(|rank| rank.rank);

@@ -6,7 +6,7 @@
 mod draw;
 
 #[cfg(test)]
-use draw::html;
+pub(super) use draw::html;
 pub(super) use draw::widths;
 pub use draw::{GAP, Html, TableLayout, Terminal, escaped_markdown, markdown, wrapped};
 
