@@ -48,6 +48,7 @@ mod licences;
 mod links;
 mod little_memory;
 mod locate;
+mod mistakes;
 mod model;
 mod monitoring;
 mod outputs;

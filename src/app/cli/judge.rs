@@ -425,8 +425,9 @@ impl HistoryCommand {
                 replace(&folder.join(name), picture.standalone())?;
             }
         }
-        self.shown.write(&history_text(&history, format, self.shown.to.columns(), self.rows())?)?;
-        Ok(said(self.shown.to.file(), history.exit_code))
+        let to = &self.shown.to;
+        self.shown.write(&history_text(&history, format, to.columns(), self.rows(), &to.folder())?)?;
+        Ok(said(to.file(), history.exit_code))
     }
 
     fn of_files(&self) -> Result<(HistoryFormat, HistoryInput)> {

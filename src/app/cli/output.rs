@@ -184,6 +184,12 @@ impl TextOutput {
         columns_of(self.width, self.sink())
     }
 
+    /// The folder of the file that it goes to, or else the current one.
+    pub(super) fn folder(&self) -> PathBuf {
+        let folder = self.file().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+        folder.unwrap_or(Path::new(".")).to_owned()
+    }
+
     fn sink(&self) -> Sink {
         if self.file().is_some() { Sink::File } else { Sink::stdout() }
     }
@@ -571,10 +577,30 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
         match unknown.and_then(meant_command) {
             Some(meant) => definition
                 .error(error.kind(), format!("`{}` is no command; {meant}", visible(unknown.unwrap_or_default()))),
-            None => error,
+            None => with_fix_first(error, &mut definition, &words[1..]),
         }
     })?;
     P::from_arg_matches(&parsed)
+}
+
+/// A usage error with what is missing, accepted or meant in its first line, where the parser writes it below.
+fn with_fix_first(error: clap::Error, mut command: &mut clap::Command, words: &[OsString]) -> clap::Error {
+    let text = error.render().to_string();
+    let fixes = text.lines().skip(1).take_while(|line| !line.starts_with(|first: char| first.is_ascii_alphabetic()));
+    let fixes = fixes.map(str::trim).filter(|fix| !fix.is_empty() && !fix.starts_with("tip: to pass"));
+    let fixes = fixes.collect::<Vec<_>>().join("; ");
+    if !error.use_stderr() || fixes.is_empty() {
+        return error;
+    }
+    for word in words {
+        if command.find_subcommand(word).is_none() {
+            break;
+        }
+        command = command.find_subcommand_mut(word).expect("it was found");
+    }
+    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let mark = if what.ends_with(':') { "" } else { ";" };
+    command.error(error.kind(), format!("{what}{mark} {fixes}"))
 }
 
 /// Commands of other tools, and parts of ours, with the command that does it.

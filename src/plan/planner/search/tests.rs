@@ -15,6 +15,7 @@ use commgauge_model::config::step::{DataStyle, Dispatcher, Framework, Recompute,
 use commgauge_model::config::{Machine, Model, Table, Training};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::{Step, TrainingStep};
+use std::collections::HashSet;
 use std::path::Path;
 
 fn machine(within: f64, between: f64) -> Machine {
@@ -478,6 +479,8 @@ fn the_fastest_layout_that_surely_fits_is_always_shown() {
         let rates = world.rates();
         let shown = families(&Question { wanted: 2, ..world.question(rates.as_ref()) }).best;
         assert!(shown.len() <= 3 && shown.iter().all(|one| one.layout.may_run()), "{memory}");
+        let names: HashSet<String> = shown.iter().map(|one| one.layout.name()).collect();
+        assert_eq!(names.len(), shown.len(), "{memory}: no layout is shown twice");
         let ratio = sure(&shown).zip(fastest).map(|(shown, fastest)| shown / fastest);
         assert_eq!(ratio.is_some(), fastest.is_some(), "{memory}");
         assert!(ratio.is_none_or(|ratio| (1.0..=1.0 + ALIKE).contains(&ratio)), "{memory}: {ratio:?}");
