@@ -120,7 +120,7 @@ mod tests {
             (8, 1, 15.59),
             (8, 512, 15.59),
             (8, 1 << 20, 25.4),
-            (2, 3 << 19, 20.93),
+            (2, 3 << 19, 21.39),
             (8, 512 << 20, 2111.0),
             (8, 1024 << 20, 4081.0),
         ] {
@@ -151,7 +151,7 @@ mod tests {
             Machine::parse(&text, Path::new("m.toml"))
         };
         assert_eq!(machine("'h100-nvswitch'").unwrap().within_node.measured_calls.as_deref(), Some("h100-nvswitch"));
-        for (links, found) in [("'h100'", "found `h100`"), ("8", "found 8")] {
+        for (links, found) in [("'h100'", "found the text \"h100\""), ("8", "found 8")] {
             let error = machine(links).expect_err(links).to_string();
             let expected =
                 format!("m.toml:6: within_node.measured_calls: {found}; accepted: a100-nvswitch, b200-nvswitch");
