@@ -327,13 +327,15 @@ impl Bases {
         Ok(Bases { first, plain_data, by_stage, left_out, exchanges, groups })
     }
 
-    /// Leaves the planner every way to exchange tokens that the framework has, apart from the keys that are given.
+    /// Leaves the planner the usual ways to exchange tokens that the framework has besides its own, apart from the keys that are given.
+    /// `all_gather` and `hybrid_ep` have to be named: the one is rarely faster, the other takes as long as `deepep`.
     pub fn choose_exchange(&mut self, is_given: impl Fn(&str) -> bool) {
         let own = self.own_exchange();
         let offers = |key: &str, value: &str| {
             !is_given(key) && self.first.framework.is_none_or(|framework| framework.offers(key, value))
         };
-        let dispatchers = Dispatcher::ALL.iter().copied().filter(|other| offers("dispatcher", other.name()));
+        let usual = [Dispatcher::AllToAll, Dispatcher::DeepEp].into_iter();
+        let dispatchers = usual.filter(|other| offers("dispatcher", other.name()));
         for dispatcher in std::iter::once(own.dispatcher).chain(dispatchers) {
             for overlaps in [own.overlaps, offers("overlap_exchange", "true")] {
                 let exchange = Exchange { dispatcher, overlaps };
