@@ -10,7 +10,7 @@ use clap::error::ErrorKind as FlagError;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::output_file::write_output;
+use commgauge_base::output_file::{folder_of, write_output};
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
 use commgauge_base::writing::eprintln;
 use commgauge_judge::verdict::{LoadedRecord, Verdict};
@@ -186,8 +186,7 @@ impl TextOutput {
 
     /// The folder of the file that it goes to, or else the current one.
     pub(super) fn folder(&self) -> PathBuf {
-        let folder = self.file().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-        folder.unwrap_or(Path::new(".")).to_owned()
+        folder_of(self.file().unwrap_or(Path::new(""))).to_owned()
     }
 
     fn sink(&self) -> Sink {

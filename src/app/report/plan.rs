@@ -241,7 +241,8 @@ fn memory_of(layout: &PlannedLayout) -> String {
 fn layouts(document: &PlanDocument) -> Table {
     let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
     let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.price.step_seconds, 1);
-    let mut fields = Fields::of(&document.layouts)
+    let exchange = |layout: &PlannedLayout| layout.layout.exchange;
+    Fields::of(&document.layouts)
         .right("step", 0, |layout| Seconds(layout.price.step_seconds))
         .right("GPUs", of_gpus, |layout| layout.gpus)
         .right("tp", 0, |layout| layout.layout.degrees.tp)
@@ -253,13 +254,12 @@ fn layouts(document: &PlanDocument) -> Table {
         .right("dp", 0, |layout| layout.layout.degrees.dp)
         .right("zero", 0, |layout| layout.layout.zero_stage)
         .right("mb", 0, |layout| layout.layout.micro_batch)
-        .left("recompute", 0, |layout| layout.layout.recompute);
-    if document.layouts.iter().any(|layout| layout.layout.exchange.is_some()) {
-        fields = fields
-            .left("dispatcher", 5, |layout| optional(layout.layout.exchange.map(|exchange| exchange.dispatcher)))
-            .left("overlap", 6, |layout| optional(layout.layout.exchange.map(|exchange| exchange.overlaps)));
-    }
-    fields
+        .left("recompute", 0, |layout| layout.layout.recompute)
+        .when(document.layouts.iter().any(|layout| exchange(layout).is_some()), |fields| {
+            fields
+                .left("dispatcher", 5, move |layout| optional(exchange(layout).map(|exchange| exchange.dispatcher)))
+                .left("overlap", 6, move |layout| optional(exchange(layout).map(|exchange| exchange.overlaps)))
+        })
         .right("alike", 1, |layout| layout.layout.variants.len())
         .left("order", 0, |layout| layout.layout.order.clone())
         .right("orders", 6, |layout| layout.layout.orders_alike)

@@ -17,6 +17,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::{folder_of, make_folder, write_new, write_own};
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::ascending;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{HistoryInput, RunMedians};
 use commgauge_model::record::line::Header;
@@ -213,7 +214,7 @@ impl Store {
             };
             Some(format!("{}: {damage}; {repair}", path.shown()))
         });
-        damaged.collect::<BTreeSet<String>>().into_iter().collect()
+        ascending(damaged)
     }
 }
 

@@ -195,15 +195,8 @@ fn add_copies(lines: &mut Vec<Line>, change: impl Fn(&mut CaseLine)) {
 }
 
 fn resumed(changes: Vec<Change>) -> Line {
-    Line::Resume(Box::new(ResumeLine {
-        resumed_at: "2026-11-21T12:00:00+00:00".to_owned(),
-        command_line: Vec::new(),
-        launch_command: None,
-        ranks: Vec::new(),
-        cut_bytes: 0,
-        changes,
-        warnings: Vec::new(),
-    }))
+    let resumed_at = "2026-11-21T12:00:00+00:00".to_owned();
+    Line::Resume(Box::new(ResumeLine { resumed_at, changes, ..ResumeLine::default() }))
 }
 
 fn label(lines: &mut [Line], name: &str, value: &str) {

@@ -150,15 +150,8 @@ mod reopen_tests {
     const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
     fn resume_line(changes: Vec<Change>) -> Line {
-        Line::Resume(Box::new(ResumeLine {
-            resumed_at: "2026-11-21T12:00:00+00:00".into(),
-            command_line: Vec::new(),
-            launch_command: None,
-            ranks: Vec::new(),
-            cut_bytes: 0,
-            changes,
-            warnings: Vec::new(),
-        }))
+        let resumed_at = "2026-11-21T12:00:00+00:00".to_owned();
+        Line::Resume(Box::new(ResumeLine { resumed_at, changes, ..ResumeLine::default() }))
     }
 
     fn end(status: EndStatus) -> Line {

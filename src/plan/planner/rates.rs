@@ -289,10 +289,11 @@ impl<'a> Published<'a> {
 
     /// The measured call within a node whose number of ranks is nearest.
     fn measured(&self, call: &RatedCall) -> Option<&'static MeasuredCall> {
-        let is_of = |measured: &&&MeasuredCall| {
-            [Some(call.collective), stand_in(call.collective)].contains(&Some(measured.collective))
-        };
-        let known = self.calls.iter().filter(|_| call.locality.nodes_spanned == 1).filter(is_of);
+        if call.locality.nodes_spanned != 1 {
+            return None;
+        }
+        let alike = [Some(call.collective), stand_in(call.collective)];
+        let known = self.calls.iter().filter(|measured| alike.contains(&Some(measured.collective)));
         known.min_by_key(|measured| measured.ranks.abs_diff(call.ranks)).copied()
     }
 
@@ -302,9 +303,13 @@ impl<'a> Published<'a> {
             let locality = Locality { ranks_per_node: call.locality.ranks_per_node.min(ranks), ..call.locality };
             seconds_without_noise(self.machine, call.collective, ranks, call.bytes_total, &locality)
         };
-        let seconds = by_formula(call.ranks)?;
-        let Some(measured) = self.measured(call) else { return Some(seconds) };
-        Some(measured.seconds(call.bytes_total).0 * seconds / by_formula(measured.ranks)?)
+        match self.measured(call) {
+            None => by_formula(call.ranks),
+            Some(measured) if measured.ranks == call.ranks => Some(measured.seconds(call.bytes_total).0),
+            Some(measured) => {
+                Some(measured.seconds(call.bytes_total).0 * by_formula(call.ranks)? / by_formula(measured.ranks)?)
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `workload::step` and `layout` decide what is legal, so that every other command accepts a planned layout.
 
-use super::question::{Choices, PipelineCut, Question, least_dp};
+use super::question::{Choices, Exchange, PipelineCut, Question, least_dp};
 use commgauge_base::writing::ascending;
 use commgauge_model::config::Training;
 use commgauge_model::config::step::Recompute;
@@ -296,18 +296,17 @@ impl Trainings {
             for zero_stage in question.bases.stages(u64::MAX) {
                 for sequence_parallel in [false, true] {
                     for (schedule, virtual_stages) in pipelines.iter().copied() {
-                        for exchange in question.bases.exchanges.iter().copied() {
-                            let choices = Choices {
-                                zero_stage,
-                                schedule,
-                                virtual_stages,
-                                micro_batch: CACHED,
-                                recompute,
-                                sequence_parallel,
-                                exchange,
-                            };
-                            all.insert(choices, question.training(choices));
-                        }
+                        let with = |exchange: &Exchange| Choices {
+                            zero_stage,
+                            schedule,
+                            virtual_stages,
+                            micro_batch: CACHED,
+                            recompute,
+                            sequence_parallel,
+                            exchange: *exchange,
+                        };
+                        let choices = question.bases.exchanges.iter().map(with);
+                        all.extend(choices.map(|choices| (choices, question.training(choices))));
                     }
                 }
             }
