@@ -255,7 +255,7 @@ fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
 /// Marks the rows, and returns the warnings about the whole record.
 pub(super) fn mark(record: &Record, rows: &mut [Row]) -> Vec<String> {
     let mut changed: BTreeMap<u32, (u32, String)> = BTreeMap::new();
-    for readings in record.device_readings.iter().filter(|readings| readings.ranks_changed > 0) {
+    for readings in record.meanwhile.device_readings.iter().filter(|readings| readings.ranks_changed > 0) {
         let Some(first) = readings.changes.first() else { continue };
         let text = || format!("the device of rank {} changed meanwhile ({})", first.rank, first.what);
         let (ranks, _) = changed.entry(readings.case).or_insert_with(|| (0, text()));
@@ -268,7 +268,22 @@ pub(super) fn mark(record: &Record, rows: &mut [Row]) -> Vec<String> {
         }
     }
     let absent = record.devices.as_ref().and_then(|devices| devices.absent.as_ref());
-    absent.map(|why| format!("clocks, power and temperature of devices are not known: {why}")).into_iter().collect()
+    let unknown = absent.map(|why| format!("clocks, power and temperature of devices are not known: {why}"));
+    unknown.into_iter().chain(counted_errors(record)).collect()
+}
+
+/// The errors that hosts counted while cases were measured, by host.
+fn counted_errors(record: &Record) -> impl Iterator<Item = String> {
+    let mut by_host: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    for block in record.meanwhile.counters.iter().flat_map(|line| &line.blocks) {
+        for (counter, by) in &block.errors {
+            *by_host.entry(&block.host).or_default().entry(counter).or_default() += by;
+        }
+    }
+    by_host.into_iter().map(|(host, errors)| {
+        let errors: Vec<String> = errors.into_iter().map(|(counter, by)| format!("{counter} +{by}")).collect();
+        format!("{host} counted errors while cases were measured: {}", errors.join(", "))
+    })
 }
 
 // The result of a calibration run: for each curve its sizes, its expected error, and the errors of the predictions of added
@@ -388,6 +403,7 @@ fn within_noise(best: &TimedLaunch, other: &TimedLaunch) -> bool {
 mod tests {
     use super::*;
     use crate::report::View;
+    use commgauge_model::record::counters::{CounterBlock, CountersLine};
     use commgauge_model::record::header::{DeviceChange, DeviceReadingsLine, DevicesLine};
     use commgauge_model::record::line::Line;
 
@@ -410,6 +426,13 @@ mod tests {
             format!("{name}: the device of rank 3 changed meanwhile (throttled by power cap), and of 1 more");
         assert!(said.contains(&expected), "{said}");
         assert!(said.contains("are not known: rank 1: NVML (libnvidia-ml.so.1) cannot be used"), "{said}");
+        let errors = BTreeMap::from([("symbol_error of mlx5_4 port 1".to_owned(), 812)]);
+        let block = CounterBlock { host: "n3".into(), during: vec![(0, 0)], errors, ..CounterBlock::default() };
+        let twice = CountersLine { blocks: vec![block.clone(), block], ..CountersLine::default() };
+        lines.push(Line::Counters(Box::new(twice)));
+        let said = View::new(&Record::from_lines(lines.clone()).unwrap()).warnings.join("\n");
+        let expected = "n3 counted errors while cases were measured: symbol_error of mlx5_4 port 1 +1624";
+        assert!(said.contains(expected), "{said}");
         lines.push(Line::DeviceReadings(Box::new(DeviceReadingsLine { case: 999, ..readings })));
         let error = Record::from_lines(lines).unwrap_err().to_string();
         assert!(error.contains("at case 999, which is not in the plan"), "{error}");

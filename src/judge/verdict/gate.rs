@@ -1,6 +1,7 @@
 //! Does a machine meet its expectations? Every row with an expectation passes, fails, or is inconclusive.
 
 use super::comparability::{LoadedRecord, ensure_comparable};
+use super::counters;
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, Gathered, OneRun, gather};
 use super::expected::{Algorithms, Expected, LimitCheck, check_limit, variant, variant_words};
@@ -38,6 +39,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         flag_other_machine(records, machine, &mut cases);
         problems.extend(records.iter().flat_map(|loaded| network::mismatches(loaded, machine)));
     }
+    problems.extend(records.iter().flat_map(|loaded| counters::problems(loaded, machine)));
     let with_network = machine.map(|machine| network::expecting(machine, records));
     let machine = with_network.as_ref();
     let expectations = machine.map_or(0, Machine::thresholds);
@@ -60,6 +62,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
             row
         })
         .collect();
+    counters::explain(&mut rows, records);
     name_hosts_that_differ(&mut rows);
     let is_judged = |index: &usize| rows[*index].decision.is_some();
     let judged = Judged {

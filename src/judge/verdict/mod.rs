@@ -6,6 +6,7 @@
 mod comparability;
 mod compare;
 mod consistency;
+mod counters;
 mod curve_noise;
 mod document;
 mod evidence;

@@ -3,6 +3,7 @@
 //! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
 
 use super::Line;
+use super::counters::CountersLine;
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{HangLine, ResumeLine};
 use super::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, PairTimes, Plan, Samples};
@@ -145,7 +146,14 @@ impl Assembly {
                 if readings.case as usize >= record.plan.cases.len() {
                     return Err(format!("devices were read at case {}, which is not in the plan", readings.case));
                 }
-                record.device_readings.push(*readings);
+                record.meanwhile.device_readings.push(*readings);
+            }
+            (Line::Counters(counters), _, true) => {
+                let cases = || counters.blocks.iter().flat_map(|block| &block.during);
+                if let Some((case, _)) = cases().find(|(case, _)| *case as usize >= record.plan.cases.len()) {
+                    return Err(format!("counters rose during case {case}, which is not in the plan"));
+                }
+                record.meanwhile.counters.push(*counters);
             }
             (Line::Interference(pair), _, true) => {
                 check_interference(&pair, &record.plan)?;
@@ -370,12 +378,21 @@ pub struct Record {
     pub resumes: Vec<ResumeLine>,
     /// The devices of the ranks, where they can be queried.
     pub devices: Option<DevicesLine>,
-    /// The state of the devices before and after each case.
-    pub device_readings: Vec<DeviceReadingsLine>,
+    /// What devices and hosts did while cases were measured.
+    pub meanwhile: Meanwhile,
     /// How the run ended; absent if it was truncated or is in progress.
     pub end: Option<End>,
     /// How the file is as a whole.
     pub file: FileState,
+}
+
+/// What devices and hosts did while cases were measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meanwhile {
+    /// The state of the devices before and after each case.
+    pub device_readings: Vec<DeviceReadingsLine>,
+    /// Counters of hosts that rose; empty where none were read.
+    pub counters: Vec<CountersLine>,
 }
 
 /// How the file of a record is as a whole.

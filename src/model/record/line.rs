@@ -9,6 +9,7 @@ pub use super::work_lines::{ClockErrors, Outcome, RankHistogram, Samples};
 pub use crate::workload::StepUse;
 pub use commgauge_base::sample::ClockMethod;
 
+use super::counters::CountersLine;
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{Change, HangLine, ResumeLine, UnwatchedLine, shortened};
 use super::work_lines::{CalibrationLine, CopyLine, InterferenceLine, PlanGrowth, ProductLine, ReplayLine};
@@ -63,6 +64,8 @@ pub enum Line {
     Devices(Box<DevicesLine>),
     /// The devices before and after a case of a replicate.
     DeviceReadings(Box<DeviceReadingsLine>),
+    /// Counters of hosts that rose while cases were measured.
+    Counters(Box<CountersLine>),
     /// A further launch continues a run that ended early.
     Resume(Box<ResumeLine>),
     /// How the run ended. The last line, but for a run that was resumed later; a record without it was cut off.

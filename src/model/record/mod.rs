@@ -4,6 +4,7 @@
 //! them, [`Record`] reads a whole file, [`Follower`] reads while a run writes, [`reopen`] resumes a run.
 
 mod assemble;
+pub mod counters;
 pub mod header;
 mod journal;
 pub mod launch_lines;

@@ -21,6 +21,7 @@ use commgauge_model::record::header::DeviceFacts;
 use commgauge_model::record::line::Outcome;
 use commgauge_model::workload::ProductShape;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A variable of NCCL that a flag sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub struct DeviceState {
     pub is_idle: bool,
     /// NVLinks that are up.
     pub nvlinks_active: Option<u32>,
+    /// Errors that it has counted, by name; only those that it tells.
+    pub error_counts: BTreeMap<String, u64>,
 }
 
 /// Reads a device. Never called in the timed loop.

@@ -108,6 +108,16 @@ pub(super) enum WorkKey {
     },
 }
 
+impl WorkKey {
+    /// Index in the plan and replicate of a case; none for other work.
+    pub(super) fn case(&self) -> Option<(u32, u32)> {
+        match self {
+            WorkKey::Case { index, replicate } => Some((*index, *replicate)),
+            _ => None,
+        }
+    }
+}
+
 /// Work completed by earlier launches; empty for a new run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct CompletedWork {

@@ -8,6 +8,7 @@
 mod calibrate;
 mod case;
 mod copies;
+mod counters;
 mod facts;
 mod journal;
 mod pace;
@@ -30,9 +31,11 @@ use crate::world::World;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{End, EndStatus, Line};
+use counters::HostCounters;
 use journal::SharedJournal;
 use pace::Tally;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Instant;
 use work_loop::Run;
 
@@ -55,9 +58,16 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
 
     let tally = completed.tally.clone();
     let unwatched_hosts = BTreeSet::new();
-    let mut run = Run { world, request, ranks: &ranks, signals, completed, journal, tally, unwatched_hosts };
+    let reads_counters = !backend.facts().virtual_clock && is_first_of_host(&ranks, world.process());
+    let counters = reads_counters.then(|| HostCounters::below(Path::new("/")));
+    let mut run = Run { world, request, ranks: &ranks, signals, completed, journal, tally, unwatched_hosts, counters };
     let measured = measure(&mut run, backend, &planned, &replays);
     conclude(run.journal, measured.map(|()| run.tally), begun, signals.limit())
+}
+
+fn is_first_of_host(ranks: &facts::Ranks, process: u32) -> bool {
+    let host = ranks.host_of_rank.get(process as usize);
+    ranks.host_of_rank.iter().position(|other| Some(other) == host) == Some(process as usize)
 }
 
 /// Everything between the first lines of the record and its last one.
@@ -70,13 +80,13 @@ fn measure(
     work_loop::record_devices(run, backend)?;
     calibrate::measure_all_cases(run, backend, planned)?;
     if run.request.settings.soak {
-        return finalize(run);
+        return finalize(run, backend);
     }
     copies::measure_interference(run, backend)?;
     copies::measure_products(run, backend)?;
     copies::measure_copies(run, backend)?;
     replay::measure_all(run, backend, replays)?;
-    finalize(run)
+    finalize(run, backend)
 }
 
 // The end of a run: its last line, and its exit code.
@@ -87,7 +97,8 @@ pub const OUT_OF_TIME: i32 = 75;
 
 /// Called before a run is recorded as complete: a signal after its last case still counts, and if the watchdog is
 /// ending the run, this does not return.
-fn finalize(run: &mut Run) -> Result<()> {
+fn finalize(run: &mut Run, backend: &dyn Backend) -> Result<()> {
+    counters::record(run, backend, counters::Moment::End)?;
     let watch = &run.request.watch;
     watch.begin_setup("after the last case");
     if run.tally.signal == 0 {

@@ -1,6 +1,7 @@
 //! The work loop: every measurement of a run is a [`WorkItem`], and only this loop decides whether to begin it, counts its outcome and
 //! records it.
 
+use super::counters::HostCounters;
 use super::facts::Ranks;
 use super::journal::{CompletedWork, SharedJournal, WorkKey};
 use super::pace::{BegunWork, Signals, Tally};
@@ -47,6 +48,8 @@ pub(super) struct Run<'a> {
     pub tally: Tally,
     /// The hosts that lost their watchdog according to the record; the same on every process.
     pub unwatched_hosts: BTreeSet<String>,
+    /// On the first process of each host, unless one process simulates all ranks.
+    pub counters: Option<HostCounters>,
 }
 
 impl Run<'_> {
@@ -70,6 +73,9 @@ impl Run<'_> {
         }
         let Some(begun) = self.begin(item.estimate(self))? else { return Ok(false) };
         item.carry_out(self, backend)?;
+        if let Some(counters) = &mut self.counters {
+            counters.measured(item.keys().iter().filter_map(WorkKey::case));
+        }
         self.signals.done(&begun);
         Ok(true)
     }
@@ -328,6 +334,12 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
     {
         what.push(format!("{first} -> {second} NVLinks up"));
     }
+    for (name, count) in &after.error_counts {
+        let rise = count.saturating_sub(before.error_counts.get(name).copied().unwrap_or(*count));
+        if rise > 0 {
+            what.push(format!("{rise} more {name}"));
+        }
+    }
     (!what.is_empty()).then(|| what.join(", "))
 }
 
@@ -335,6 +347,7 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
 mod tests {
     // Tests of the device messages, on synthetic readings.
     use super::*;
+    use std::collections::BTreeMap;
 
     fn state(clock: f64, reasons: &[&str], is_idle: bool) -> DeviceState {
         DeviceState {
@@ -345,12 +358,17 @@ mod tests {
             throttle_reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
             is_idle,
             nvlinks_active: Some(18),
+            error_counts: BTreeMap::new(),
         }
     }
 
     #[test]
     fn throttling_and_lost_clocks_or_links_are_reported_and_waking_up_is_not() {
         let links = |nvlinks_active| DeviceState { nvlinks_active: Some(nvlinks_active), ..state(1980.0, &[], false) };
+        let replays = |count: Option<u64>| DeviceState {
+            error_counts: count.map(|count| ("NVLink replays".to_owned(), count)).into_iter().collect(),
+            ..DeviceState::default()
+        };
         for (before, after, expected) in [
             (state(1980.0, &[], false), state(1980.0, &[], false), None),
             (state(1980.0, &[], false), state(1950.0, &[], false), None),
@@ -364,6 +382,11 @@ mod tests {
                 Some("throttled by power cap"),
             ),
             (links(18), links(17), Some("18 -> 17 NVLinks up")),
+            (replays(Some(4)), replays(Some(4)), None),
+            (replays(Some(4)), replays(Some(821)), Some("817 more NVLink replays")),
+            // Reset, and never told before.
+            (replays(Some(4)), replays(Some(0)), None),
+            (replays(None), replays(Some(9)), None),
             (DeviceState::default(), DeviceState::default(), None),
         ] {
             assert_eq!(change(&before, &after).as_deref(), expected, "{before:?} {after:?}");

@@ -286,6 +286,20 @@ impl SuspectKind {
             SuspectKind::Network | SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => "environment",
         }
     }
+
+    /// The nodes that it is or belongs to; none for what all nodes share.
+    pub(in crate::verdict) fn nodes(&self) -> Vec<u32> {
+        match self {
+            SuspectKind::Node { node }
+            | SuspectKind::Adapter { node, .. }
+            | SuspectKind::Cable { node, .. }
+            | SuspectKind::Device { node, .. }
+            | SuspectKind::NvLink { node, .. } => vec![*node],
+            SuspectKind::Link { nodes, .. } => nodes.to_vec(),
+            SuspectKind::Leaf { nodes, .. } => nodes.clone(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 // The name of a suspect in sentences.

@@ -13,7 +13,7 @@ pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, Suspect
 pub use pair_lines::{LocateOptions, Measure, is_screening};
 
 use super::comparability::LoadedRecord;
-use super::{Problem, evidence, most_severe};
+use super::{Problem, counters, evidence, most_severe};
 use commgauge_base::error::Result;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::ascending;
@@ -83,6 +83,7 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
     let unconfirmed = if located.unconfirmed.is_empty() { 0 } else { 3 };
     located.exit_code = most_severe([located.exit_code_when_cleared(), unconfirmed]);
     located.answer = limits::answer(&located, &analysis);
+    counters::add_evidence(&mut located, records);
     Ok(located)
 }
 

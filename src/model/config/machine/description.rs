@@ -1,6 +1,7 @@
 //! A machine as its file describes it.
 
 use super::calls::known_links;
+use super::counters::counter_limits;
 use super::expect_tables::{ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, OwnWorkExpectation};
 use super::fault::Fault;
 use super::level::Level;
@@ -12,6 +13,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// More than any node has, of ranks or of adapters.
@@ -67,6 +69,9 @@ pub struct Machine {
     /// What must have been judged before a run can pass. Without it no run passes.
     #[serde(rename = "coverage")]
     pub required_coverage: Option<RequiredCoverage>,
+    /// By how much counters of a host may rise while cases are measured, by name, such as `symbol_error`.
+    #[serde(default, deserialize_with = "counter_limits", skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
     /// The tables `[[expect]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<ExpectTable>,

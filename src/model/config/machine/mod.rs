@@ -4,6 +4,7 @@
 //! Rates are those of the links, per direction. The rates that a library reaches over them have to be measured.
 
 mod calls;
+mod counters;
 mod description;
 mod expect;
 mod expect_tables;
@@ -12,6 +13,7 @@ mod level;
 mod lint;
 
 pub use calls::MeasuredCall;
+pub use counters::{CounterKind, KnownCounter, known_counters};
 pub use description::{
     Computing, Expectation, ExpectedCall, ExpectedGroup, JudgedRuns, Limit, Machine, Network, NetworkExpectation,
     NodeLinks, Noise, RequiredCoverage, Version,

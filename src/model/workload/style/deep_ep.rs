@@ -79,8 +79,8 @@ pub(super) struct NodeExchange<'a> {
 struct Hop {
     axis: Axis,
     ranks: u64,
-    /// Number of token copies to each of them.
-    copies: u64,
+    /// Expected number of token copies to each of them.
+    copies: f64,
     formula: String,
 }
 
@@ -145,9 +145,11 @@ impl<'a> NodeExchange<'a> {
         let (message, message_formula) = self.message(element, load);
         hops.into_iter()
             .map(|Hop { axis, ranks, copies, formula }| {
-                let bytes = product("tokens sent to experts", &[ranks, copies, message])?;
+                // Whole bytes, not whole tokens: an expected value that grows with the micro-batch as its tokens do.
+                let to_each = (copies * message as f64).round().max(1.0) as u64;
+                let bytes = product("tokens sent to experts", &[ranks, to_each])?;
                 let why =
-                    format!("{ranks} ranks*{copies} tokens*{message} B = {bytes} B; {formula}; {message_formula}");
+                    format!("{ranks} ranks*{copies:.1} tokens*{message} B = {bytes} B; {formula}; {message_formula}");
                 Ok(NodeCall { axis, collective: Collective::AllToAllV, element: ElementType::Uint8, bytes, why })
             })
             .collect()
@@ -162,7 +164,6 @@ impl<'a> NodeExchange<'a> {
         let (n, g, tokens) = (self.nodes, self.ranks, self.tokens);
         let per_node = self.mixture.experts / n;
         let share = |block: u64| share_of_tokens(self.mixture, block).unwrap_or(1.0);
-        let copies = |tokens: u64, share: f64| ((tokens as f64 * share).round() as u64).max(1);
         let chosen = |block: u64, share: f64| {
             format!("{share:.4} of all tokens have one of {block} of {} experts", self.mixture.experts)
         };
@@ -173,7 +174,7 @@ impl<'a> NodeExchange<'a> {
                 "each token of N = {tokens} once to each of {n} nodes with one of its experts: {}",
                 chosen(per_node, share)
             );
-            hops.push(Hop { axis: self.outer_axis(), ranks: n, copies: copies(tokens, share), formula });
+            hops.push(Hop { axis: self.outer_axis(), ranks: n, copies: tokens as f64 * share, formula });
         }
         if g > 1 {
             let (block, arriving) = (per_node / g, n.saturating_mul(tokens));
@@ -183,7 +184,7 @@ impl<'a> NodeExchange<'a> {
                 chosen(block, share)
             );
             let axis = if n == 1 { Axis::Ep } else { Axis::EpInner };
-            hops.push(Hop { axis, ranks: g, copies: copies(arriving, share), formula });
+            hops.push(Hop { axis, ranks: g, copies: arriving as f64 * share, formula });
         }
         hops
     }
@@ -248,16 +249,18 @@ mod tests {
     fn deepseek_v3_on_64_ranks_of_8_nodes_sends_by_deepep() {
         let (mixture, layout) = (mixture("deepseek-v3"), layout(64, 8));
         let exchange = NodeExchange::new(Library::DeepEp, &mixture, &layout, 4096, 7168);
-        // 4096 x 0.4536 to each node, and 8 x 4096 x 0.1150 to each rank inside.
-        let (across, inside) = (8 * 1858, 8 * 3768);
+        // Half of the groups of 32 are kept, 8 of the 128 experts in them chosen: 4096 x (1 - C(96, 8)/C(128, 8))/2 to each node, and
+        // 8 x 4096 x (1 - C(124, 8)/C(128, 8))/2 to each rank inside.
+        let (across, inside) = (1_858.053_593_306, 3_767.997_480_315);
+        let on_8 = |tokens: f64, message: u64| 8 * (tokens * message as f64).round() as u64;
         // 7168 in 8 bits, 56 scales, 8 bytes of source, 8 choices of 4 + 4 bytes: 7464, up to a multiple of 16.
         let found = exchange.hops(Direction::ToExperts, ElementType::Fp8E4m3, Load::TokenWithChoices).unwrap();
-        assert_eq!(sizes(found), [(Axis::EpOuter, across * 7472), (Axis::EpInner, inside * 7472)]);
+        assert_eq!(sizes(found), [(Axis::EpOuter, on_8(across, 7472)), (Axis::EpInner, on_8(inside, 7472))]);
         // Back in 16 bits: 14336 and 8 bytes, up to a multiple of 16.
         let found = exchange.hops(Direction::Back, ElementType::Bfloat16, Load::Token).unwrap();
-        assert_eq!(sizes(found), [(Axis::EpInner, inside * 14_352), (Axis::EpOuter, across * 14_352)]);
+        assert_eq!(sizes(found), [(Axis::EpInner, on_8(inside, 14_352)), (Axis::EpOuter, on_8(across, 14_352))]);
         let found = exchange.hops(Direction::Back, ElementType::Bfloat16, Load::TokenWithWeights).unwrap();
-        assert_eq!(sizes(found)[0].1, inside * 14_384, "8 weights of 4 bytes more");
+        assert_eq!(sizes(found)[0].1, on_8(inside, 14_384), "8 weights of 4 bytes more");
         // 8 ranks and 32 experts of a node and 1; 8 nodes and the 4 experts of a rank.
         assert_eq!(sizes(exchange.counts().unwrap()), [(Axis::EpOuter, 4 * 8 * 41), (Axis::EpInner, 4 * 8 * 12)]);
     }
@@ -273,10 +276,10 @@ mod tests {
         assert_eq!(hops(&layout(8, 8), Library::DeepEp), [(Axis::Ep, 8 * 1024 * (8192 + 4 + 24))]);
         // Across: 8192 + 8 + 2 x 8, up to a multiple of 16.
         assert_eq!(hops(&layout(8, 1), Library::DeepEp), [(Axis::Ep, 8 * 1024 * 8224)]);
-        // Two nodes of four: 1 - 4/8 x 3/7 of the tokens, and a quarter of those of both ranks of one place.
+        // Two nodes of four: 1 - 4/8 x 3/7 of the tokens (3218.29), and a quarter of those of both ranks of one place.
         assert_eq!(
             hops(&layout(8, 4), Library::HybridEp),
-            [(Axis::EpOuter, 2 * 3218 * (8192 + 4 * 4)), (Axis::EpInner, 4 * 2048 * (8192 + 4 * 4))]
+            [(Axis::EpOuter, 2 * 26_415_689), (Axis::EpInner, 4 * 2048 * (8192 + 4 * 4))]
         );
         let exchange = NodeExchange::new(Library::HybridEp, &mixture, &layout(8, 4), 4096, 4096);
         assert_eq!(sizes(exchange.counts().unwrap()), [(Axis::Ep, 4096 * 8 * 8)], "a byte for each token and expert");

@@ -383,7 +383,7 @@ impl Answers {
 pub(in crate::planner) const LISTED_SAMPLES: [u64; 3] = [1, 2, 7];
 
 /// See [`bytes_of_samples`].
-const ROUNDED: f64 = 1e-2;
+const ROUNDED: f64 = 1e-3;
 
 /// A step in which every layer is a separate stage.
 #[derive(Clone, Debug)]
@@ -490,7 +490,7 @@ fn least(all: impl Iterator<Item = Result<f64, Unpriced>>) -> Option<Result<f64,
 }
 
 /// The bytes of each call of one sample, and those by which it grows per further sample; none if calls differ in more, or do not grow
-/// linearly. Expected numbers of tokens are whole, so bytes may differ from a line by less than [`ROUNDED`]: then a line below them.
+/// linearly. Expected bytes are whole, and may differ from a line by less than [`ROUNDED`]: then a line below them.
 fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<[u64; 2]>> {
     let [_, two, more] = LISTED_SAMPLES;
     let [of_two, of_more] = others;

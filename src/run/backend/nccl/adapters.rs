@@ -6,10 +6,11 @@ use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS
 use commgauge_base::host::processors;
 use commgauge_model::record::header::DeviceFacts;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper::{Device, Nvml};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -203,8 +204,27 @@ impl DeviceReader for NvmlReader {
             throttle_reasons: reasons.into_iter().flat_map(names).map(|(_, name)| (*name).to_owned()).collect(),
             is_idle: reasons.is_some_and(|reasons| reasons.contains(ThrottleReasons::GPU_IDLE)),
             nvlinks_active: Some((0..MAX_NVLINKS).filter(active).count() as u32),
+            error_counts: error_counts(&device),
         })
     }
+}
+
+/// The errors of a device's memory since its driver was loaded, and of all its NVLinks together.
+fn error_counts(device: &Device) -> BTreeMap<String, u64> {
+    const MEMORY: [(&str, MemoryError); 2] =
+        [("corrected ECC errors", MemoryError::Corrected), ("uncorrected ECC errors", MemoryError::Uncorrected)];
+    const LINKS: [(&str, ErrorCounter); 3] = [
+        ("NVLink replays", ErrorCounter::DlReplay),
+        ("NVLink recoveries", ErrorCounter::DlRecovery),
+        ("NVLink CRC errors", ErrorCounter::DlCrcData),
+    ];
+    let of_memory = |kind: &MemoryError| device.total_ecc_errors(kind.clone(), EccCounter::Volatile).ok();
+    let of_links = |kind: &ErrorCounter| {
+        let counts = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).error_counter(kind.clone()).ok());
+        counts.reduce(|sum, more| sum.saturating_add(more))
+    };
+    let memory = MEMORY.iter().filter_map(|(name, kind)| Some(((*name).to_owned(), of_memory(kind)?)));
+    memory.chain(LINKS.iter().filter_map(|(name, kind)| Some(((*name).to_owned(), of_links(kind)?)))).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,263 @@
+//! What counters of hosts and readings of devices say about rows and suspects: warnings, limits of the machine file, and why a row may be
+//! slow.
+
+use super::Problem;
+use super::comparability::LoadedRecord;
+use super::document::{Decision, Row};
+use super::locate::Suspects;
+use commgauge_base::visible::ShownPath;
+use commgauge_model::config::Machine;
+use commgauge_model::record::counters::CounterBlock;
+use commgauge_model::record::line::RankFacts;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Counters that are named for a row, a suspect or a record; the others are counted.
+const MOST_NAMED: usize = 3;
+
+/// Fewer retransmissions or congestion marks occur under any load.
+const LEAST_RETRIES: u64 = 100;
+
+/// The hosts of a suspect retransmit at least this many times as much as any other.
+const MORE_THAN_OTHERS: u64 = 4;
+
+/// By how much counters rose, by host and counter.
+type Rises<'a> = BTreeMap<(&'a str, &'a str), u64>;
+
+fn errors(block: &CounterBlock) -> &BTreeMap<String, u64> {
+    &block.errors
+}
+
+fn retries(block: &CounterBlock) -> &BTreeMap<String, u64> {
+    &block.retries
+}
+
+fn rises<'a>(
+    blocks: impl Iterator<Item = &'a CounterBlock>,
+    of: fn(&CounterBlock) -> &BTreeMap<String, u64>,
+) -> Rises<'a> {
+    let mut sums = Rises::new();
+    for block in blocks {
+        for (counter, by) in of(block) {
+            *sums.entry((&*block.host, &**counter)).or_default() += by;
+        }
+    }
+    sums
+}
+
+fn blocks(loaded: &LoadedRecord) -> impl Iterator<Item = &CounterBlock> {
+    loaded.record.meanwhile.counters.iter().flat_map(|line| &line.blocks)
+}
+
+/// As phrases, the largest first, at most [`MOST_NAMED`].
+fn phrases(rises: Rises) -> Vec<String> {
+    let mut all: Vec<_> = rises.into_iter().collect();
+    all.sort_by_key(|(_, by)| Reverse(*by));
+    let named = all.into_iter().take(MOST_NAMED);
+    named.map(|((host, counter), by)| format!("{counter} on {host} rose by {by}")).collect()
+}
+
+fn of_hosts<'a>(rises: &Rises<'a>, is_wanted: impl Fn(&str) -> bool) -> Rises<'a> {
+    rises.iter().filter(|((host, _), _)| is_wanted(host)).map(|(key, by)| (*key, *by)).collect()
+}
+
+/// Warnings about errors that were counted while a record was measured, and failures where they exceed a limit of the machine file.
+pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<Problem> {
+    let record = loaded.path.shown();
+    let limits = machine.into_iter().flat_map(|machine| &machine.counters);
+    let (mut errors, mut retries) = (rises(blocks(loaded), errors), rises(blocks(loaded), retries));
+    let mut problems = Vec::new();
+    for (name, limit) in limits {
+        let file = machine.map_or_else(String::new, |machine| machine.path.shown().to_string());
+        let was_read = loaded.record.meanwhile.counters.last().is_some_and(|line| line.on_all_hosts.contains(name));
+        if !was_read {
+            let text = format!("{record}: {name} was not read on every host, and {file} limits it in `[counters]`");
+            problems.push(Problem { exit_code: 3, text });
+        }
+        let mut beyond = Rises::new();
+        for known in [&mut errors, &mut retries] {
+            let is_limited = |(_, counter): &(&str, &str)| counter.split(' ').next() == Some(name);
+            beyond.extend(known.extract_if(.., |key, _| is_limited(key)).filter(|(_, by)| by > limit));
+        }
+        let found = phrases(beyond).into_iter().map(|phrase| Problem {
+            exit_code: 1,
+            text: format!("{record}: {phrase} while cases were measured, more than {limit} ({file}, `[counters]`)"),
+        });
+        problems.extend(found);
+    }
+    let warned = phrases(errors).into_iter().map(|phrase| Problem {
+        exit_code: 0,
+        text: format!("{record}: {phrase} while cases were measured; a limit in `[counters]` of the machine file makes it a failure"),
+    });
+    problems.extend(warned);
+    problems
+}
+
+/// Adds to rows that did not pass what counters and devices did while they were measured.
+pub(super) fn explain(rows: &mut [Row], records: &[LoadedRecord]) {
+    let undecided = |row: &&mut Row| matches!(row.decision, Some(Decision::Fail | Decision::Inconclusive));
+    for row in rows.iter_mut().filter(undecided) {
+        for loaded in records {
+            let case = loaded.record.plan.cases.iter().position(|case| case.name == row.name);
+            let Some(case) = case.and_then(|index| u32::try_from(index).ok()) else { continue };
+            let during = || blocks(loaded).filter(|block| block.during.iter().any(|(index, _)| *index == case));
+            let mut often = rises(during(), retries);
+            often.retain(|_, by| *by >= LEAST_RETRIES);
+            let risen = phrases(rises(during(), errors)).into_iter().chain(phrases(often));
+            row.reasons.extend(risen.map(|phrase| format!("{phrase} during it")));
+            row.reasons.extend(device_changes(loaded, case));
+        }
+    }
+}
+
+/// What the devices of ranks did during a case, the most frequent first.
+fn device_changes(loaded: &LoadedRecord, case: u32) -> Vec<String> {
+    let readings = || loaded.record.meanwhile.device_readings.iter().filter(|readings| readings.case == case);
+    let mut times: BTreeMap<(u32, &str), usize> = BTreeMap::new();
+    for change in readings().flat_map(|readings| &readings.changes) {
+        change.what.split(", ").for_each(|what| *times.entry((change.rank, what)).or_default() += 1);
+    }
+    let mut times: Vec<_> = times.into_iter().collect();
+    times.sort_by_key(|(_, times)| Reverse(*times));
+    let host = |rank: u32| {
+        let of_rank = |facts: &&RankFacts| (facts.rank..facts.rank + facts.ranks).contains(&rank);
+        loaded.record.header.ranks.iter().find(of_rank).map_or("unknown", |facts| &*facts.host)
+    };
+    let phrase = |((rank, what), times): ((u32, &str), usize)| {
+        format!("the device of rank {rank} on {}: {what}, in {times} of {} replicates", host(rank), readings().count())
+    };
+    times.into_iter().take(MOST_NAMED).map(phrase).collect()
+}
+
+/// Adds to suspects the errors that their hosts counted, and the retransmissions where other hosts have far fewer.
+pub(super) fn add_evidence(suspects: &mut Suspects, records: &[LoadedRecord]) {
+    let all = || records.iter().flat_map(blocks);
+    let (errors, retries) = (rises(all(), errors), rises(all(), retries));
+    let hosts = &suspects.examined.hosts;
+    for suspect in &mut suspects.suspects {
+        let nodes = suspect.kind.nodes();
+        let own: Vec<&str> = nodes.iter().filter_map(|node| hosts.get(*node as usize)).map(String::as_str).collect();
+        let of_others = of_hosts(&retries, |host| !own.contains(&host));
+        let mut more_often = of_hosts(&retries, |host| own.contains(&host));
+        more_often.retain(|(_, counter), by| {
+            let most = of_others.iter().filter(|((_, other), _)| other == counter).map(|(_, by)| *by).max();
+            *by >= LEAST_RETRIES && *by >= MORE_THAN_OTHERS * most.unwrap_or(0)
+        });
+        let risen = phrases(of_hosts(&errors, |host| own.contains(&host))).into_iter().chain(phrases(more_often));
+        suspect.evidence.extend(risen.map(|phrase| format!("{phrase} during the run")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gate::{GateRule, gate};
+    use super::super::testing::{lines, loaded, machine};
+    use super::*;
+    use commgauge_model::record::Line;
+    use commgauge_model::record::counters::CountersLine;
+    use commgauge_model::record::header::{DeviceChange, DeviceReadingsLine};
+
+    const RULE: GateRule = GateRule { confidence: 0.99, allowed: Vec::new() };
+
+    /// A record of one row that takes this long, with these lines before its end.
+    fn record(microseconds: f64, added: Vec<Line>) -> LoadedRecord {
+        let mut lines = lines("r", &[vec![microseconds; 12]]);
+        if let Some(Line::End(end)) = lines.last_mut() {
+            end.lines_before = end.lines_before.map(|before| before + added.len() as u64);
+        }
+        let at = lines.len() - 1;
+        lines.splice(at..at, added);
+        loaded("r.jsonl", lines)
+    }
+
+    fn counted(errors: &[(&str, u64)], retries: &[(&str, u64)]) -> Line {
+        let rises = |all: &[(&str, u64)]| all.iter().map(|(name, by)| ((*name).to_owned(), *by)).collect();
+        let block = CounterBlock {
+            host: "n3".into(),
+            during: vec![(0, 1), (0, 2)],
+            errors: rises(errors),
+            retries: rises(retries),
+            lost: Vec::new(),
+        };
+        let on_all_hosts = vec!["symbol_error".to_owned(), "RetransSegs".to_owned()];
+        Line::Counters(Box::new(CountersLine { hosts_read: 2, on_all_hosts, blocks: vec![block] }))
+    }
+
+    /// Exit code, problems and the reasons of the row.
+    fn judged(record: LoadedRecord, limits: &[(&str, u64)]) -> (i32, String, String) {
+        let mut machine = machine("1GB/s");
+        machine.counters = limits.iter().map(|(name, limit)| ((*name).to_owned(), *limit)).collect();
+        let verdict = gate(&[record], Some(&machine), &RULE).unwrap();
+        let problems: Vec<String> = verdict.problems.into_iter().map(|problem| problem.text).collect();
+        (verdict.exit_code, problems.join("\n"), verdict.rows[0].reasons.join("\n"))
+    }
+
+    #[test]
+    fn errors_beside_a_pass_are_a_warning_that_the_machine_file_makes_a_failure() {
+        const ERROR: (&str, u64) = ("symbol_error of mlx5_4 port 1", 812);
+        for (errors, retries, limits, exit_code, said) in [
+            (
+                &[ERROR][..],
+                &[][..],
+                &[][..],
+                0,
+                "symbol_error of mlx5_4 port 1 on n3 rose by 812 while cases were measured; a limit",
+            ),
+            (
+                &[ERROR],
+                &[],
+                &[("symbol_error", 811)],
+                1,
+                "rose by 812 while cases were measured, more than 811 (m.toml, `[counters]`)",
+            ),
+            (&[ERROR], &[], &[("symbol_error", 812)], 0, ""),
+            (&[], &[("RetransSegs of Tcp", 90_000)], &[], 0, ""),
+            (
+                &[],
+                &[("RetransSegs of Tcp", 90_000)],
+                &[("RetransSegs", 1000)],
+                1,
+                "RetransSegs of Tcp on n3 rose by 90000",
+            ),
+            (&[], &[], &[("link_downed", 0)], 3, "link_downed was not read on every host, and m.toml limits it"),
+        ] {
+            let (found, problems, _) = judged(record(1000.0, vec![counted(errors, retries)]), limits);
+            assert_eq!(found, exit_code, "{errors:?} {limits:?}: {problems}");
+            assert_eq!(problems.contains(said) && (said.is_empty() == problems.is_empty()), true, "{said}: {problems}");
+        }
+        let (found, problems, _) = judged(record(1000.0, Vec::new()), &[("symbol_error", 0)]);
+        assert_eq!(found, 3, "a record without counters: {problems}");
+    }
+
+    #[test]
+    fn a_failed_row_names_the_errors_retransmissions_and_throttled_devices_of_its_cases() {
+        let readings = |replicate: u32, is_throttled: bool| {
+            let what = format!("multiprocessor clock 1980 -> 14{replicate}0 MHz, throttled by power cap");
+            let changes = if is_throttled { vec![DeviceChange { rank: 1, what }] } else { Vec::new() };
+            let ranks_changed = u32::from(is_throttled);
+            Line::DeviceReadings(Box::new(DeviceReadingsLine {
+                replicate,
+                ranks_changed,
+                changes,
+                ..DeviceReadingsLine::default()
+            }))
+        };
+        let risen = counted(
+            &[("symbol_error of mlx5_4 port 1", 812)],
+            &[("RetransSegs of Tcp", 99), ("np_cnp_sent of mlx5_4 port 1", 4000)],
+        );
+        let added = || vec![readings(0, true), readings(1, true), readings(2, false), risen.clone()];
+        let (exit_code, _, reasons) = judged(record(1e6, added()), &[]);
+        assert_eq!(exit_code, 1);
+        for said in [
+            "symbol_error of mlx5_4 port 1 on n3 rose by 812 during it",
+            "np_cnp_sent of mlx5_4 port 1 on n3 rose by 4000 during it",
+            ": throttled by power cap, in 2 of 3 replicates",
+        ] {
+            assert!(reasons.contains(said), "{said}: {reasons}");
+        }
+        assert!(!reasons.contains("RetransSegs"), "few occur under any load: {reasons}");
+        let (exit_code, _, reasons) = judged(record(1000.0, added()), &[]);
+        assert_eq!((exit_code, reasons.contains("rose by")), (0, false), "{reasons}");
+    }
+}
