@@ -60,6 +60,17 @@ shape_direction() { # FROM TO BITS_PER_SECOND|down
     fi
 }
 
+# The switch drops what comes faster than four fifths of the link's rate, as a port without buffers does, and hosts retransmit. For good.
+lose_direction() { # FROM TO BITS_PER_SECOND
+    local port="port$2" all least=$(($3 / 5 * 4))
+    all=$(cat "$state/rates/$2")
+    in_switch tc qdisc replace dev "$port" root handle 1: htb default 1
+    in_switch tc class replace dev "$port" parent 1: classid 1:1 htb rate "$all" burst "$(burst_of "$all")"
+    in_switch tc class replace dev "$port" parent 1: classid 1:2 htb rate "$least" burst "$(burst_of "$least")"
+    in_switch tc qdisc replace dev "$port" parent 1:2 pfifo limit 8
+    in_switch tc filter replace dev "$port" parent 1: protocol ip prio 1 u32 match ip src "$(address_of "$1")/32" flowid 1:2
+}
+
 # A link between two hosts, written 1-3, in both directions.
 shape_link() { # PAIR BITS_PER_SECOND|down
     shape_direction "${1%-*}" "${1#*-}" "$2"

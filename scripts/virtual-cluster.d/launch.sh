@@ -106,13 +106,14 @@ verb_link() {
             *) words+=("$1"); shift ;;
         esac
     done
-    [ "${#words[@]}" -eq 2 ] || usage_error "link takes a host or a pair, and a rate, down or up: \`link 1-3 250mbit\`"
+    [ "${#words[@]}" -eq 2 ] || usage_error "link takes a host or a pair, and a rate, down, up or (a pair) lossy: \`link 1-3 250mbit\`"
     choose_cluster "$asked"
     need_cluster
     hosts=$(setting hosts)
     which=${words[0]} what=${words[1]}
     if [[ $which == *-* ]]; then which=$(host_pair link "$which" "$hosts"); else which=$(host_number link "$which" "$hosts"); fi || exit 2
-    case "$what" in up | down) ;; *) what=$(bits_per_second link "$what") || exit 2 ;; esac
+    [[ $what != lossy || $which == *-* ]] || usage_error "a pair can be lossy, as \`link 1-3 lossy\`; a host cannot"
+    case "$what" in up | down | lossy) ;; *) what=$(bits_per_second link "$what") || exit 2 ;; esac
     find_entrance
     "${entrance[@]}" bash "$parts/relink" "$state" "$which" "$what" || fail "the link could not be changed"
 }

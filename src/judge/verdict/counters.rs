@@ -143,8 +143,11 @@ pub(super) fn add_evidence(suspects: &mut Suspects, records: &[LoadedRecord]) {
             let most = of_others.iter().filter(|((_, other), _)| other == counter).map(|(_, by)| *by).max();
             *by >= LEAST_RETRIES && *by >= MORE_THAN_OTHERS * most.unwrap_or(0)
         });
-        let risen = phrases(of_hosts(&errors, |host| own.contains(&host))).into_iter().chain(phrases(more_often));
-        suspect.evidence.extend(risen.map(|phrase| format!("{phrase} during the run")));
+        let risen: Vec<String> =
+            phrases(of_hosts(&errors, |host| own.contains(&host))).into_iter().chain(phrases(more_often)).collect();
+        if !risen.is_empty() {
+            suspect.evidence.push(format!("during the run {}", risen.join(", ")));
+        }
     }
 }
 
