@@ -665,3 +665,26 @@ fn differences_to_its_step(question: &Question, best: &Priced) -> Vec<String> {
     let differ = |a: f64, b: f64| (a - b).abs() > 1e-6 * a.abs().max(b.abs());
     all.into_iter().filter(|(_, a, b)| differ(*a, *b)).map(|(what, a, b)| format!("{what} {a} against {b}")).collect()
 }
+
+#[test]
+fn every_division_has_a_bound_by_every_dispatcher() {
+    for dispatcher in [Dispatcher::AllToAll, Dispatcher::AllGather, Dispatcher::DeepEp, Dispatcher::HybridEp] {
+        let mut world = World::new("deepseek-v3", 8, 64);
+        world.keys = vec![("dispatcher", dispatcher.name().to_owned())];
+        let rates = world.rates();
+        let question = world.question(rates.as_ref());
+        let space = Space::of(&question);
+        let mut bounds = Bounds::new(&question, &space);
+        for shape in &space.shapes {
+            let choices = question.first_choices(&shape.degrees);
+            for places in &shape.places {
+                assert!(
+                    bounds.busy(&question, shape, places, choices).is_some(),
+                    "{dispatcher}, {:?}: without a bound every one of its layouts is priced",
+                    shape.degrees
+                );
+            }
+        }
+        assert!(space.shapes.iter().any(|shape| shape.degrees.ep == 64), "{dispatcher}");
+    }
+}
