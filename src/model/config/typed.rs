@@ -360,7 +360,7 @@ pub fn to_toml(tables: &impl Serialize) -> Result<String> {
 }
 
 /// A value that files have as text.
-pub trait Written: Sized {
+pub trait Written: Sized + fmt::Display {
     /// What is accepted.
     const ACCEPTED: &'static str;
 
@@ -371,7 +371,9 @@ pub trait Written: Sized {
     fn from_text(text: &str) -> std::result::Result<Self, String>;
 
     /// The text that [`Written::from_text`] reads as this very value.
-    fn to_text(&self) -> String;
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
 }
 
 /// A value that files have as text, in lists and where it may be absent; elsewhere fields say `with = "text"`.
@@ -483,10 +485,6 @@ impl Written for Collective {
     fn from_text(text: &str) -> std::result::Result<Collective, String> {
         text.parse()
     }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
 }
 
 impl Written for ElementType {
@@ -494,10 +492,6 @@ impl Written for ElementType {
 
     fn from_text(text: &str) -> std::result::Result<ElementType, String> {
         text.parse()
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
     }
 }
 

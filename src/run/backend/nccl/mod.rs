@@ -375,7 +375,7 @@ impl NcclBackend {
                 version if version >= REUSES_SPACE_FROM => !self.is_registration(&communicator, &memory, window)?,
                 _ => self.is_on_one_host(&binding.groups.groups[place.group]) && !is_switched_off(),
             };
-            self.maker.deregister_window(&communicator, window)?;
+            communicator.deregister_window(window)?;
         }
         memory.release()?;
         Ok(is_made)
