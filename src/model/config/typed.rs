@@ -532,4 +532,10 @@ mod tests {
             assert_eq!(Bytes(value).to_text(), written);
         }
     }
+
+    #[test]
+    fn a_rate_beyond_all_numbers_is_refused() {
+        let vast = format!("{}TB/s", "9".repeat(400));
+        assert!(Rate::from_text(&vast).unwrap_err().ends_with("more than any link"));
+    }
 }

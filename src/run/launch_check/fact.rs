@@ -469,10 +469,10 @@ mod tests {
             [&[(Fact::Environment, "NCCL_ALGO=Ring")], &[(Fact::Environment, "NCCL_ALGO=Tree")]];
         assert!(compared(&ranks, Allowances::default()).could_be_allowed);
         let allowed = compared(&ranks, MIXED);
-        assert_eq!((allowed.refusals.len(), allowed.warnings.len()), (0, 1));
+        assert_eq!((allowed.report.refusals.len(), allowed.report.warnings.len()), (0, 1));
         for never in [Fact::Program, Fact::NcclVersion] {
             let refused = compared(&[&[(never, "a")], &[(never, "b")]], MIXED);
-            assert_eq!((refused.refusals.len(), refused.could_be_allowed), (1, false));
+            assert_eq!((refused.report.refusals.len(), refused.could_be_allowed), (1, false));
         }
         // A flag that would not help is not suggested.
         let both: [&[(Fact, &str)]; 2] = [
@@ -480,7 +480,7 @@ mod tests {
             &[(Fact::NcclVersion, "2.27.3"), (Fact::NcclFile, "/b")],
         ];
         let refused = compared(&both, Allowances::default());
-        assert_eq!((refused.refusals.len(), refused.could_be_allowed), (2, false));
+        assert_eq!((refused.report.refusals.len(), refused.could_be_allowed), (2, false));
     }
 
     #[test]

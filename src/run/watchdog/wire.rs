@@ -307,8 +307,9 @@ const MAX_INCOMING_BYTES: usize = 1 << 14;
 /// A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
-    incoming: Vec<u8>,
+    pub(super) stream: TcpStream,
+    /// Received data that was not consumed yet.
+    pub(super) incoming: Vec<u8>,
     outgoing: Vec<u8>,
     /// Set once the greeting was sent, or accepted.
     session: Option<Session>,
@@ -319,10 +320,6 @@ impl Connection {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Connection { stream, incoming: Vec::new(), outgoing: Vec::new(), session: None })
-    }
-
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
     }
 
     pub(super) fn has_outgoing(&self) -> bool {
@@ -345,11 +342,6 @@ impl Connection {
             }
         }
         Ok(())
-    }
-
-    /// Received data that was not consumed yet.
-    pub(super) fn incoming(&self) -> &[u8] {
-        &self.incoming
     }
 
     pub(super) fn take(&mut self, bytes: usize) {

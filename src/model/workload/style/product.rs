@@ -54,7 +54,7 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     let ends = [step.stages.has_input(stage), step.stages.has_output(stage)];
     let shares = match ends {
         [false, false] => false,
-        [true, true] => step.stages.mirrored(),
+        [true, true] => step.stages.mirrored,
         _ => true,
     };
     // Layers that predict further tokens embed them with the words of the first stage.
@@ -375,11 +375,11 @@ fn activations(
 
 /// With mirrored stages every second micro-batch enters at the other end.
 fn one_in(step: &TrainingStep) -> u64 {
-    if step.stages.mirrored() { 2 } else { 1 }
+    if step.stages.mirrored { 2 } else { 1 }
 }
 
 fn counted(step: &TrainingStep) -> &'static str {
-    if step.stages.mirrored() { "; every second micro-batch goes through the other end" } else { "" }
+    if step.stages.mirrored { "; every second micro-batch goes through the other end" } else { "" }
 }
 
 // The effect of activation recomputation on the calls of a style.

@@ -51,7 +51,7 @@ pub struct Communicator {
     /// The handle; null after an abort.
     raw: Cell<RawCommunicator>,
     /// Whether anything was called on it: until then it has no buffers.
-    is_used: Cell<bool>,
+    pub(super) is_used: Cell<bool>,
 }
 
 /// A handle sent by the waiting thread.
@@ -243,10 +243,6 @@ impl Communicator {
     /// Notes that it was used.
     pub fn note_use(&self) {
         self.is_used.set(true);
-    }
-
-    pub fn is_used(&self) -> bool {
-        self.is_used.get()
     }
 
     /// The handle; null after an abort.

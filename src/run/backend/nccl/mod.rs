@@ -161,7 +161,7 @@ impl NcclBackend {
     /// Device memory that is available in addition to what is allocated.
     fn free_bytes(&self) -> u64 {
         let whole = driver::memory().map_or(0, |(_, total)| total);
-        let unused = self.live_communicators().iter().filter(|communicator| !communicator.is_used()).count();
+        let unused = self.live_communicators().iter().filter(|communicator| !communicator.is_used.get()).count();
         let headroom = headroom(whole, unused) * u64::from(self.ranks.on_device);
         self.maker.device.free_bytes().saturating_sub(headroom) / u64::from(self.ranks.on_device)
     }
