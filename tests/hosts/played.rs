@@ -5,8 +5,8 @@ use commgauge::progress::{Doing, Shown};
 use commgauge::watchdog::COLLECTOR_VARIABLE;
 use commgauge::watchdog::collector::{Config, FirstAnswer};
 use commgauge::watchdog::wire;
+use commgauge::watchdog::wire::{Direction, Session};
 use commgauge::watchdog::wire::{Frame, Hello, PeerKind, RankState, Token};
-use commgauge::watchdog::wire::{Opener, Sealer, Session};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -80,8 +80,8 @@ impl Collector {
 /// A connection that was greeted.
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
-    sealer: Sealer,
-    opener: Opener,
+    sealer: Direction,
+    opener: Direction,
     heard: Vec<u8>,
 }
 

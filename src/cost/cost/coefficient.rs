@@ -56,12 +56,6 @@ impl Coefficient {
         let interval = if values.len() >= MIN_FOR_INTERVAL { drawn() } else { None };
         Some(Coefficient::new(value, interval, values.len()))
     }
-
-    /// The wider half of the interval as a fraction of the number; 0 without an interval.
-    pub fn half_width(&self) -> f64 {
-        let reach = |end: Option<f64>| end.map_or(0.0, |end| (end - self.value).abs());
-        reach(self.low).max(reach(self.high))
-    }
 }
 
 /// A random element of a non-empty slice.

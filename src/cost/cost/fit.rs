@@ -11,7 +11,7 @@ use super::sharing::Scaling;
 use super::{CurveKey, FamilyKey, Measured, Measurements, coefficient, contention, document, measured, sharing};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::Interval;
-use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::units::{Bytes, Rate, Seconds, counted};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
@@ -98,8 +98,8 @@ fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option
     let combine = |(bytes, values): (&u64, &Vec<f64>)| Some(Point::new(*bytes as f64, combined(values)?));
     let points: Vec<Point> = measured.iter().filter_map(combine).collect();
     let (curve, cleaned) = Curve::of(&points)?;
-    let limits = curve.envelope().limits();
-    let intervals = intervals(measured, &cleaned, curve.envelope(), options.resamples);
+    let limits = curve.envelope.limits();
+    let intervals = intervals(measured, &cleaned, &curve.envelope, options.resamples);
     let rate = |beta: f64| (beta > 0.0).then(|| Rate(1.0 / beta));
     let beta = intervals.as_ref().map(|intervals| intervals.beta_seconds_per_byte);
     let alpha = intervals.as_ref().map(|intervals| intervals.alpha_seconds);
@@ -108,8 +108,8 @@ fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option
     let document = CurveFit {
         ranks: key.ranks,
         points: point_fits(measured, &points, &cleaned, &left_out),
-        envelope: curve.envelope().lines().to_vec(),
-        breakpoints: breakpoints(curve.envelope(), intervals.as_ref()),
+        envelope: curve.envelope.lines().to_vec(),
+        breakpoints: breakpoints(&curve.envelope, intervals.as_ref()),
         alpha_seconds: Seconds(limits.alpha_seconds),
         alpha_seconds_low: alpha.map(|alpha| Seconds(alpha.low)),
         alpha_seconds_high: alpha.map(|alpha| Seconds(alpha.high)),
@@ -202,10 +202,6 @@ fn by_regime(pairs: &[LeftOut]) -> Vec<RegimeErrors> {
     Regime::ALL.into_iter().filter_map(errors).collect()
 }
 
-fn counted(measured: &Measured) -> String {
-    if measured.len() == 1 { "1 size".to_owned() } else { format!("{} sizes", measured.len()) }
-}
-
 /// A warning about a curve, or why it could not be fitted.
 fn curve_warning(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
     let family = &key.family;
@@ -214,7 +210,7 @@ fn curve_warning(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -
     let Some(fitted) = fitted else {
         return Some(format!(
             "{name}: {} measured, a curve needs two: it only answers for that size",
-            counted(measured)
+            counted(measured.len(), "size")
         ));
     };
     let errors = fitted.document.held_out_sizes;

@@ -53,9 +53,12 @@ impl fmt::Display for Place {
 /// A place as given by a user: `1n`, `2n/4g`, `2n/4g/s8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceQuery {
-    nodes_spanned: u32,
-    concurrent_groups_per_node: Option<u32>,
-    stride: Option<u32>,
+    /// Hosts that the group spans, 0 where unknown.
+    pub nodes_spanned: u32,
+    /// Concurrent groups on a host, where given.
+    pub concurrent_groups_per_node: Option<u32>,
+    /// Distance between neighbouring ranks, where given.
+    pub stride: Option<u32>,
 }
 
 impl From<Locality> for PlaceQuery {
@@ -97,21 +100,6 @@ impl FromStr for PlaceQuery {
 }
 
 impl PlaceQuery {
-    /// Hosts that the group spans, 0 where unknown.
-    pub fn nodes_spanned(&self) -> u32 {
-        self.nodes_spanned
-    }
-
-    /// Concurrent groups on a host, where given.
-    pub fn concurrent_groups_per_node(&self) -> Option<u32> {
-        self.concurrent_groups_per_node
-    }
-
-    /// Distance between neighbouring ranks, where given.
-    pub fn stride(&self) -> Option<u32> {
-        self.stride
-    }
-
     /// The locality of a group of `ranks` ranks at this place. Defaults: one group per host, and neighbouring ranks.
     pub fn locality(&self, ranks: u32) -> Locality {
         match self.nodes_spanned {

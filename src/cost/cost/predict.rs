@@ -241,12 +241,7 @@ impl<'a> Predictor<'a> {
             }
             left = there;
         }
-        // After the place, which may have been measured in one cadence only.
-        let usual_cadence = |family: &Family| query.cadence.is_some() || family.fit.key.cadence == Cadence::Streaming;
-        prefer(&mut left, usual_cadence);
-        for (name, usual) in USUAL {
-            prefer(&mut left, |family| family.fit.key.labels.get(name).is_some_and(|text| text == usual));
-        }
+        prefer_usual(&mut left, query);
         match left.as_slice() {
             [one] => Ok(Chosen::Measured(one)),
             several => Err(ambiguous(several)),
@@ -289,16 +284,13 @@ impl<'a> Predictor<'a> {
     fn scaled(&self, families: &[&Family<'a>], query: &Query) -> Result<Prediction, String> {
         let not_here = || format!("not measured in that locality; measured: {}", list_of_families(families));
         let Some(requested) = &query.locality else { return Err(not_here()) };
-        let Some(groups) = requested.concurrent_groups_per_node() else { return Err(not_here()) };
+        let Some(groups) = requested.concurrent_groups_per_node else { return Err(not_here()) };
         let mut near: Vec<&Family> = families
             .iter()
             .copied()
-            .filter(|family| family.fit.key.place.nodes_spanned == requested.nodes_spanned())
+            .filter(|family| family.fit.key.place.nodes_spanned == requested.nodes_spanned)
             .collect();
-        prefer(&mut near, |family| query.cadence.is_some() || family.fit.key.cadence == Cadence::Streaming);
-        for (name, usual) in USUAL {
-            prefer(&mut near, |family| family.fit.key.labels.get(name).is_some_and(|text| text == usual));
-        }
+        prefer_usual(&mut near, query);
         if let [first, rest @ ..] = near.as_slice()
             && rest.iter().any(|family| !differs_in_place_only(first, family))
         {
@@ -308,7 +300,7 @@ impl<'a> Predictor<'a> {
             let place = family.fit.key.place;
             let away = |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).ln().abs();
             (
-                requested.stride().map_or(0.0, |stride| away(stride, place.stride)),
+                requested.stride.map_or(0.0, |stride| away(stride, place.stride)),
                 away(groups, place.concurrent_groups_per_node),
             )
         };
@@ -327,13 +319,9 @@ impl Family<'_> {
     fn scaled(&self, all: &[Contention], query: &Query, groups: u32) -> Option<Prediction> {
         let answer = self.predict(query).ok()?;
         let (slower, own) = self.slower(all, query.ranks, query.bytes_total, groups)?;
-        let times = |seconds: Option<Seconds>, factor: f64| seconds.map(|seconds| Seconds(seconds.0 * factor));
         let between = own && slower.inside && answer.status != Status::Extrapolated;
         let of = if own { String::new() } else { "other calls' ".to_owned() };
         Some(Prediction {
-            seconds: times(answer.seconds, slower.middle),
-            low: times(answer.low, slower.low),
-            high: times(answer.high, slower.high),
             status: if between { Status::Transferred } else { Status::Extrapolated },
             reason: Some(format!(
                 "from locality {}, times {:.2} ({:.2}..{:.2}) by {of}contention{}",
@@ -341,9 +329,9 @@ impl Family<'_> {
                 slower.middle,
                 slower.low,
                 slower.high,
-                answer.reason.map_or_else(String::new, |reason| format!("; {reason}"))
+                answer.reason.as_ref().map_or_else(String::new, |reason| format!("; {reason}"))
             )),
-            untrusted: answer.untrusted,
+            ..answer.times([slower.low, slower.middle, slower.high])
         })
     }
 }
@@ -351,6 +339,14 @@ impl Family<'_> {
 fn differs_in_place_only(a: &Family, b: &Family) -> bool {
     let (a, b) = (&a.fit.key, &b.fit.key);
     (a.element_type, a.cadence, &a.labels) == (b.element_type, b.cadence, &b.labels)
+}
+
+/// Prefers the usual cadence and labels. After the place, which may have been measured in one cadence only.
+fn prefer_usual(left: &mut Vec<&Family>, query: &Query) {
+    prefer(left, |family| query.cadence.is_some() || family.fit.key.cadence == Cadence::Streaming);
+    for (name, usual) in USUAL {
+        prefer(left, |family| family.fit.key.labels.get(name).is_some_and(|text| text == usual));
+    }
 }
 
 /// Keeps the families that meet a condition, if any do.

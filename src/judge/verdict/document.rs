@@ -315,9 +315,8 @@ pub(super) fn percent(share: f64) -> String {
 // Calls of a record that break a rule of self-consistency.
 
 /// A rule of self-consistency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum Guideline {
     /// A call of k times the bytes takes longer than k calls.
     SplitIsFaster,
@@ -327,12 +326,6 @@ pub enum Guideline {
     OthersTogetherAreFaster,
     /// The bandwidth at one size is below that at both its neighbours.
     Dip,
-}
-
-impl Guideline {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Calls that break a rule.

@@ -123,6 +123,7 @@ fn bound(kind: &Kind, links: &Machine) -> Option<Rate> {
 }
 
 /// What a table says besides its subject.
+#[derive(Default)]
 struct Entry {
     /// In bytes or operations per second, or in seconds.
     value: f64,
@@ -320,16 +321,7 @@ fn unfilled(case: &Evidence, kind: &Kind) -> Option<String> {
         None => "not measured here".to_owned(),
         Some(here) => format!("{what}; here {here} over {count} replicates, which does not show what is good"),
     };
-    let blank = Entry {
-        value: 1.0,
-        is_rate: true,
-        tolerance: 0.05,
-        in_network: false,
-        source: String::new(),
-        date: String::new(),
-        version: None,
-        note: None,
-    };
+    let blank = Entry { value: 1.0, is_rate: true, tolerance: 0.05, ..Entry::default() };
     let mut tables = ExpectTables::default();
     blank.add(kind, &mut tables);
     let line = |line: &str| match line.split_once(" = ") {

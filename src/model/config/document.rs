@@ -4,7 +4,7 @@
 //! value is read is in `values`.
 
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Rate, Seconds, parse_rate, parse_seconds};
+use commgauge_base::units::{Seconds, parse_seconds};
 use commgauge_base::visible::ShownPath;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -310,13 +310,6 @@ impl Item {
         parse_seconds(self.text_such_as("2ms")?).map_err(|problem| self.wrong(problem))
     }
 
-    /// A rate with its unit.
-    pub fn rate(&self) -> Result<Rate> {
-        let text = self.text_such_as("25GB/s")?;
-        let rate = parse_rate(text).map_err(|problem| self.wrong(problem))?;
-        if rate.0.is_finite() { Ok(rate) } else { Err(self.wrong(format!("found `{text}`, more than any link"))) }
-    }
-
     /// A whole number within a range.
     pub fn whole(&self, range: RangeInclusive<u64>) -> Result<u64> {
         let accepted = || format!("accepted: a whole number from {} to {}", range.start(), range.end());
@@ -525,9 +518,6 @@ mod tests {
         check(|item| item.number_within(0.5..=1.0), &["0.4", "2", "nan", "inf", "'1'", "true"], numbers);
         check(|item| item.fraction(0.0, 1.0), &["0", "1.5", "nan", "'1'"], "accepted: a number above 0 and up to 1");
         check(Item::seconds, &["2", "''"], "accepted: a text such as \"2ms\"");
-        check(Item::rate, &["25", "' '"], "accepted: a text such as \"25GB/s\"");
-        let vast = format!("'{}TB/s'", "9".repeat(400));
-        check(Item::rate, &[&vast], "more than any link");
     }
 
     #[test]
@@ -535,7 +525,7 @@ mod tests {
         assert_eq!(value("4294967295").count_within(0..=u32::MAX).unwrap(), u32::MAX);
         assert_eq!([value("0.5"), value("1")].map(|item| item.number_within(0.5..=1.0).unwrap()), [0.5, 1.0]);
         assert_eq!(value("1").fraction(0.0, 1.0).unwrap(), 1.0);
-        assert_eq!((value("'2ms'").seconds().unwrap(), value("'1kB/s'").rate().unwrap()), (Seconds(2e-3), Rate(1e3)));
+        assert_eq!(value("'2ms'").seconds().unwrap(), Seconds(2e-3));
     }
 
     #[test]

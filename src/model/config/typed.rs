@@ -360,7 +360,7 @@ pub fn to_toml(tables: &impl Serialize) -> Result<String> {
 }
 
 /// A value that files have as text.
-pub trait Written: Sized {
+pub trait Written: Sized + fmt::Display {
     /// What is accepted.
     const ACCEPTED: &'static str;
 
@@ -371,7 +371,9 @@ pub trait Written: Sized {
     fn from_text(text: &str) -> std::result::Result<Self, String>;
 
     /// The text that [`Written::from_text`] reads as this very value.
-    fn to_text(&self) -> String;
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
 }
 
 /// A value that files have as text, in lists and where it may be absent; elsewhere fields say `with = "text"`.
@@ -483,10 +485,6 @@ impl Written for Collective {
     fn from_text(text: &str) -> std::result::Result<Collective, String> {
         text.parse()
     }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
 }
 
 impl Written for ElementType {
@@ -494,10 +492,6 @@ impl Written for ElementType {
 
     fn from_text(text: &str) -> std::result::Result<ElementType, String> {
         text.parse()
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
     }
 }
 
@@ -537,5 +531,11 @@ mod tests {
         for (written, value) in [("512MiB", 512 << 20), ("1537B", 1537), ("1000000B", 1_000_000), ("2KiB", 2048)] {
             assert_eq!(Bytes(value).to_text(), written);
         }
+    }
+
+    #[test]
+    fn a_rate_beyond_all_numbers_is_refused() {
+        let vast = format!("{}TB/s", "9".repeat(400));
+        assert!(Rate::from_text(&vast).unwrap_err().ends_with("more than any link"));
     }
 }

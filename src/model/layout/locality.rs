@@ -122,7 +122,7 @@ impl fmt::Display for Locality {
 /// The ranks of each node, in rank order; nodes in the order of their first rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes {
-    ranks_of: Vec<Vec<u32>>,
+    pub ranks_of: Vec<Vec<u32>>,
 }
 
 impl Nodes {
@@ -159,10 +159,6 @@ impl Nodes {
 
     pub fn ranks(&self) -> u32 {
         self.ranks_of.iter().map(|ranks| ranks.len() as u32).sum()
-    }
-
-    pub fn ranks_of(&self) -> &[Vec<u32>] {
-        &self.ranks_of
     }
 
     /// Ranks that every node has: with equal groups the further ranks of larger nodes are idle.
@@ -388,7 +384,7 @@ mod tests {
     #[test]
     fn nodes_are_found_for_any_distribution_of_ranks() {
         let dealt = Nodes::of_hosts(&["a", "b", "a", "b", "a"]);
-        assert_eq!(dealt.ranks_of(), [vec![0, 2, 4], vec![1, 3]]);
+        assert_eq!(dealt.ranks_of, [vec![0, 2, 4], vec![1, 3]]);
         assert_eq!((dealt.count(), dealt.ranks(), dealt.ranks_on_each()), (2, 5, 2));
         assert_eq!(dealt.inside().groups, [vec![0, 2], vec![1, 3]], "equal groups leave rank 4 idle");
         assert_eq!(Nodes::filled(5, 2), Nodes::of_hosts(&[0, 0, 1, 1, 2]));

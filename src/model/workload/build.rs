@@ -245,10 +245,10 @@ impl Planner {
     /// Pairs of nodes, all of them or as many as screen them, or all pairs of ranks.
     fn add_pairs(&mut self, pairs: &PairsTable, nodes: &Nodes) -> Result<()> {
         let players: Vec<Vec<u32>> = match pairs.between {
-            Between::Nodes => nodes.ranks_of().to_vec(),
+            Between::Nodes => nodes.ranks_of.clone(),
             Between::Ranks => (0..nodes.ranks()).map(|rank| vec![rank]).collect(),
         };
-        let inside = if pairs.inside_nodes { nodes.ranks_of().to_vec() } else { Vec::new() };
+        let inside = if pairs.inside_nodes { nodes.ranks_of.clone() } else { Vec::new() };
         let largest = inside.iter().map(Vec::len).max().unwrap_or(0);
         let are_many = pairs.between == Between::Nodes && players.len() > MOST_NODES_OF_ALL_PAIRS;
         let at_once = match pairs.selection.unwrap_or(if are_many { Selection::Screen } else { Selection::All }) {

@@ -213,7 +213,7 @@ impl CopyShape {
 
 /// The copies of all tables, each once: with peers at every distance within a host of the launch; without peers on hosts of one rank.
 pub(super) fn of(tables: &[CopyTable], nodes: &Nodes) -> Vec<CopyShape> {
-    let most = nodes.ranks_of().iter().map(Vec::len).max().unwrap_or(1) as u32;
+    let most = nodes.ranks_of.iter().map(Vec::len).max().unwrap_or(1) as u32;
     let (mut shapes, mut listed) = (Vec::new(), HashSet::new());
     for table in tables {
         for kind in &table.kinds {

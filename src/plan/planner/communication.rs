@@ -82,11 +82,6 @@ impl Grounds {
         }
         self.untrusted += u32::from(call.untrusted);
     }
-
-    /// True if every op has a time.
-    pub fn complete(&self) -> bool {
-        self.refused == 0
-    }
 }
 
 impl OpCost {
@@ -232,10 +227,7 @@ mod tests {
         let machine = machine();
         let costs = axis_costs(&ops(), 8, place, &Published::new(&machine)).unwrap();
         assert_eq!(costs[0].grounds.refused, 2);
-        assert!(
-            !costs[0].grounds.complete()
-                && costs[0].grounds.reason.as_ref().unwrap().contains("unknown placement on the nodes")
-        );
+        assert!(costs[0].grounds.reason.as_ref().unwrap().contains("unknown placement on the nodes"));
         assert_eq!(costs[0].payload_bytes, Bytes(2 * 16 * 8_000_000));
     }
 

@@ -1,7 +1,7 @@
 //! Facts by which ranks are compared, and the severity of a difference.
 
 use super::launcher_env;
-use super::launcher_env::{Allowances, Difference, LauncherEnv, Severity, Shared, Value};
+use super::launcher_env::{Allowances, Difference, LaunchReport, LauncherEnv, Severity, Shared, Value};
 use super::place::{RankGroup, group_ranks, short_hash};
 use commgauge_base::host::online_processors;
 use commgauge_base::writing::{self, named};
@@ -245,11 +245,8 @@ pub(super) fn ranks_by_hash(all: &[Compact], fact: Fact) -> Vec<RanksOfHash> {
 /// Result of comparing all facts.
 #[derive(Default)]
 pub(super) struct Compared {
-    pub shared: Vec<Shared>,
-    pub differences: Vec<Difference>,
-    pub refusals: Vec<String>,
-    pub warnings: Vec<String>,
-    pub notes: Vec<String>,
+    /// What is shared and what differs.
+    pub report: LaunchReport,
     /// Whether all refusals could be overridden by a flag.
     pub could_be_allowed: bool,
     /// Number of refusals that could be overridden.
@@ -271,7 +268,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allowed: Allowances) -> Co
                     true => continue,
                     false => text.to_owned(),
                 };
-                compared.shared.push(Shared { what: fact.short_name().to_owned(), value });
+                compared.report.shared.push(Shared { what: fact.short_name().to_owned(), value });
             }
             (_, groups) if fact.is_list() => {
                 for (name, values) in by_line(fact, groups, texts) {
@@ -287,7 +284,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allowed: Allowances) -> Co
             }
         }
     }
-    compared.could_be_allowed = compared.mixed > 0 && compared.mixed == compared.refusals.len();
+    compared.could_be_allowed = compared.mixed > 0 && compared.mixed == compared.report.refusals.len();
     compared
 }
 
@@ -306,13 +303,14 @@ impl Compared {
             Fact::Environment => format!("have the same {line}"),
             other => format!("have the same {}", other.name()),
         };
+        let problem = format!("the ranks do not {what}: {each}");
         match severity {
             Severity::Info => {}
-            Severity::Note => self.notes.push(format!("the ranks do not {what}: {each}")),
-            Severity::Warning => self.warnings.push(format!("the ranks do not {what}: {each}")),
+            Severity::Note => self.report.notes.push(problem),
+            Severity::Warning => self.report.warnings.push(problem),
             Severity::Mixed | Severity::Refusal => {
                 self.mixed += usize::from(severity == Severity::Mixed);
-                self.refusals.push(format!("the ranks do not {what}: {each}"));
+                self.report.refusals.push(problem);
             }
         }
         let value = |RankGroup { key: value, ranks }| Value {
@@ -322,7 +320,7 @@ impl Compared {
         };
         let what = if line.is_empty() { fact.short_name().to_owned() } else { line.to_owned() };
         let values = values.into_iter().map(value).collect();
-        self.differences.push(Difference { what, refused: severity >= Severity::Mixed, values });
+        self.report.differences.push(Difference { what, refused: severity >= Severity::Mixed, values });
     }
 }
 
@@ -453,13 +451,14 @@ mod tests {
         ] {
             let compared = compared(&[&[first], &[second]], Allowances::default());
             assert_eq!(
-                (compared.refusals.len(), compared.warnings.len()),
+                (compared.report.refusals.len(), compared.report.warnings.len()),
                 (usize::from(refused), usize::from(warned)),
                 "{first:?}"
             );
-            assert_eq!(compared.differences.len(), 1);
-            assert_eq!(compared.differences[0].refused, refused);
-            let messages = [compared.refusals, compared.warnings, compared.notes].concat().concat();
+            assert_eq!(compared.report.differences.len(), 1);
+            assert_eq!(compared.report.differences[0].refused, refused);
+            let messages =
+                [compared.report.refusals, compared.report.warnings, compared.report.notes].concat().concat();
             assert!(messages.contains(expected), "{messages}");
         }
     }
@@ -470,10 +469,10 @@ mod tests {
             [&[(Fact::Environment, "NCCL_ALGO=Ring")], &[(Fact::Environment, "NCCL_ALGO=Tree")]];
         assert!(compared(&ranks, Allowances::default()).could_be_allowed);
         let allowed = compared(&ranks, MIXED);
-        assert_eq!((allowed.refusals.len(), allowed.warnings.len()), (0, 1));
+        assert_eq!((allowed.report.refusals.len(), allowed.report.warnings.len()), (0, 1));
         for never in [Fact::Program, Fact::NcclVersion] {
             let refused = compared(&[&[(never, "a")], &[(never, "b")]], MIXED);
-            assert_eq!((refused.refusals.len(), refused.could_be_allowed), (1, false));
+            assert_eq!((refused.report.refusals.len(), refused.could_be_allowed), (1, false));
         }
         // A flag that would not help is not suggested.
         let both: [&[(Fact, &str)]; 2] = [
@@ -481,7 +480,7 @@ mod tests {
             &[(Fact::NcclVersion, "2.27.3"), (Fact::NcclFile, "/b")],
         ];
         let refused = compared(&both, Allowances::default());
-        assert_eq!((refused.refusals.len(), refused.could_be_allowed), (2, false));
+        assert_eq!((refused.report.refusals.len(), refused.could_be_allowed), (2, false));
     }
 
     #[test]
@@ -489,7 +488,7 @@ mod tests {
         let environment = |text| [(Fact::Environment, text)];
         let [a, b, c] = ["A=1\nNCCL_ALGO=Ring", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"].map(environment);
         let compared = compared(&[&a, &b, &c, &a], Allowances::default());
-        let algorithm = compared.differences.iter().find(|one| one.what == "NCCL_ALGO").unwrap();
+        let algorithm = compared.report.differences.iter().find(|one| one.what == "NCCL_ALGO").unwrap();
         let values: Vec<(&str, &str)> =
             algorithm.values.iter().map(|one| (one.value.as_str(), one.ranks.as_str())).collect();
         assert_eq!(values, [("Ring", "0, 1, 3"), ("Tree", "2")]);
@@ -501,7 +500,7 @@ mod tests {
             &[&[(Fact::Suite, "aa"), (Fact::Processor, "x")], &[(Fact::Processor, "x")]],
             Allowances::default(),
         );
-        assert_eq!((compared.refusals.len(), compared.differences.len()), (0, 0));
-        assert!(compared.shared.iter().any(|one| one.what == "processor" && one.value == "x"));
+        assert_eq!((compared.report.refusals.len(), compared.report.differences.len()), (0, 0));
+        assert!(compared.report.shared.iter().any(|one| one.what == "processor" && one.value == "x"));
     }
 }

@@ -21,7 +21,7 @@ use commgauge_base::error::Result;
 use commgauge_base::host::processors;
 use commgauge_base::writing::{named, shortened};
 use cores::{HostLimits, RankCores};
-use fact::{Compact, MAX_VALUES, Texts, compare, ranks_by_hash};
+use fact::{Compact, Compared, MAX_VALUES, Texts, compare, ranks_by_hash};
 use place::{RankGroup, group_ranks};
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ fn report(
     allowed: Allowances,
     launcher: &LauncherEnv,
 ) -> LaunchReport {
-    let compared = compare(all, texts, allowed);
+    let Compared { report: compared, could_be_allowed, .. } = compare(all, texts, allowed);
     let hosts = by_host(rank_hosts);
     let mut refusals = launcher_contradictions(all, launcher);
     refusals.extend(compared.refusals);
@@ -76,7 +76,7 @@ fn report(
     warnings.extend(host_contradictions(all, &hosts, launcher));
     let devices = shared_devices(all, texts, &rank_hosts.hosts, allowed);
     if allowed.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
-    if compared.could_be_allowed {
+    if could_be_allowed {
         refusals.push(
             "start all ranks with the same environment and libraries (mpirun -x NAME passes a variable on), or continue with --allow-mixed, which the record notes"
                 .to_owned(),
@@ -115,11 +115,10 @@ fn report(
         ranks: all.len() as u32,
         launcher_says: Some(launcher.describe_ranks()).filter(|text| !text.is_empty()),
         hosts: rows,
-        shared: compared.shared,
-        differences: compared.differences,
         refusals,
         warnings,
         notes,
+        ..compared
     }
 }
 

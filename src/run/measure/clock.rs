@@ -91,7 +91,8 @@ enum Anchor {
 /// This process's model of the common clock, and its accuracy.
 pub struct CommonClock<'a> {
     now: &'a dyn Fn() -> u64,
-    model: ClockModel,
+    /// Converts between this process's clock and the common one.
+    pub model: ClockModel,
     first: Comparison,
     latest: Comparison,
     residual_nanoseconds: u64,
@@ -122,11 +123,6 @@ impl<'a> CommonClock<'a> {
             self.compare_along_tree(world, EXCHANGES_LATER, Anchor::KeptIfBetter)?;
         }
         Ok(())
-    }
-
-    /// Converts between this process's clock and the common one.
-    pub fn model(&self) -> ClockModel {
-        self.model
     }
 
     /// How isolated iterations are started together: at an agreed time, or, if the clocks cannot be compared well
@@ -296,7 +292,7 @@ mod tests {
         let now = || 12345;
         let mut clock = CommonClock::establish(&SoloWorld, &now).unwrap();
         clock.resynchronise(&SoloWorld).unwrap();
-        assert_eq!(clock.model(), ClockModel::identity());
+        assert_eq!(clock.model, ClockModel::identity());
         let line = clock.line(&SoloWorld, ClockMoment::Start, ClockMethod::Synchronised, 1).unwrap();
         assert_eq!((line.residual_nanoseconds, line.worst_half_round_trip_nanoseconds), (0, 0));
         assert_eq!(line.worst_drift_ppm, 0.0);
@@ -313,7 +309,7 @@ mod tests {
                 clock.resynchronise(world).unwrap();
                 let host = now_nanoseconds();
                 let local = skewed(mine, origin, host);
-                let found = clock.model().to_common(local);
+                let found = clock.model.to_common(local);
                 let truth = skewed(CLOCKS[0], origin, host);
                 let line = clock.line(world, ClockMoment::End, ClockMethod::Synchronised, 1).unwrap();
                 // The drift is known to the bounds of both comparisons over the time between them, and counts for the time since, which is

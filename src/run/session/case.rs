@@ -96,11 +96,11 @@ impl CaseWork<'_, '_> {
             world: run.world,
             local_ranks: backend.local_ranks(),
             world_size: request.world_size,
-            clock: self.time.clock.model(),
+            clock: self.time.clock.model,
             start: self.time.start,
             clock_resolution_nanoseconds: self.time.resolution,
             settings,
-            interrupted: run.signals.raised(),
+            interrupted: &run.signals.raised,
             injected_delay: request.injected.delay,
             completion_deadline: request.watch.timeout().map_or_else(
                 || DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),

@@ -309,7 +309,7 @@ mod whole_run_tests {
                     match stop {
                         Stop::Signal(at) if at == lines.len() => {
                             signals.number().store(15, Ordering::Relaxed);
-                            signals.raised().store(true, Ordering::Relaxed);
+                            signals.raised.store(true, Ordering::Relaxed);
                         }
                         Stop::TimeLimit(at) if at == lines.len() => limit.expire(),
                         _ => {}

@@ -116,10 +116,6 @@ impl TimeLimit {
         TimeLimit { limit, deadline, pace: Arc::new(Mutex::new(Pace::new())) }
     }
 
-    pub fn limit(&self) -> Seconds {
-        self.limit
-    }
-
     /// Whether work fits into the time limit; the same on every process.
     fn agrees(&self, world: &dyn World, estimate: Estimate) -> Result<bool> {
         decided(world, self.has_time_for(estimate, Instant::now()))
@@ -176,7 +172,8 @@ impl Tally {
 /// Signals raised in this process, and the time limit.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
-    raised: Arc<AtomicBool>,
+    /// Set when a signal is received; ends sampling early.
+    pub(super) raised: Arc<AtomicBool>,
     number: Arc<AtomicUsize>,
     limit: Option<TimeLimit>,
 }
@@ -213,11 +210,6 @@ impl Signals {
         Signals { limit, ..self }
     }
 
-    /// Set when a signal is received; ends sampling early.
-    pub fn raised(&self) -> &AtomicBool {
-        &self.raised
-    }
-
     /// The number of the signal received by this process, or 0, for the watchdog.
     pub fn number(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.number)
@@ -250,7 +242,7 @@ impl Signals {
 
     /// The time limit, where there is one.
     pub(super) fn limit(&self) -> Option<Seconds> {
-        self.limit.as_ref().map(TimeLimit::limit)
+        self.limit.as_ref().map(|limit| limit.limit)
     }
 }
 

@@ -148,7 +148,7 @@ impl Run<'_> {
             world: self.world,
             local_ranks: backend.local_ranks(),
             verify: self.request.settings.verify,
-            interrupted: self.signals.raised(),
+            interrupted: &self.signals.raised,
         }
     }
 

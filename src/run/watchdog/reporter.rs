@@ -1,7 +1,7 @@
 //! State shared by a rank and its watchdog thread: the connection to the collector of the host, and the state of the run as seen by the
 //! collectors.
 
-use super::wire::{Frame, Sealer, print_message};
+use super::wire::{Direction, Frame, print_message};
 use commgauge_base::error::Result;
 use commgauge_base::host;
 use commgauge_base::progress::{CallPhase, Doing, NO_GROUP, Progress};
@@ -46,7 +46,7 @@ pub(super) struct Reporter {
 /// The sending direction of the rank's connection.
 pub(super) struct Outgoing {
     pub(super) stream: TcpStream,
-    pub(super) sealer: Sealer,
+    pub(super) sealer: Direction,
 }
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //! request.
 
 use super::reporter::{MainThread, Outgoing, Reporter, RunState, locked};
-use super::wire::{Frame, LOST_COLLECTOR, MAX_FRAME_BYTES, OWN_DEADLINE, Opener, RankState, Session, print_message};
+use super::wire::{Direction, Frame, LOST_COLLECTOR, MAX_FRAME_BYTES, OWN_DEADLINE, RankState, Session, print_message};
 use commgauge_base::error::HANG_EXIT_CODE;
 use commgauge_base::host;
 use commgauge_base::output_file::folder_of;
@@ -69,7 +69,7 @@ pub(super) fn start(
 struct WatchdogThread {
     reporter: Arc<Reporter>,
     incoming: TcpStream,
-    opener: Opener,
+    opener: Direction,
     received: Vec<u8>,
     end_launch: EndLaunch,
     last: Shown,

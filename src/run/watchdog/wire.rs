@@ -222,14 +222,9 @@ pub const TAG_BYTES: usize = 16;
 /// How long the other end may take to send its challenge.
 const CHALLENGE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// One direction of a connection: its key, and how many frames went by.
 #[derive(Clone, Debug)]
-pub struct Sealer {
-    key: [u8; 32],
-    frames: u64,
-}
-
-#[derive(Clone, Debug)]
-pub struct Opener {
+pub struct Direction {
     key: [u8; 32],
     frames: u64,
 }
@@ -237,25 +232,25 @@ pub struct Opener {
 /// Both directions of a connection, as seen from one end.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// For sent data.
-    pub sealer: Sealer,
-    /// For received data.
-    pub opener: Opener,
+    /// Of sent data.
+    pub sealer: Direction,
+    /// Of received data.
+    pub opener: Direction,
 }
 
 /// The session of the sender of this greeting.
 pub fn session_of_peer(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
-    let key = |direction: &[u8]| keyed_hash(token, &[direction, challenge, hello]);
-    Session { sealer: Sealer { key: key(b"up"), frames: 0 }, opener: Opener { key: key(b"down"), frames: 0 } }
+    let new = |name: &[u8]| Direction { key: keyed_hash(token, &[name, challenge, hello]), frames: 0 };
+    Session { sealer: new(b"up"), opener: new(b"down") }
 }
 
 /// The session of the collector that accepted this greeting.
 pub fn session_of_collector(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
-    let peer = session_of_peer(token, challenge, hello);
-    Session { sealer: Sealer { key: peer.opener.key, frames: 0 }, opener: Opener { key: peer.sealer.key, frames: 0 } }
+    let Session { sealer, opener } = session_of_peer(token, challenge, hello);
+    Session { sealer: opener, opener: sealer }
 }
 
-impl Sealer {
+impl Direction {
     /// Appends a frame and its hash.
     pub fn seal(&mut self, frame: &Frame, bytes: &mut Vec<u8>) {
         let start = bytes.len();
@@ -264,9 +259,7 @@ impl Sealer {
         bytes.extend(&tag[..TAG_BYTES]);
         self.frames += 1;
     }
-}
 
-impl Opener {
     /// The first frame and how many bytes it takes with its hash; `None` while bytes are missing.
     ///
     /// # Errors
@@ -314,8 +307,9 @@ const MAX_INCOMING_BYTES: usize = 1 << 14;
 /// A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
-    incoming: Vec<u8>,
+    pub(super) stream: TcpStream,
+    /// Received data that was not consumed yet.
+    pub(super) incoming: Vec<u8>,
     outgoing: Vec<u8>,
     /// Set once the greeting was sent, or accepted.
     session: Option<Session>,
@@ -326,10 +320,6 @@ impl Connection {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Connection { stream, incoming: Vec::new(), outgoing: Vec::new(), session: None })
-    }
-
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
     }
 
     pub(super) fn has_outgoing(&self) -> bool {
@@ -352,11 +342,6 @@ impl Connection {
             }
         }
         Ok(())
-    }
-
-    /// Received data that was not consumed yet.
-    pub(super) fn incoming(&self) -> &[u8] {
-        &self.incoming
     }
 
     pub(super) fn take(&mut self, bytes: usize) {

@@ -28,7 +28,8 @@ pub enum Range {
 #[derive(Clone, Debug)]
 pub struct Curve {
     inside: Interpolant,
-    envelope: Envelope,
+    /// The lines.
+    pub envelope: Envelope,
     outside: Outside,
 }
 
@@ -89,11 +90,6 @@ impl Curve {
     /// Share of bandwidth in the time of a size; the rest is latency.
     pub fn bandwidth_share(&self, bytes: f64) -> f64 {
         self.envelope.bandwidth_share(bytes)
-    }
-
-    /// The lines.
-    pub fn envelope(&self) -> &Envelope {
-        &self.envelope
     }
 }
 

@@ -466,10 +466,6 @@ impl Written for Version {
         let wrong = || format!("found `{text}`; accepted: {}", Version::ACCEPTED);
         Version::at_start(text).filter(|_| digits).ok_or_else(wrong)
     }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
 }
 
 fn backend<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Error> {

@@ -235,12 +235,14 @@ impl Written for Figure {
             time => Err(format!("found {time}; accepted: a time above 0")),
         }
     }
+}
 
-    fn to_text(&self) -> String {
-        match self {
+impl std::fmt::Display for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&match self {
             Figure::Rate(rate) => rate.to_text(),
             Figure::Time(time) => time.to_text(),
-        }
+        })
     }
 }
 
@@ -249,10 +251,6 @@ impl Written for CopyKind {
 
     fn from_text(text: &str) -> std::result::Result<CopyKind, String> {
         named::<CopyKind>(text)
-    }
-
-    fn to_text(&self) -> String {
-        self.name().to_owned()
     }
 }
 

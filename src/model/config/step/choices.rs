@@ -1,4 +1,6 @@
-//! The choices of a training step that change its bytes, each with the names that files and flags use.
+//! The choices of a step that change its bytes, each with the names that files and flags use.
+//!
+//! Their defaults are in `training` and `serving`; which framework makes which choice is in `suites/frameworks/`.
 
 /// A choice among names.
 pub(super) trait Choice: Copy + FromStr<Err = String> {
@@ -9,9 +11,11 @@ pub(super) trait Choice: Copy + FromStr<Err = String> {
     fn name(self) -> &'static str;
 }
 
-/// An enum whose members have names, readable from text with an error that lists them.
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$member_doc:meta])* $member:ident = $text:literal,)+ }) => {
+/// Enums whose members have names, readable from text with an error that lists them.
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident, $what:literal {
+        $($(#[$member_doc:meta])* $member:ident = $text:literal,)+
+    })+) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         pub enum $name {
@@ -51,10 +55,10 @@ macro_rules! choice {
                 })
             }
         }
-    };
+    )+ };
 }
 
-pub(super) use choice;
+pub(super) use choices;
 pub use commgauge_base::geometry::Routing;
 
 use schemars::JsonSchema;
@@ -62,7 +66,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-choice! {
+choices! {
     /// What the backward pass computes again instead of keeping it.
     Recompute, "recomputation" {
         /// Nothing.
@@ -72,9 +76,7 @@ choice! {
         /// Every layer from its input: the forward communications are repeated.
         Full = "full",
     }
-}
 
-choice! {
     /// How the linear layers of a tensor-parallel block are divided.
     Linears, "linears" {
         /// Column-parallel, then row-parallel: the gather between them vanishes (arXiv 1909.08053 section 3).
@@ -84,9 +86,7 @@ choice! {
         /// Every linear layer row-parallel alone, its output reduced.
         Row = "row",
     }
-}
 
-choice! {
     /// What data parallelism shards.
     DataStyle, "data style" {
         /// Nothing: gradients are all-reduced once per step.
@@ -102,9 +102,7 @@ choice! {
         /// FSDP within groups of shards, replicated over the groups.
         Hsdp = "hsdp",
     }
-}
 
-choice! {
     /// How gradients are cut into buckets.
     BucketRule, "bucket rule" {
         /// `max(40e6, 1e6 dp)` parameters; a single bucket on later pipeline stages (Megatron-LM).
@@ -117,9 +115,7 @@ choice! {
         /// (Megatron-LM's layer-wise optimizer, as for Muon).
         LayerWise = "layer_wise",
     }
-}
 
-choice! {
     /// A family of pipeline schedules: the order in which the stages work.
     ScheduleKind, "schedule" {
         /// One micro-batch in flight, one rank active.
@@ -151,9 +147,7 @@ choice! {
         /// Interleaved 1F1B with its weight gradients moved into the bubble (PyTorch's `ScheduleInterleavedZeroBubble`).
         InterleavedZb = "interleaved-zb",
     }
-}
 
-choice! {
     /// How attention sees the keys and values of other ranks' tokens.
     ContextStyle, "context style" {
         /// Blocks of keys and values go around the ring.
@@ -167,9 +161,7 @@ choice! {
         /// Keys and values are gathered, and their gradients go round a ring (PyTorch's `context_parallel`).
         PyTorch = "pytorch",
     }
-}
 
-choice! {
     /// How tokens reach their experts.
     Dispatcher, "dispatcher" {
         /// all_to_all_v there and back.
@@ -181,20 +173,7 @@ choice! {
         /// The same with domains of NVLink for nodes (HybridEP of Megatron-LM).
         HybridEp = "hybrid_ep",
     }
-}
 
-impl Dispatcher {
-    /// Whether tokens go by way of nodes.
-    pub fn goes_by_node(self) -> bool {
-        matches!(self, Dispatcher::DeepEp | Dispatcher::HybridEp)
-    }
-}
-
-// Choices of a step in which frameworks differ from each other, each with the names that files and flags use.
-//
-// Their defaults are those of `commgauge ops` without a framework; which framework makes which choice is in `framework`.
-
-choice! {
     /// What is gathered together where parameters are sharded.
     UnitRule, "unit rule" {
         /// Every layer, and a root with embedding, last norm and head that is gathered for each pass.
@@ -208,9 +187,7 @@ choice! {
         /// Every layer; the rest in buckets that are gathered in the first forward pass of a step, and kept (Megatron-FSDP).
         Buckets = "buckets",
     }
-}
 
-choice! {
     /// How often groups of shards add up their gradients.
     ReplicaReduction, "replica reduction" {
         /// Once in a step (PyTorch with `set_requires_all_reduce(False)` until the last micro-batch).
@@ -218,9 +195,7 @@ choice! {
         /// In every micro-batch (PyTorch's default).
         MicroBatch = "micro_batch",
     }
-}
 
-choice! {
     /// What groups of shards that hold the same parameters shard among each other (Megatron-FSDP's `outer_dp_sharding_strategy`).
     OuterSharding, "outer sharding" {
         /// Nothing.
@@ -228,9 +203,7 @@ choice! {
         /// Optimizer state: gradients are reduce-scattered, and updated shards gathered.
         Optimizer = "optim",
     }
-}
 
-choice! {
     /// How gradients of micro-batches are added up where parameters are sharded.
     GradientAccumulation, "gradient accumulation" {
         /// Each rank adds up its shard: a reduction in every micro-batch (FSDP by itself).
@@ -242,9 +215,7 @@ choice! {
         /// once then (PyTorch's pipelines over FSDP, torchtitan).
         WholeStages = "whole_stages",
     }
-}
 
-choice! {
     /// How parameters that the optimizer updated in parts reach every rank (ZeRO-1).
     ParameterReturn, "parameter return" {
         /// Once.
@@ -259,9 +230,7 @@ choice! {
         /// parameters, which is bucket rule `layer_wise`).
         GatherShares = "gather_shares",
     }
-}
 
-choice! {
     /// Which buffers of a model replicas copy from the first before a step.
     BroadcastBuffers, "broadcast buffers" {
         /// None.
@@ -269,9 +238,7 @@ choice! {
         /// The frequencies of rotary positions, as they are and as they began (transformers' models under PyTorch's DDP).
         Rotary = "rotary",
     }
-}
 
-choice! {
     /// Over which tokens a loss balances the load of experts: their counts are added up.
     BalanceLoss, "balance loss" {
         /// Those of the rank.
@@ -281,9 +248,7 @@ choice! {
         /// Those of all replicas too (`global_aux_loss`).
         Global = "global",
     }
-}
 
-choice! {
     /// How sharded gradients are reduced in ZeRO-1 and ZeRO-2.
     GradientReduction, "gradient reduction" {
         /// Each rank receives its shard.
@@ -291,9 +256,7 @@ choice! {
         /// Every rank receives all, and takes its shard (DeepSpeed's default).
         AllReduce = "all_reduce",
     }
-}
 
-choice! {
     /// How the parts of the ranks are handed to calls that gather and scatter them (ZeRO-3).
     ShardBuffers, "shard buffers" {
         /// One buffer.
@@ -301,9 +264,7 @@ choice! {
         /// A list with a tensor for each rank, which the host copies one after another (the runs of arXiv 2104.04473 table 2).
         Listed = "listed",
     }
-}
 
-choice! {
     /// Who divides the linears of a layer, which decides how their input gradients are reduced and what is stored.
     TensorStyle, "tensor style" {
         /// Queries, keys and values are one linear, gate and up another, and parts of the sequence are gathered again backward.
@@ -312,9 +273,7 @@ choice! {
         /// parallelism; with it a gathered input is stored whole.
         DTensor = "dtensor",
     }
-}
 
-choice! {
     /// How tensor parallelism divides embedding, output projection and loss.
     VocabularyStyle, "vocabulary style" {
         /// All three by vocabulary.
@@ -322,9 +281,7 @@ choice! {
         /// Embedding and output projection, whose logits are gathered (Hugging Face).
         Gathered = "gathered",
     }
-}
 
-choice! {
     /// What drafts tokens ahead of the model that serves, for it to verify all of them in one pass.
     Drafter, "drafter" {
         /// The text so far: no model, and no message.
@@ -334,9 +291,7 @@ choice! {
         /// A prediction layer of the model, as its layers are (DeepSeek-V3, arXiv 2412.19437 section 2.2).
         Mtp = "mtp",
     }
-}
 
-choice! {
     /// What the vocabulary is padded to.
     VocabularyPadding, "vocabulary padding" {
         /// A multiple of 128 x tp (Megatron-LM's `--make-vocab-size-divisible-by`).
@@ -346,9 +301,7 @@ choice! {
         /// No more than tp needs.
         Even = "even",
     }
-}
 
-choice! {
     /// A small call around the optimizer that everybody waits for.
     SmallCall, "small call" {
         /// Counts of tokens that gradients are divided by.
@@ -370,9 +323,7 @@ choice! {
         /// The mean loss for the log.
         Loss = "loss",
     }
-}
 
-choice! {
     /// How tokens reach their experts while a model serves.
     ServingDispatcher, "dispatcher" {
         /// all_to_all_v there and back.
@@ -386,11 +337,7 @@ choice! {
         /// A token goes straight to each of its experts (DeepEP, for low latency).
         DeepEpLowLatency = "deepep_low_latency",
     }
-}
 
-impl ServingDispatcher {}
-
-choice! {
     /// Among which ranks everything but attention is divided while a model serves.
     FeedForwardRanks, "ranks of the feed-forward" {
         /// Those of tp: each replica has all of it.
@@ -399,9 +346,7 @@ choice! {
         /// data-parallel attention).
         Stage = "stage",
     }
-}
 
-choice! {
     /// How the outputs of attention over parts of a context are put together.
     DecodeContextExchange, "exchange of a shared context" {
         /// Sums of exponentials are gathered, and weighed outputs added up and parted in the type of the activations (vLLM's `ag_rs`).
@@ -412,9 +357,7 @@ choice! {
         /// otherwise (SGLang's `ag_rs`).
         HeadSums = "head_sums",
     }
-}
 
-choice! {
     /// Which of the tokens that the ranks of tp have in common each of them gives to the experts of other replicas.
     ExpertTokens, "tokens of a rank for experts" {
         /// A part each, whose results are gathered on tp.
@@ -422,9 +365,7 @@ choice! {
         /// All of them, to the rank of the same place in each replica; what experts give is added up over tp.
         Whole = "whole",
     }
-}
 
-choice! {
     /// How the other stages of a pipeline learn what the last one has sampled.
     SampledTokens, "way of sampled tokens" {
         /// The last stage tells all others, and how many of each request (vLLM).
@@ -432,9 +373,7 @@ choice! {
         /// Each stage passes them on to the next, around to the last (SGLang).
         Ring = "ring",
     }
-}
 
-choice! {
     /// How the tokens of replicas come together where the feed-forward is divided among all of them.
     TokenExchange, "token exchange" {
         /// all_gather before it, and reduce_scatter of its sums behind it, with equally many tokens of each.
@@ -442,12 +381,51 @@ choice! {
         /// all_reduce of a buffer with everybody's tokens, before and behind.
         AllReduce = "all_reduce",
     }
+
+    /// In which form activations and their gradients are gathered for the linears of sequence parallelism (Transformer Engine).
+    GatherRecipe, "gather recipe" {
+        /// As they are.
+        Plain = "plain",
+        /// In 8 bits with one scale for each tensor, found from its largest element (`Float8CurrentScaling`).
+        Fp8Current = "fp8_current",
+        /// In 8 bits with a scale of 8 bits for each 32 elements (`MXFP8BlockScaling`).
+        Mxfp8 = "mxfp8",
+    }
+
+    /// What hides the calls of sequence parallelism that a product waits for, or that wait for one.
+    ProductOverlap, "product overlap" {
+        /// Nothing.
+        None = "none",
+        /// The product itself, which works on the pieces that are there (`--tp-comm-overlap` of Megatron-LM, async TP of PyTorch).
+        Pieces = "pieces",
+    }
+
+    /// What Muon orthogonalises where tensor parallelism divides a matrix (Megatron-LM's `muon_tp_mode`).
+    MuonTensorMode, "mode of Muon" {
+        /// Each rank its part: nothing is sent.
+        Blockwise = "blockwise",
+        /// Each rank the whole matrix, which is gathered.
+        Duplicated = "duplicated",
+        /// All ranks together: products of the parts are added up in each iteration.
+        Distributed = "distributed",
+    }
+
+    /// What of each micro-batch the first rank of tp, which reads it, broadcasts to the others.
+    BatchBroadcast, "batch broadcast" {
+        /// Nothing: every rank reads it.
+        None = "none",
+        /// Tokens, labels, loss mask and positions (Megatron-LM with `--no-create-attention-mask-in-dataloader`).
+        Fields = "fields",
+        /// The mask of attention too, a byte for each two positions (Megatron-LM by itself).
+        FieldsAndMask = "fields_and_mask",
+    }
 }
 
-impl SmallCall {
-    /// Those of Megatron-LM's training loop with all that it may do.
-    pub const DEFAULT: [SmallCall; 5] =
-        [SmallCall::Tokens, SmallCall::Overflow, SmallCall::Norm, SmallCall::Status, SmallCall::Loss];
+impl Dispatcher {
+    /// Whether tokens go by way of nodes.
+    pub fn goes_by_node(self) -> bool {
+        matches!(self, Dispatcher::DeepEp | Dispatcher::HybridEp)
+    }
 }
 
 impl VocabularyPadding {
@@ -458,55 +436,6 @@ impl VocabularyPadding {
             VocabularyPadding::Vllm => words.next_multiple_of(64).next_multiple_of(ranks),
             VocabularyPadding::Even => words.next_multiple_of(ranks),
         }
-    }
-}
-
-// Choices of tensor parallelism that come with narrow types, with products in pieces, with optimizers of whole matrices, and with how
-// ranks get their batch.
-
-choice! {
-    /// In which form activations and their gradients are gathered for the linears of sequence parallelism (Transformer Engine).
-    GatherRecipe, "gather recipe" {
-        /// As they are.
-        Plain = "plain",
-        /// In 8 bits with one scale for each tensor, found from its largest element (`Float8CurrentScaling`).
-        Fp8Current = "fp8_current",
-        /// In 8 bits with a scale of 8 bits for each 32 elements (`MXFP8BlockScaling`).
-        Mxfp8 = "mxfp8",
-    }
-}
-
-choice! {
-    /// What hides the calls of sequence parallelism that a product waits for, or that wait for one.
-    ProductOverlap, "product overlap" {
-        /// Nothing.
-        None = "none",
-        /// The product itself, which works on the pieces that are there (`--tp-comm-overlap` of Megatron-LM, async TP of PyTorch).
-        Pieces = "pieces",
-    }
-}
-
-choice! {
-    /// What Muon orthogonalises where tensor parallelism divides a matrix (Megatron-LM's `muon_tp_mode`).
-    MuonTensorMode, "mode of Muon" {
-        /// Each rank its part: nothing is sent.
-        Blockwise = "blockwise",
-        /// Each rank the whole matrix, which is gathered.
-        Duplicated = "duplicated",
-        /// All ranks together: products of the parts are added up in each iteration.
-        Distributed = "distributed",
-    }
-}
-
-choice! {
-    /// What of each micro-batch the first rank of tp, which reads it, broadcasts to the others.
-    BatchBroadcast, "batch broadcast" {
-        /// Nothing: every rank reads it.
-        None = "none",
-        /// Tokens, labels, loss mask and positions (Megatron-LM with `--no-create-attention-mask-in-dataloader`).
-        Fields = "fields",
-        /// The mask of attention too, a byte for each two positions (Megatron-LM by itself).
-        FieldsAndMask = "fields_and_mask",
     }
 }
 

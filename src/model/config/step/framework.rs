@@ -3,7 +3,7 @@
 //!
 //! What each framework does is data: `suites/frameworks/NAME.toml`, read once.
 
-use super::choices::{Choice, choice};
+use super::choices::{Choice, choices};
 use crate::config::document::Table;
 use crate::config::shipped::embedded_file;
 use commgauge_base::error::{Error, Result};
@@ -15,7 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-choice! {
+choices! {
     /// A framework that trains or serves.
     Framework, "framework" {
         /// Megatron-LM, with Megatron-core.

@@ -8,13 +8,7 @@ mod serving;
 mod table;
 mod training;
 
-pub use choices::{
-    BalanceLoss, BatchBroadcast, BroadcastBuffers, BucketRule, ContextStyle, DataStyle, DecodeContextExchange,
-    Dispatcher, Drafter, ExpertTokens, FeedForwardRanks, GatherRecipe, GradientAccumulation, GradientReduction,
-    Linears, MuonTensorMode, OuterSharding, ParameterReturn, ProductOverlap, Recompute, ReplicaReduction, Routing,
-    SampledTokens, ScheduleKind, ServingDispatcher, ShardBuffers, SmallCall, TensorStyle, TokenExchange, UnitRule,
-    VocabularyPadding, VocabularyStyle,
-};
+pub use choices::*;
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use keys::{Needs, Places};
 pub use serving::Serving;

@@ -1,9 +1,6 @@
 //! What a serving model does: how many requests at a time, how long, and which of its two phases.
 
-use super::choices::{
-    DecodeContextExchange, Drafter, ExpertTokens, FeedForwardRanks, SampledTokens, ServingDispatcher, TokenExchange,
-    VocabularyPadding,
-};
+use super::choices::*;
 use super::framework::{Framework, FrameworkChoices, Work};
 use super::keys::{
     Accepted, Group, KeyPart, KeyValue, Keys, MOVED, Needs, Places, StepKey, Value, check_conditions, group, key, keys,

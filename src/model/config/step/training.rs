@@ -1,12 +1,7 @@
 //! What one training step is: its batch, and the choices of every style that change the bytes on the wire.
 
 use super::Serving;
-use super::choices::{
-    BalanceLoss, BatchBroadcast, BroadcastBuffers, BucketRule, Choice, ContextStyle, DataStyle, Dispatcher,
-    GatherRecipe, GradientAccumulation, GradientReduction, Linears, MuonTensorMode, OuterSharding, ParameterReturn,
-    ProductOverlap, Recompute, ReplicaReduction, Routing, ScheduleKind, ShardBuffers, SmallCall, TensorStyle, UnitRule,
-    VocabularyPadding, VocabularyStyle,
-};
+use super::choices::*;
 use super::framework::{Framework, FrameworkChoices, Work};
 use super::keys::{
     Accepted, Group, KeyPart, KeyValue, Keys, LARGEST, MOVED, Needs, Places, SUMMED_OR_SAME, StepKey, Value, With,

@@ -82,7 +82,7 @@ impl Timetable {
             }
             events
         };
-        Timetable::checked(schedule.kind().name().to_owned(), (0..schedule.stages()).map(of_stage).collect())
+        Timetable::checked(schedule.kind.name().to_owned(), (0..schedule.stages).map(of_stage).collect())
     }
 
     /// Takes a schedule after checking that the sends of every stage match the receives of the other end, in order.

@@ -434,33 +434,17 @@ pub struct Message {
 /// The events of each rank of a pp group in one optimizer step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    pub(super) kind: ScheduleKind,
-    pub(super) stages: u32,
+    pub kind: ScheduleKind,
+    /// Ranks of the pp group.
+    pub stages: u32,
+    /// Chunks per rank: v; for dualpipe 2, one copy of a stage for each direction.
     pub(super) chunks: u32,
-    pub(super) micro_batches: u32,
+    /// Micro-batches of the step, over both directions of dualpipe.
+    pub micro_batches: u32,
     pub(super) events: Vec<Vec<Event>>,
 }
 
 impl Schedule {
-    pub fn kind(&self) -> ScheduleKind {
-        self.kind
-    }
-
-    /// Ranks of the pp group.
-    pub fn stages(&self) -> u32 {
-        self.stages
-    }
-
-    /// Chunks per rank: v; for dualpipe 2, one copy of a stage for each direction.
-    pub fn chunks(&self) -> u32 {
-        self.chunks
-    }
-
-    /// Micro-batches of the step, over both directions of dualpipe.
-    pub fn micro_batches(&self) -> u32 {
-        self.micro_batches
-    }
-
     /// The events of a rank in run order. A rank outside the group has none.
     pub fn events(&self, rank: u32) -> &[Event] {
         self.events.get(rank as usize).map_or(&[], Vec::as_slice)

@@ -20,8 +20,8 @@ fn run(schedule: &Schedule) -> Timeline {
 /// The maximum idle time of a rank between its first start and its last end, with F = B = W = 1.
 fn idle_of_longest_span(schedule: &Schedule) -> f64 {
     let timeline = run(schedule);
-    let spans = (0..schedule.stages()).map(|rank| timeline.span(rank).0);
-    spans.fold(0.0, f64::max) - 3.0 * f64::from(schedule.micro_batches())
+    let spans = (0..schedule.stages).map(|rank| timeline.span(rank).0);
+    spans.fold(0.0, f64::max) - 3.0 * f64::from(schedule.micro_batches)
 }
 
 mod bubble {
@@ -136,7 +136,7 @@ mod bubble {
 
     impl PassCosts for SlowLastRank {
         fn pass(&self, schedule: &Schedule, rank: u32, event: &Event) -> Seconds {
-            let slowness = if rank + 1 == schedule.stages() { 2.0 } else { 1.0 };
+            let slowness = if rank + 1 == schedule.stages { 2.0 } else { 1.0 };
             Seconds(slowness * StageCosts::EQUAL.pass(schedule, rank, event).0)
         }
 
@@ -382,10 +382,10 @@ mod properties {
     /// Rank and position of each pass of each chunk of the model.
     fn places(schedule: &Schedule) -> HashMap<(u32, u32, Pass), (u32, usize)> {
         let mut places = HashMap::new();
-        for rank in 0..schedule.stages() {
+        for rank in 0..schedule.stages {
             for (place, event) in schedule.events(rank).iter().enumerate() {
                 let key = (event.micro_batch, schedule.model_chunk_of(rank, event.chunk), event.pass);
-                assert_eq!(places.insert(key, (rank, place)), None, "{} does {event:?} twice", schedule.kind());
+                assert_eq!(places.insert(key, (rank, place)), None, "{} does {event:?} twice", schedule.kind);
             }
         }
         places
@@ -398,7 +398,7 @@ mod properties {
         fn every_micro_batch_passes_every_chunk_once_forward_and_once_backward(schedule in any_schedule()) {
             let places = places(&schedule);
             let mut passes = 0;
-            for micro_batch in 0..schedule.micro_batches() {
+            for micro_batch in 0..schedule.micro_batches {
                 for chunk in 0..schedule.model_chunks() {
                     let find = |pass| places.get(&(micro_batch, chunk, pass));
                     let (rank, forward) = find(Pass::Forward).expect("a forward");
@@ -423,14 +423,14 @@ mod properties {
         #[test]
         fn no_schedule_gets_stuck_and_none_beats_its_critical_path(schedule in any_schedule(), costs in any_costs()) {
             let timeline = simulate(&schedule, &costs).unwrap();
-            let stages = f64::from(schedule.stages());
+            let stages = f64::from(schedule.stages);
             let of_a_rank = costs.forward.0 + costs.input_gradient.0 + costs.weight_gradient.0;
-            let busy = f64::from(schedule.micro_batches()) * of_a_rank;
+            let busy = f64::from(schedule.micro_batches) * of_a_rank;
             // The first micro-batch passes the whole model and back, with a message at each boundary between ranks.
             let there_and_back = stages * (costs.forward.0 + costs.input_gradient.0) + 2.0 * (stages - 1.0) * costs.communication.0;
             let makespan = timeline.makespan().0;
             prop_assert!(makespan >= busy - 1e-9 && makespan >= there_and_back - 1e-9);
-            for rank in 0..schedule.stages() {
+            for rank in 0..schedule.stages {
                 prop_assert!((timeline.busy(rank).0 - busy).abs() < 1e-9 * busy.max(1.0));
                 let events = &timeline.events[rank as usize];
                 prop_assert!(events.windows(2).all(|pair| pair[0].finish.0 <= pair[1].start.0));

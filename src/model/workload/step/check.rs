@@ -423,7 +423,7 @@ fn check_data(step: &TrainingStep) -> Result<()> {
             .wrong(format!("replicas_of_shards = {replicas} {}, or replicas_of_shards = 1", groups_of_experts(step))));
     }
     let every_micro_batch = !matches!(style, DataStyle::Ddp | DataStyle::Zero1);
-    if step.stages.mirrored() && every_micro_batch {
+    if step.stages.mirrored && every_micro_batch {
         let schedule = training.pipeline.schedule;
         return Err(training.at("schedule").wrong(format!(
             "schedule {schedule} stores every layer twice and passes each micro-batch through one of them, which data_style {style} \

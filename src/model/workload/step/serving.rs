@@ -466,7 +466,7 @@ pub(super) fn check_prediction(step: &TrainingStep) -> Result<()> {
         )
     } else if step.layout.degrees.cp > 1 {
         format!("cp = {}, whose exchange of single tokens is not modelled; accepted: cp = 1", step.layout.degrees.cp)
-    } else if step.stages.mirrored() {
+    } else if step.stages.mirrored {
         format!("schedule {}, which has two last stages; accepted: dualpipe-v", training.pipeline.schedule)
     } else if matches!(data, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp) {
         format!("data_style {data}, whose units of such a layer are not modelled; accepted: ddp, zero1, zero2")

@@ -9,12 +9,10 @@ use std::sync::Arc;
 pub struct Stages {
     /// Layers by stage and by the stage's own chunk, in model order. Shared, as thousands of steps have the same.
     layers: Arc<Vec<Vec<Vec<u32>>>>,
-    /// Chunks of the whole model.
-    model_chunks: u32,
     /// The last layer.
     last: Option<u32>,
     /// Every layer is stored twice, and each micro-batch passes one of the two (DualPipe).
-    mirrored: bool,
+    pub mirrored: bool,
     /// How layers were distributed, in words; empty if evenly.
     pub rule: String,
 }
@@ -56,13 +54,13 @@ impl Stages {
         };
         let last = layers.checked_sub(1);
         let layers = Arc::new((0..stages).map(of_stage).collect());
-        Ok(Stages { layers, model_chunks, last, mirrored, rule })
+        Ok(Stages { layers, last, mirrored, rule })
     }
 
     /// One layer on one stage, which is both ends of a model.
     pub fn single_layer() -> Stages {
         let layers = Arc::new(vec![vec![vec![0]]]);
-        Stages { layers, model_chunks: 1, last: Some(0), mirrored: false, rule: String::new() }
+        Stages { layers, last: Some(0), mirrored: false, rule: String::new() }
     }
 
     /// The layers of each chunk of the model if they do not divide evenly, as even as possible: with the embedding and the output
@@ -109,11 +107,6 @@ impl Stages {
         self.layers[0].len() as u32
     }
 
-    /// Chunks of the whole model.
-    pub fn model_chunks(&self) -> u32 {
-        self.model_chunks
-    }
-
     /// The layers of one chunk of a stage.
     pub fn layers_of_chunk(&self, stage: u32, chunk: u32) -> &[u32] {
         &self.layers[stage as usize][chunk as usize]
@@ -142,11 +135,6 @@ impl Stages {
     /// Whether a stage has the last layer of the model, and so the output projection and the loss.
     pub fn has_output(&self, stage: u32) -> bool {
         self.layers_stored(stage).any(|layer| Some(layer) == self.last)
-    }
-
-    /// Whether every layer is stored twice.
-    pub fn mirrored(&self) -> bool {
-        self.mirrored
     }
 }
 
@@ -256,10 +244,10 @@ impl Messages {
 
     /// `schedule` may have fewer micro-batches than the step: every further one adds what each crossing adds.
     fn of_stage(schedule: &Schedule, stage: u32, micro_batches: u64) -> Messages {
-        let seen = u64::from(schedule.micro_batches());
+        let seen = u64::from(schedule.micro_batches);
         let all = |sends: u64| sends * micro_batches / seen;
         let (forward, backward) = (all(schedule.forward_sends(stage)), all(schedule.backward_sends(stage)));
-        match schedule.kind() {
+        match schedule.kind {
             ScheduleKind::Naive => Messages { forward, forward_exposed: forward, backward, backward_exposed: backward },
             // Filling lasts until the last micro-batch, whose message overlaps with the first backward pass.
             ScheduleKind::GPipe => Messages {

@@ -8,7 +8,7 @@ use crate::config::step::SmallCall::{
 };
 use crate::config::step::{BucketRule, DataStyle, MuonTensorMode};
 use crate::layout::Axis;
-use crate::workload::op::{Moment, Overlap, When};
+use crate::workload::op::{Moment, When};
 use crate::workload::step::TrainingStep;
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective::{AllReduce, Broadcast};
@@ -137,7 +137,6 @@ fn small(axis: Axis, collective: Collective, element: ElementType, numbers: u64,
     let bytes = element.size() * numbers;
     Op {
         when: When::Step { moment, calls: 1 },
-        overlap: Overlap::Exposed,
         why: format!("{numbers}*{} B = {bytes} B: {what}", element.size()),
         ..Op::new(Style::Control, axis, collective, element, bytes)
     }

@@ -54,7 +54,7 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     let ends = [step.stages.has_input(stage), step.stages.has_output(stage)];
     let shares = match ends {
         [false, false] => false,
-        [true, true] => step.stages.mirrored(),
+        [true, true] => step.stages.mirrored,
         _ => true,
     };
     // Layers that predict further tokens embed them with the words of the first stage.
@@ -68,7 +68,6 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     let bytes = product("gradient of the word embedding", &[element.size(), padded / t, h])?;
     Ok(Some(Op {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },
-        overlap: Overlap::Exposed,
         why: format!(
             "Eg*V*h/t = {} B*{padded}*{h}/{t} = {bytes} B: gradient of the word embedding that the first and the last stage \
              share, vocabulary padded from {} (Megatron-LM core/distributed/finalize_model_grads.py \
@@ -151,7 +150,6 @@ fn broadcast(step: &TrainingStep, end: End, tensors: Tensors) -> Result<Op> {
     let numbers = if elements == 1 { String::new() } else { format!("*{elements}") };
     Ok(Op {
         when: When::MicroBatch { pass: Pass::Forward, end, calls: count, one_in: one_in(step) },
-        overlap: Overlap::Exposed,
         why: format!(
             "{} B*b*s{formula} = {} B*{b}*{s}{numbers} = {bytes} B: {what} of a micro-batch, from the rank of tp that read it{} ({BATCH_SOURCE})",
             element.size(),
@@ -228,7 +226,6 @@ fn projection(step: &TrainingStep) -> Result<Vec<Op>> {
         let bytes = product(what, &[element.size(), tokens, widths, h])?;
         Ok(Op {
             when: When::MicroBatch { pass, end: End::Output, calls: 1, one_in: 1 },
-            overlap: Overlap::Exposed,
             why: format!(
                 "E*b*(s/c)*{widths}*h = {} B*{tokens}*{widths}*{h} = {bytes} B: {what} ({PREDICTED_SOURCE} _concat_embeddings)",
                 element.size()
@@ -263,7 +260,6 @@ fn accepted(step: &TrainingStep) -> Result<[Op; 2]> {
         let bytes = product(what, &[element.size(), t, tokens])?;
         Ok(Op {
             when: When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: 1, one_in: 1 },
-            overlap: Overlap::Exposed,
             why: format!(
                 "{} B*t*b*(s/c) = {} B*{t}*{tokens} = {bytes} B: {what} ({PREDICTED_SOURCE} _vocab_parallel_argmax)",
                 element.size(),
@@ -379,11 +375,11 @@ fn activations(
 
 /// With mirrored stages every second micro-batch enters at the other end.
 fn one_in(step: &TrainingStep) -> u64 {
-    if step.stages.mirrored() { 2 } else { 1 }
+    if step.stages.mirrored { 2 } else { 1 }
 }
 
 fn counted(step: &TrainingStep) -> &'static str {
-    if step.stages.mirrored() { "; every second micro-batch goes through the other end" } else { "" }
+    if step.stages.mirrored { "; every second micro-batch goes through the other end" } else { "" }
 }
 
 // The effect of activation recomputation on the calls of a style.

@@ -32,7 +32,6 @@ fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
     let bytes = element.size() * norm;
     let op = |when, which: &str| Op {
         when,
-        overlap: Overlap::Exposed,
         why: format!(
             "E*h = {} B*{norm} = {bytes} B: gradient of {which}, for which each rank has seen its part of the sequence (torch \
              distributed/fsdp/_fully_shard/_fsdp_param.py; arXiv 2205.05198 section 4.2.2)",
@@ -72,7 +71,6 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let bytes = element.size() * parameters;
     (parameters > 0).then(|| Op {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },
-        overlap: Overlap::Exposed,
         why: format!(
             "Eg*parameters = {} B*{parameters} = {bytes} B: gradients of parameters that every rank of tp stores whole and computes in part, {what}{shards} (Megatron-LM core/distributed/finalize_model_grads.py _allreduce_non_tensor_model_parallel_grads)",
             element.size()

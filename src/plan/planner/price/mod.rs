@@ -160,7 +160,7 @@ fn parts(
         MessageWaits::Apart | MessageWaits::InBubble => makespan,
     };
     // If stages are stored twice each micro-batch passes one of them.
-    let passes = step.micro_batches as f64 * if step.stages.mirrored() { 0.5 } else { 1.0 };
+    let passes = step.micro_batches as f64 * if step.stages.mirrored { 0.5 } else { 1.0 };
     Ok(sum_up(&pipeline.stages, passes, &span, quiet))
 }
 

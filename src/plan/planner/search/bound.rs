@@ -423,7 +423,7 @@ impl Composition {
         );
         let mut composition = Composition {
             fills: if in_order { Fills::InOrder } else { Fills::Otherwise },
-            passed: if stages.mirrored() { 0.5 } else { 1.0 },
+            passed: if stages.mirrored { 0.5 } else { 1.0 },
             ..Composition::default()
         };
         for stage in 0..stages.count() {

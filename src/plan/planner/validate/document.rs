@@ -308,8 +308,9 @@ fn others(residuals: &[Residual], model: &str) -> Vec<Residual> {
 // A model with experts has one level for all precisions: there are too few runs for more. Within a level a source is weighted by the root
 // of its runs, so that neither a large table decides alone nor a small one as much.
 
-/// A priced run with its identifying facts.
+/// A run, priced at some shares, with its identifying facts.
 pub(super) struct Known<'a> {
+    pub replay: Replay<'a>,
     pub key: LevelKey,
     pub source: &'a str,
     pub release: &'a str,

@@ -54,12 +54,6 @@ pub fn validate_runs(origin: SetOrigin, runs: &[MeasuredRun], site: Option<Site>
     of(&[(origin, runs)], site, Vec::new())
 }
 
-/// A run, priced at some shares.
-struct PricedRun<'a> {
-    replay: Replay<'a>,
-    known: Known<'a>,
-}
-
 fn of(sets: &[(SetOrigin, &[MeasuredRun])], site: Option<Site>, memory: Vec<MemoryResult>) -> Result<Validation> {
     let mut results = Vec::new();
     let mut known = Vec::new();
@@ -67,11 +61,10 @@ fn of(sets: &[(SetOrigin, &[MeasuredRun])], site: Option<Site>, memory: Vec<Memo
         let mut priced = priced(runs, site)?;
         // A share belongs to one GPU and precision.
         while let Some(first) = priced.first() {
-            let key = first.known.key.clone();
-            let (own, others): (Vec<_>, Vec<_>) =
-                priced.into_iter().partition(|run| run.known.key.shares_level_with(&key));
+            let key = first.key.clone();
+            let (own, others): (Vec<_>, Vec<_>) = priced.into_iter().partition(|run| run.key.shares_level_with(&key));
             results.push(replay(origin, &own)?);
-            known.extend(own.into_iter().map(|run| run.known));
+            known.extend(own);
             priced = others;
         }
     }
@@ -97,7 +90,7 @@ fn of(sets: &[(SetOrigin, &[MeasuredRun])], site: Option<Site>, memory: Vec<Memo
 }
 
 /// Prices every run at the shares between which fitting interpolates.
-fn priced<'a>(runs: &'a [MeasuredRun], site: Option<Site<'a>>) -> Result<Vec<PricedRun<'a>>> {
+fn priced<'a>(runs: &'a [MeasuredRun], site: Option<Site<'a>>) -> Result<Vec<Known<'a>>> {
     let replays = runs.iter().map(|run| Replay::new(run, site)).collect::<Result<Vec<_>>>()?;
     score::check(&replays)?;
     let priced = replays.into_par_iter().map(|replay| {
@@ -106,28 +99,28 @@ fn priced<'a>(runs: &'a [MeasuredRun], site: Option<Site<'a>>) -> Result<Vec<Pri
             *seconds = replay.seconds_at(share)?;
         }
         let run = replay.run;
-        let known = Known {
+        Ok(Known {
             key: replay.key.clone(),
             source: &run.source,
             release: &run.release,
             model: &run.model.name,
             priced: Priced { seconds, measured_seconds: run.measured_seconds },
-        };
-        Ok(PricedRun { replay, known })
+            replay,
+        })
     });
     priced.collect()
 }
 
 /// Fits one share to runs of one level, and prices them at it.
-fn replay(origin: &SetOrigin, runs: &[PricedRun]) -> Result<SetResult> {
-    let fitted = |runs: &[&PricedRun]| best_share(&runs.iter().map(|run| (&run.known.priced, 1.0)).collect::<Vec<_>>());
+fn replay(origin: &SetOrigin, runs: &[Known]) -> Result<SetResult> {
+    let fitted = |runs: &[&Known]| best_share(&runs.iter().map(|run| (&run.priced, 1.0)).collect::<Vec<_>>());
     let share = fitted(&runs.iter().collect::<Vec<_>>());
     let first = runs.first().map(|run| &run.replay);
     let first = first.ok_or_else(|| Error::usage(format!("{}: no runs", origin.source)))?;
     let LevelKey { gpu, bits, layers } = &first.key;
     let planned = Level::of(&Level::shipped()?, Some(gpu), *bits, *layers);
     let results = runs.iter().map(|run| {
-        let others: Vec<&PricedRun> = runs.iter().filter(|other| other.known.model != run.known.model).collect();
+        let others: Vec<&Known> = runs.iter().filter(|other| other.model != run.model).collect();
         // With a single model nothing can be left out: the level of plans applies.
         let left_out = match &planned {
             Some(level) if others.is_empty() => level.share_of_peak,
@@ -145,11 +138,9 @@ fn constants(share_of_peak: f64) -> Constants {
 }
 
 /// Every run by the median share that the other models reach, counting only products; `None` with a single model.
-fn constant_share(runs: &[PricedRun]) -> Option<Vec<PredictionPair>> {
-    let reached: Vec<(&str, f64, f64)> = runs
-        .iter()
-        .map(|PricedRun { replay, known }| (known.model, replay.seconds_at_peak(), replay.run.measured_seconds))
-        .collect();
+fn constant_share<'a>(runs: &[Known<'a>]) -> Option<Vec<PredictionPair>> {
+    let of_run = |run: &Known<'a>| (run.model, run.replay.seconds_at_peak(), run.priced.measured_seconds);
+    let reached: Vec<(&str, f64, f64)> = runs.iter().map(of_run).collect();
     let of = |(name, at_peak, measured): &(&str, f64, f64)| {
         let others = reached.iter().filter(|(other, ..)| other != name);
         let shares = sorted(others.map(|(_, at_peak, measured)| at_peak / measured));

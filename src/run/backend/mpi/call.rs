@@ -428,8 +428,8 @@ pub struct Rotation {
     /// Bytes from one copy to the next.
     pub stride_bytes: u64,
     /// Step from one copy to the next: coprime to `copies` and about 0.618 of them, so that no prefetcher can follow.
-    step: u64,
-    current: u64,
+    pub step: u64,
+    pub current: u64,
 }
 
 impl Rotation {
@@ -473,15 +473,6 @@ impl Rotation {
             *next = (copy + step) % copies;
             Some(copy)
         })
-    }
-
-    /// The step from the copy of a call to that of the next, modulo all copies.
-    pub fn step(&self) -> u64 {
-        self.step
-    }
-
-    pub fn last_used(&self) -> u64 {
-        self.current
     }
 
     /// Advances, and returns the offset in bytes of the copy to use now.

@@ -140,7 +140,7 @@ impl<'b> NcclCall<'b> {
     #[inline]
     fn issue(&mut self) -> Result<()> {
         self.rotation.advance();
-        self.issue_on(self.rotation.last_used())
+        self.issue_on(self.rotation.current)
     }
 
     #[inline(always)]
@@ -201,7 +201,7 @@ impl<'b> NcclCall<'b> {
         let (places, mut comparison) = (self.places, 0);
         for _ in 0..self.checks.turns {
             self.rotation.advance();
-            let copy = self.rotation.last_used();
+            let copy = self.rotation.current;
             places.of(copy).try_for_each(|place| self.data.produce_inputs(place, self.tools()))?;
             self.issue_on(copy)?;
             for place in places.of(copy) {
@@ -402,10 +402,10 @@ impl Call for NcclCall<'_> {
 
     fn library_estimate(&mut self) -> Result<Option<Seconds>> {
         let Some(simulate_end) = self.backend.maker.library.call.simulate_end else { return Ok(None) };
-        if !self.prepared.is_estimated() {
+        if !self.prepared.is_estimated {
             return Ok(None);
         }
-        let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.rotation.last_used()));
+        let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.rotation.current));
         let microseconds = f64::from(estimated.map_err(|error| self.with_place(&error))?);
         let usable = microseconds.is_finite() && microseconds > 0.0;
         Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.places.aggregate as f64)))
@@ -496,7 +496,7 @@ impl Places {
     /// The copies of `calls` turns, beginning with `copy`.
     pub(super) fn walk(&self, copy: u64, calls: u64) -> Walk {
         let Rotation { copies, stride_bytes, .. } = self.rotation;
-        Walk { stride: stride_bytes / self.element_bytes, copies, copy, step: self.rotation.step(), calls }
+        Walk { stride: stride_bytes / self.element_bytes, copies, copy, step: self.rotation.step, calls }
     }
 
     pub(super) fn all_copies(&self) -> Walk {

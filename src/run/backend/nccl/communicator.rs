@@ -51,7 +51,7 @@ pub struct Communicator {
     /// The handle; null after an abort.
     raw: Cell<RawCommunicator>,
     /// Whether anything was called on it: until then it has no buffers.
-    is_used: Cell<bool>,
+    pub(super) is_used: Cell<bool>,
 }
 
 /// A handle sent by the waiting thread.
@@ -169,12 +169,6 @@ impl Maker {
         Ok((!made.0.is_null()).then_some(made.0))
     }
 
-    pub(super) fn deregister_window(&self, communicator: &Communicator, window: *mut c_void) -> Result<()> {
-        let deregister = self.library.newer(self.library.call.window_deregister, "ncclCommWindowDeregister")?;
-        // SAFETY: the window is one of `register_window` and not used again.
-        self.library.check(unsafe { deregister(communicator.raw(), window) }, "ncclCommWindowDeregister")
-    }
-
     /// The communicator whose handle a call fills in.
     fn made(
         &self,
@@ -251,13 +245,15 @@ impl Communicator {
         self.is_used.set(true);
     }
 
-    pub fn is_used(&self) -> bool {
-        self.is_used.get()
-    }
-
     /// The handle; null after an abort.
     pub fn raw(&self) -> RawCommunicator {
         self.raw.get()
+    }
+
+    pub(super) fn deregister_window(&self, window: *mut c_void) -> Result<()> {
+        let deregister = self.library.newer(self.library.call.window_deregister, "ncclCommWindowDeregister")?;
+        // SAFETY: the window is one of `ncclCommWindowRegister` and not used again.
+        self.library.check(unsafe { deregister(self.raw(), window) }, "ncclCommWindowDeregister")
     }
 
     /// An asynchronous error since the last call, if any.
@@ -324,7 +320,6 @@ pub(super) type MembersKey = (Members, Option<u32>);
 
 /// Buffers that are registered with a communicator, until [`Registration::end`].
 pub(super) struct Registration {
-    library: &'static Library,
     communicator: Rc<Communicator>,
     buffers: Buffers,
     handles: Vec<*mut c_void>,
@@ -343,7 +338,7 @@ impl Registration {
         arenas: [&Arena; 2],
         bytes: u64,
     ) -> Result<Registration> {
-        let mut registration = Registration { library: maker.library, communicator, buffers, handles: Vec::new() };
+        let mut registration = Registration { communicator, buffers, handles: Vec::new() };
         for arena in arenas {
             match registration.one(maker, arena.address(), bytes as usize) {
                 Ok(handle) => registration.handles.extend(handle),
@@ -361,11 +356,12 @@ impl Registration {
         match self.buffers {
             Buffers::Plain | Buffers::Allocated => Ok(None),
             Buffers::Registered => {
-                let register = self.library.newer(self.library.call.register, "ncclCommRegister")?;
+                let library = self.communicator.library;
+                let register = library.newer(library.call.register, "ncclCommRegister")?;
                 let mut handle = null_mut();
                 // SAFETY: the memory belongs to the arena, which outlives this registration; the handle is ours.
                 let code = unsafe { register(self.communicator.raw(), address as *mut c_void, bytes, &mut handle) };
-                self.library.check(code, "ncclCommRegister")?;
+                library.check(code, "ncclCommRegister")?;
                 made(
                     handle,
                     "ncclCommRegister registers nothing here: NCCL_LOCAL_REGISTER=0 or copies by the driver are set",
@@ -381,20 +377,18 @@ impl Registration {
 
     /// Ends all registrations. Called before the memory or the communicator is released.
     pub fn end(self) -> Result<()> {
-        let (library, raw) = (self.library, self.communicator.raw());
-        if raw.is_null() {
+        let library = self.communicator.library;
+        if self.communicator.raw().is_null() {
             // Aborted, and its registrations with it.
             return Ok(());
         }
         for handle in self.handles {
             if self.buffers == Buffers::Symmetric {
-                let deregister = library.newer(library.call.window_deregister, "ncclCommWindowDeregister")?;
-                // SAFETY: the handle is from `ncclCommWindowRegister` and not used again.
-                library.check(unsafe { deregister(raw, handle) }, "ncclCommWindowDeregister")?;
+                self.communicator.deregister_window(handle)?;
             } else {
                 let deregister = library.newer(library.call.deregister, "ncclCommDeregister")?;
                 // SAFETY: the handle is from `ncclCommRegister` and not used again.
-                library.check(unsafe { deregister(raw, handle) }, "ncclCommDeregister")?;
+                library.check(unsafe { deregister(self.communicator.raw(), handle) }, "ncclCommDeregister")?;
             }
         }
         Ok(())

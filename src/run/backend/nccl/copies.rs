@@ -253,7 +253,7 @@ impl Peer {
         let back = own.make_current();
         let peer = Peer { own: own.clone(), device };
         back?;
-        driver::enable_access_to(peer.device.context())?;
+        driver::enable_access_to(peer.device.context)?;
         Ok(peer)
     }
 

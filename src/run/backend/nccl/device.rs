@@ -24,7 +24,8 @@ pub struct Device {
     pub cache_bytes: u64,
     /// Maximum shared memory per block.
     pub shared_bytes_per_block: u32,
-    context: sys::CUcontext,
+    /// Its context, while it is open.
+    pub(super) context: sys::CUcontext,
 }
 
 // SAFETY: the context is a handle that any thread may make current; everything else is plain data.
@@ -80,11 +81,6 @@ impl Device {
     pub fn make_current(&self) -> Result<()> {
         // SAFETY: the context was retained, and whoever opened it for a while releases it and stops using it.
         check(unsafe { driver::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
-    }
-
-    /// Its context, while it is open.
-    pub fn context(&self) -> sys::CUcontext {
-        self.context
     }
 
     /// Releases its context; nothing may be called in it afterwards.

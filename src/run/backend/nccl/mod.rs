@@ -161,7 +161,7 @@ impl NcclBackend {
     /// Device memory that is available in addition to what is allocated.
     fn free_bytes(&self) -> u64 {
         let whole = driver::memory().map_or(0, |(_, total)| total);
-        let unused = self.live_communicators().iter().filter(|communicator| !communicator.is_used()).count();
+        let unused = self.live_communicators().iter().filter(|communicator| !communicator.is_used.get()).count();
         let headroom = headroom(whole, unused) * u64::from(self.ranks.on_device);
         self.maker.device.free_bytes().saturating_sub(headroom) / u64::from(self.ranks.on_device)
     }
@@ -375,7 +375,7 @@ impl NcclBackend {
                 version if version >= REUSES_SPACE_FROM => !self.is_registration(&communicator, &memory, window)?,
                 _ => self.is_on_one_host(&binding.groups.groups[place.group]) && !is_switched_off(),
             };
-            self.maker.deregister_window(&communicator, window)?;
+            communicator.deregister_window(window)?;
         }
         memory.release()?;
         Ok(is_made)

@@ -26,7 +26,10 @@ pub struct Prepared {
     own_offset: usize,
     element_bytes: usize,
     in_place: bool,
-    is_estimated: bool,
+    /// Whether NCCL can estimate the call. Not messages: NCCL has no estimate for them, and the next group would execute what a simulated
+    /// group leaves in the queues of its peers (`src/include/group.h`, `ncclGroupCommJoin`). Nor calls of one rank, which it executes at
+    /// once (`src/enqueue.cc`, `taskAppend`).
+    pub(super) is_estimated: bool,
 }
 
 impl Prepared {
@@ -385,13 +388,6 @@ impl Parts<'_> {
 type SimulateEnd = unsafe extern "C" fn(*mut SimulationInfo) -> c_int;
 
 impl Prepared {
-    /// Whether NCCL can estimate the call. Not messages: NCCL has no estimate for them, and the next group would execute what a simulated
-    /// group leaves in the queues of its peers (`src/include/group.h`, `ncclGroupCommJoin`). Nor calls of one rank, which it executes at
-    /// once (`src/enqueue.cc`, `taskAppend`).
-    pub fn is_estimated(&self) -> bool {
-        self.is_estimated
-    }
-
     /// NCCL's estimate of the time of a group of calls, in microseconds; none of them is executed.
     pub fn simulated(&self, end: SimulateEnd, calls: impl FnOnce() -> Result<()>) -> Result<f32> {
         let library = self.library;

@@ -33,10 +33,10 @@ impl Call for SimulatedCall<'_> {
     fn enqueue(&mut self) -> Result<()> {
         let work = match &mut self.fault_states {
             None => &self.work,
-            Some(fault_states) => &fault_states.at(self.clocks.latest(), self.noise)?.work,
+            Some(fault_states) => &fault_states.at(self.clocks.latest, self.noise)?.work,
         };
         self.clocks.advance(work, self.noise);
-        self.now.set(self.clocks.latest());
+        self.now.set(self.clocks.latest);
         Ok(())
     }
 
@@ -54,7 +54,7 @@ impl Call for SimulatedCall<'_> {
             self.fault_states.as_mut().and_then(|fault_states| fault_states.at(start_nanoseconds, self.noise).ok());
         let late = state.map_or(&self.late, |state| &state.late);
         let in_time = self.clocks.hold_until(start_nanoseconds, self.noise, late);
-        self.now.set(self.clocks.latest());
+        self.now.set(self.clocks.latest);
         in_time
     }
 
@@ -123,7 +123,8 @@ pub(super) struct Clocks<'a> {
     of_slot: Vec<u64>,
     /// All ranks of each group show the same time.
     together: bool,
-    latest: u64,
+    /// The latest clock.
+    pub(super) latest: u64,
 }
 
 /// Snapshots of the clocks.
@@ -141,11 +142,6 @@ impl<'a> Clocks<'a> {
         let groups = group_starts.len() - 1;
         let slots = group_starts[groups];
         Clocks { group_starts, of_group: vec![now; groups], of_slot: vec![now; slots], together: true, latest: now }
-    }
-
-    /// The latest clock.
-    pub(super) fn latest(&self) -> u64 {
-        self.latest
     }
 
     /// Makes every rank wait for `start`; noise and faults add to the arrival time. False if a clock was already past the

@@ -47,7 +47,7 @@ impl Serving {
         if self.table.get_mut(rank).is_none_or(|entry| matches!(entry.status, RankStatus::Left(_))) {
             return;
         }
-        if self.table.first_death().is_some() {
+        if self.table.first_death.is_some() {
             self.lose_later_rank(rank, now);
             return;
         }

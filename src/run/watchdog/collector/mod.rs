@@ -210,7 +210,7 @@ fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<C
     let mut greeted = false;
     while Instant::now() < deadline {
         connection.receive()?;
-        if let (false, Some(challenge)) = (greeted, connection.incoming().first_chunk::<CHALLENGE_BYTES>().copied()) {
+        if let (false, Some(challenge)) = (greeted, connection.incoming.first_chunk::<CHALLENGE_BYTES>().copied()) {
             connection.take(CHALLENGE_BYTES);
             let bytes = hello.encode(token, &challenge);
             connection.queue_bytes(&bytes);

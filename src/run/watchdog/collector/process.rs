@@ -243,8 +243,8 @@ pub enum Trigger {
 /// The table of ranks, sorted by number.
 #[derive(Debug)]
 pub struct RankTable {
-    entries: Vec<Entry>,
-    first_death: Option<Instant>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) first_death: Option<Instant>,
     /// How long after the first death further deaths count as independent, not as its consequences.
     death_window: Duration,
     /// Error of a rank, reported before it ended: ranks that close after it were ended because of it.
@@ -272,10 +272,6 @@ impl RankTable {
     #[must_use]
     pub fn with_death_window(self, death_window: Duration) -> RankTable {
         RankTable { death_window, ..self }
-    }
-
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
     }
 
     pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
@@ -319,10 +315,6 @@ impl RankTable {
             entry.status = RankStatus::Left(code);
         }
         self.has_reported_error |= code != 0 && self.first_death.is_none();
-    }
-
-    pub fn first_death(&self) -> Option<Instant> {
-        self.first_death
     }
 
     /// Whether it is time to act: a rank died, or has stayed in an operation beyond its deadline.
@@ -517,11 +509,11 @@ mod tests {
         for (rank, moment) in [(2, begun), (1, later), (0, later), (9, later)] {
             table.close(rank, moment);
         }
-        let statuses: Vec<RankStatus> = table.entries().iter().map(|entry| entry.status).collect();
+        let statuses: Vec<RankStatus> = table.entries.iter().map(|entry| entry.status).collect();
         assert_eq!(statuses, [RankStatus::Left(0), RankStatus::Dragged, RankStatus::Died, RankStatus::Live]);
         assert_eq!(table.trigger(later), Some(Trigger::Death { requested: false }));
         table.record_heartbeat(state(2, 0), later);
-        assert_eq!(table.entries()[2].status, RankStatus::Died, "no rank comes back");
+        assert_eq!(table.entries[2].status, RankStatus::Died, "no rank comes back");
     }
 
     #[test]
@@ -534,7 +526,7 @@ mod tests {
         for (rank, moment) in [(1, 0), (2, 40), (4, 50), (3, 101)] {
             table.close(rank, after(moment));
         }
-        let died = table.entries().iter().filter(|entry| entry.status == RankStatus::Died);
+        let died = table.entries.iter().filter(|entry| entry.status == RankStatus::Died);
         assert!(died.map(|entry| entry.rank).eq([1, 2]), "one was asked to end, one came too late");
     }
 
@@ -545,6 +537,6 @@ mod tests {
         (0..2).for_each(|rank| table.record_heartbeat(state(rank, 0), begun));
         table.leave(1, 6);
         table.close(0, begun);
-        assert_eq!((table.entries()[0].status, table.trigger(begun)), (RankStatus::Dragged, None));
+        assert_eq!((table.entries[0].status, table.trigger(begun)), (RankStatus::Dragged, None));
     }
 }

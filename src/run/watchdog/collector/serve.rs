@@ -137,7 +137,7 @@ impl Serving {
             if connection.has_outgoing() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
         };
         let connections = self.peers.iter().map(|peer| &peer.connection).chain(&self.upstream);
-        waiting.extend(connections.map(|connection| PollFd::new(connection.stream(), flags(connection))));
+        waiting.extend(connections.map(|connection| PollFd::new(&connection.stream, flags(connection))));
         if self.admission.accepts_ranks {
             waiting.push(PollFd::new(&stdin, PollFlags::IN));
         }
@@ -174,9 +174,9 @@ impl Serving {
     pub(super) fn receive_from_peers(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.peers.len() {
-            let before = self.peers[at].connection.incoming().len();
+            let before = self.peers[at].connection.incoming.len();
             let open = self.peers[at].connection.receive().is_ok();
-            if self.peers[at].connection.incoming().len() > before {
+            if self.peers[at].connection.incoming.len() > before {
                 self.peers[at].heard = now;
             }
             let valid = self.handle_input(at, now);
@@ -203,10 +203,9 @@ impl Serving {
     fn handle_input(&mut self, at: usize, now: Instant) -> bool {
         if self.peers[at].peer_kind.is_none() {
             let Peer { connection, challenge, .. } = &mut self.peers[at];
-            match Hello::decode(connection.incoming(), &self.admission.token, challenge) {
+            match Hello::decode(&connection.incoming, &self.admission.token, challenge) {
                 Ok(Some((hello, taken))) => {
-                    let session =
-                        session_of_collector(&self.admission.token, challenge, &connection.incoming()[..taken]);
+                    let session = session_of_collector(&self.admission.token, challenge, &connection.incoming[..taken]);
                     connection.take(taken);
                     connection.begin(session);
                     if !self.accept_peer(at, hello, now) {
@@ -329,9 +328,9 @@ impl Serving {
 
     pub(super) fn receive_from_first(&mut self) {
         let Some(upstream) = &mut self.upstream else { return };
-        let before = upstream.incoming().len();
+        let before = upstream.incoming.len();
         let open = upstream.receive().is_ok();
-        if upstream.incoming().len() > before {
+        if upstream.incoming.len() > before {
             self.times.first_heard = Instant::now();
         }
         loop {
@@ -398,12 +397,12 @@ impl Serving {
     }
 
     pub(super) fn local(&self) -> impl Iterator<Item = &Entry> {
-        self.table.entries().iter().filter(|entry| entry.process.is_here())
+        self.table.entries.iter().filter(|entry| entry.process.is_here())
     }
 
     pub(super) fn send_states(&mut self, now: Instant, only: Option<u32>) {
         let Some(upstream) = &mut self.upstream else { return };
-        for entry in self.table.entries() {
+        for entry in &self.table.entries {
             let wanted = only.map_or(entry.status == RankStatus::Live, |rank| rank == entry.rank);
             if wanted {
                 let silent = now.saturating_duration_since(entry.last_heartbeat);

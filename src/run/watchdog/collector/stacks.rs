@@ -242,7 +242,7 @@ impl Serving {
 
     fn is_watched(&self, host: u32) -> bool {
         let is_there = |rank: u32| self.config.node_of_rank.get(rank as usize) == Some(&host);
-        let entries = self.table.entries();
+        let entries = &self.table.entries;
         !entries.iter().any(|entry| entry.status == RankStatus::Unwatched && is_there(entry.rank))
     }
 
@@ -303,7 +303,7 @@ impl Serving {
 
     /// Whether all ranks that can answer have answered.
     fn all_have_answered(&self) -> bool {
-        self.table.entries().iter().filter(|entry| entry.status == RankStatus::Live).all(|entry| {
+        self.table.entries.iter().filter(|entry| entry.status == RankStatus::Live).all(|entry| {
             entry.detail.is_some()
                 || entry.state.stopped
                 || (entry.process.is_here() && entry.process.is_stopped() != Some(false))
@@ -326,7 +326,7 @@ impl Serving {
         self.table.entries_mut().filter(|entry| is_stopped_here(entry)).for_each(|entry| entry.state.stopped = true);
         let seen: Vec<RankView> = self
             .table
-            .entries()
+            .entries
             .iter()
             .map(|entry| {
                 let host = self.host_of(entry.rank);
@@ -469,7 +469,7 @@ impl Serving {
         if let Some((rank, exit_code, why)) = &self.error {
             return Some((self.end(EndStatus::Failed, *exit_code, format!("rank {rank}: {why}")), None));
         }
-        self.table.first_death()?;
+        self.table.first_death?;
         if let Some(line) = self.lone_hang() {
             let end = self.end(EndStatus::Failed, HANG_EXIT_CODE, line.sentence());
             return Some((end, Some(Box::new(line))));

@@ -131,28 +131,19 @@ fn layered_limits(step: &TrainingStep, stage: u32) -> Vec<Option<u64>> {
 /// ZeRO closes a bucket before the tensor that would exceed the limit, in gradient order; without ZeRO the engine closes it after that
 /// tensor, in model order.
 fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>, String) {
-    let mut tensors: Vec<u64> = chunks.iter().flatten().map(|tensor| tensor.elements).collect();
-    if style == DataStyle::Ddp {
-        tensors.reverse();
-        let mut buckets: Vec<u64> = Vec::new();
-        let mut filled = 0;
-        for elements in tensors {
-            filled += elements;
-            if filled > limit {
-                buckets.push(std::mem::take(&mut filled));
-            }
-        }
-        buckets.extend((filled > 0).then_some(filled));
-        let rule = format!("after the tensor that exceeds {limit} parameters, DeepSpeed runtime/engine.py");
-        return (buckets, rule);
-    }
-    if style == DataStyle::Zero1 {
+    let mut tensors: Vec<Tensor> = chunks.iter().flatten().copied().collect();
+    if matches!(style, DataStyle::Ddp | DataStyle::Zero1) {
         // Stage 1 reduces at the end of the step, group by group in model order.
         tensors.reverse();
     }
+    if style == DataStyle::Ddp {
+        let cut = Cut { first: limit + 1, further: limit + 1, alignment: (1, 1) };
+        let rule = format!("after the tensor that exceeds {limit} parameters, DeepSpeed runtime/engine.py");
+        return (close(tensors.iter(), cut, SharedEmbedding::WithOthers), rule);
+    }
     let mut buckets: Vec<u64> = Vec::new();
     let mut filled = 0;
-    for elements in tensors {
+    for Tensor { elements, .. } in tensors {
         if filled > 0 && filled + elements > limit {
             buckets.push(std::mem::take(&mut filled));
         }

@@ -220,7 +220,6 @@ pub(super) fn broadcasts_ops(step: &TrainingStep, stage: u32, part: &Part) -> Ve
         let bytes = data.parameter_element_type.size() * elements;
         Op {
             when: When::Step { moment: Moment::Optimizer, calls },
-            overlap: Overlap::Exposed,
             why: format!(
                 "Ep*elements = {} B*{elements} = {bytes} B: {what}, from the rank that updated it, {calls} times in all, shown as if \
                  from the first (torch/distributed/optim/zero_redundancy_optimizer.py _sync_params; arXiv 1910.02054 section 5)",
@@ -259,7 +258,6 @@ pub(super) fn of_buffers(step: &TrainingStep) -> Option<Op> {
     let axis = if step.layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
     Some(Op {
         when: When::Step { moment: Moment::FirstForward, calls: 1 },
-        overlap: Overlap::Exposed,
         why: format!(
             "2*4 B*hd/2 = 2*4 B*{width}/2 = {bytes} B: current and original frequencies of rotary positions, from the first replica (torch/nn/parallel/distributed.py _sync_buffers, broadcast_buffers; transformers/modeling_rope_utils.py)"
         ),
@@ -293,13 +291,7 @@ pub(super) fn op(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
         false => (Collective::AllGatherV, Splits::Given(shares)),
     };
     let when = When::Step { moment: Moment::Optimizer, calls: 1 };
-    (elements > 0).then(|| Op {
-        when,
-        overlap: Overlap::Exposed,
-        splits,
-        why,
-        ..Op::new(Style::Data, part.axis, collective, element, bytes)
-    })
+    (elements > 0).then(|| Op { when, splits, why, ..Op::new(Style::Data, part.axis, collective, element, bytes) })
 }
 
 /// The tensors that the first rank updates.
@@ -449,7 +441,6 @@ impl Call {
         let bytes = element.size() * elements;
         Op {
             when: When::Step { moment: Moment::Optimizer, calls: times },
-            overlap: Overlap::Exposed,
             why: format!(
                 "{formula} = {bytes} B: {what}; of the matrices that the first rank of the replicas updates (Megatron-LM \
                  core/optimizer/emerging_optimizers.py TensorParallelMuon, muon_tp_mode)"

@@ -255,7 +255,6 @@ fn bias(layer: &ExpertLayer) -> Option<Op> {
     let bytes = element.size() * layers * experts;
     (layers > 0).then(|| Op {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },
-        overlap: Overlap::Exposed,
         why: format!(
             "E*layers*experts = {} B*{layers}*{experts} = {bytes} B: tokens of each expert in a step, which adjust its bias \
              (Megatron-LM core/distributed/finalize_model_grads.py _update_router_expert_bias)",

@@ -9,7 +9,7 @@
 use crate::config::step::{DecodeContextExchange, Drafter, TokenExchange};
 use crate::config::{Mixer, Model};
 use crate::layout::Axis;
-use crate::workload::op::{End, LayerKind, Overlap, Pass, When};
+use crate::workload::op::{End, LayerKind, Pass, When};
 use crate::workload::step::{Phase, ServingStep};
 use crate::workload::style::product::product;
 use crate::workload::{Op, Style};
@@ -280,12 +280,7 @@ fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
 
 /// A call with the activations' type, exposed.
 pub(super) fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: When, why: String) -> Op {
-    Op {
-        when,
-        overlap: Overlap::Exposed,
-        why,
-        ..Op::new(Style::Serving, axis, collective, step.serving.activation_element_type, bytes)
-    }
+    Op { when, why, ..Op::new(Style::Serving, axis, collective, step.serving.activation_element_type, bytes) }
 }
 
 /// Once in the forward pass of a micro-batch, at an end of the model.

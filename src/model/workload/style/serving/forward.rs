@@ -4,7 +4,7 @@ use super::attention::{self, activations, at_end, in_layers, op, predicted_from,
 use crate::config::step::{Drafter, SampledTokens, ServingDispatcher};
 use crate::config::{Blocks, Mixture, Model};
 use crate::layout::Axis;
-use crate::workload::op::{End, LayerKind, Overlap, When};
+use crate::workload::op::{End, LayerKind, When};
 use crate::workload::step::{PassTokens, Phase, ServingStep, Stages};
 use crate::workload::style::deep_ep::{Direction, ELEMENTS_PER_SCALE, Library, Load, NodeExchange};
 use crate::workload::style::product::product;
@@ -261,7 +261,6 @@ fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
         let size = element.size();
         Ok(Op {
             when: in_layers(step, stage, LayerKind::Experts, 1),
-            overlap: Overlap::Exposed,
             why: format!(
                 "{size} B*{of}*{name} = {size} B*{each}*{ranks}*{width} = {bytes} B with {which}: {what} ({source})"
             ),
@@ -298,7 +297,6 @@ fn all_to_all(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
     let source = "Megatron-LM core/transformer/moe/token_dispatcher.py MoEAlltoAllTokenDispatcher";
     let call = |collective, element: ElementType, bytes, splits, why: String| Op {
         when: in_layers(step, stage, LayerKind::Experts, 1),
-        overlap: Overlap::Exposed,
         splits,
         why: format!("{why} ({source})"),
         ..Op::new(Style::Serving, Axis::Ep, collective, element, bytes)
@@ -336,7 +334,6 @@ fn gathered(step: &ServingStep, stage: u32) -> Result<Op> {
     let bytes = product("results of experts", &[element.size(), share, t, step.model.hidden])?;
     Ok(Op {
         when: in_layers(step, stage, LayerKind::Experts, 1),
-        overlap: Overlap::Exposed,
         why: format!(
             "{formula}, {share} tokens from each of {t} ranks = {bytes} B: results of the experts, after each rank sent its share (vLLM model_executor/models/deepseek_v2.py, is_sequence_parallel)"
         ),
@@ -362,7 +359,6 @@ pub(super) fn by_node(step: &ServingStep, stage: u32, mixture: &Mixture) -> Resu
     ];
     let op = |call: crate::workload::style::deep_ep::NodeCall| Op {
         when: in_layers(step, stage, LayerKind::Experts, 1),
-        overlap: Overlap::Exposed,
         why: format!("{} (DeepEP deep_ep/buffers/legacy.py dispatch, combine)", call.why),
         ..Op::new(Style::Serving, call.axis, call.collective, call.element, call.bytes)
     };
@@ -379,7 +375,6 @@ pub(super) fn low_latency(step: &ServingStep, stage: u32, mixture: &Mixture) -> 
     let (there, back) = (HEADER_BYTES + h * dispatched.size() + scales, 2 * h);
     let op = |collective, element: ElementType, bytes, splits, why: String| Op {
         when: in_layers(step, stage, LayerKind::Experts, 1),
-        overlap: Overlap::Exposed,
         splits,
         why,
         ..Op::new(Style::Serving, Axis::Ep, collective, element, bytes)
