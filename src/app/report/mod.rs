@@ -57,6 +57,7 @@ pub use rehearsal::{launch_check_text, refusal};
 pub use row::{Row, Status};
 pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use template::Template;
+pub(crate) use template::prose;
 pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, VerdictLook, verdict_text};

@@ -18,30 +18,12 @@ use commgauge_plan::planner::rates::Rates;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-const COLUMNS: [&str; 22] = [
-    "axis",
-    "parallelism",
-    "group_size",
-    "stage",
-    "nodes_spanned",
-    "concurrent_groups_per_node",
-    "stride",
-    "payload_bytes_per_step",
-    "wire_bytes_per_step",
-    "exposed_wire_bytes_per_step",
-    "seconds_per_step=seconds_per_step/value",
-    "seconds_per_step_low=seconds_per_step/low",
-    "seconds_per_step_high=seconds_per_step/high",
-    "exposed_seconds_per_step=exposed_seconds_per_step/value",
-    "exposed_seconds_per_step_low=exposed_seconds_per_step/low",
-    "exposed_seconds_per_step_high=exposed_seconds_per_step/high",
-    "ops_interpolated=grounds/interpolated",
-    "ops_transferred=grounds/transferred",
-    "ops_extrapolated=grounds/extrapolated",
-    "ops_refused=grounds/refused",
-    "calibrated",
-    "synthetic",
-];
+const COLUMNS: &str = "axis parallelism group_size stage nodes_spanned concurrent_groups_per_node stride payload_bytes_per_step \
+    wire_bytes_per_step exposed_wire_bytes_per_step seconds_per_step=seconds_per_step/value seconds_per_step_low=seconds_per_step/low \
+    seconds_per_step_high=seconds_per_step/high exposed_seconds_per_step=exposed_seconds_per_step/value \
+    exposed_seconds_per_step_low=exposed_seconds_per_step/low exposed_seconds_per_step_high=exposed_seconds_per_step/high \
+    ops_interpolated=grounds/interpolated ops_transferred=grounds/transferred ops_extrapolated=grounds/extrapolated \
+    ops_refused=grounds/refused calibrated synthetic";
 
 /// The axes as CSV: one line for each, in base units, with how sure it is.
 ///
@@ -54,7 +36,7 @@ pub fn csv(document: &RankDocument) -> Result<String> {
         row.insert("synthetic".to_owned(), document.synthetic.into());
         Ok(row)
     });
-    fields_csv("the axes as CSV", &COLUMNS, rows.collect::<Result<Vec<_>>>()?)
+    fields_csv("the axes as CSV", COLUMNS, rows.collect::<Result<Vec<_>>>()?)
 }
 
 // What a ranking says, as plain data with a published schema.

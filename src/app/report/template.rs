@@ -5,10 +5,10 @@
 //! escaped by itself: each format has a filter for its texts.
 
 use super::document::{signed_percent, wrapped};
-use super::text::{harmless, visible};
+use super::text::{harmless, visible, wrap};
 use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Bytes, Rate, Seconds, counted};
+use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_base::visible::{ShownPath, visible_lines};
 use commgauge_model::config::likely_key;
 use minijinja::syntax::SyntaxConfig;
@@ -78,8 +78,13 @@ pub(super) fn through(name: &'static str, source: &str, answer: impl Serialize) 
 
 /// A text for people through a template of the program, of an answer and what else the template sees. One that does not fit, which tests
 /// rule out, says so in place of the text.
-pub(super) fn prose(name: &'static str, source: &str, answer: JinjaValue) -> String {
+pub(crate) fn prose(name: &'static str, source: &str, answer: JinjaValue) -> String {
     drawn(name, source, answer).unwrap_or_else(|error| format!("{error}\n"))
+}
+
+/// The lines of [`prose`] that say something, such as the sentences of a list.
+pub(super) fn lines(name: &'static str, source: &str, answer: JinjaValue) -> Vec<String> {
+    prose(name, source, answer).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
 fn drawn(name: &'static str, source: &str, answer: impl Into<JinjaValue>) -> Result<String> {
@@ -116,6 +121,8 @@ fn environment() -> Environment<'static> {
     environment.add_filter("signed_percent", signed_percent);
     environment.add_filter("counted", |count: usize, noun: &str| counted(count, noun));
     environment.add_filter("thousands", thousands);
+    environment.add_filter("three_digits", three_digits);
+    environment.add_filter("item", item);
     environment.add_filter("wrapped", |text: &str, width: u16| wrapped(&text.replace('\n', " "), width));
     environment.add_filter("line", |value: JinjaValue| visible(&plain_text(&value)));
     environment.add_filter("xml", |value: JinjaValue| escaped(&plain_text(&value)).replace("&#39;", "&apos;"));
@@ -131,6 +138,13 @@ fn plain_text(value: &JinjaValue) -> String {
         ValueKind::None => String::new(),
         _ => value.to_string(),
     }
+}
+
+/// A paragraph behind a mark, whose further lines are indented.
+fn item(text: &str, mark: &str, width: u16) -> String {
+    let indent = mark.len().max(4);
+    let room = usize::from(width).saturating_sub(indent).max(20);
+    format!("{mark}{}\n", wrap(text, room, 0).replace('\n', &format!("\n{:indent$}", "")))
 }
 
 /// Formats 8030261248 as 8,030,261,248.

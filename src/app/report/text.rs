@@ -38,20 +38,17 @@ pub(crate) fn pretty_json(document: &impl Serialize) -> Result<String> {
     Ok(visible::visible_json(&text).into_owned() + "\n")
 }
 
-/// Rows of a document as CSV. A column is the name of a field, or `name=field/field` for one of a nested object.
+/// Rows of a document as CSV. A column is the name of a field, or `name=field/field` for one of a nested object; blanks are between them.
 ///
 /// # Errors
 /// As [`CommaSeparated::new`].
 pub(super) fn fields_csv<T: Serialize>(
     what: &'static str,
-    columns: &[impl AsRef<str>],
+    columns: &str,
     rows: impl IntoIterator<Item = T>,
 ) -> Result<String> {
-    let columns: Vec<(&str, String)> = columns
-        .iter()
-        .map(|column| column.as_ref().split_once('=').unwrap_or((column.as_ref(), column.as_ref())))
-        .map(|(name, field)| (name, format!("/{field}")))
-        .collect();
+    let columns = columns.split_whitespace().map(|column| column.split_once('=').unwrap_or((column, column)));
+    let columns: Vec<(&str, String)> = columns.map(|(name, field)| (name, format!("/{field}"))).collect();
     let mut text = CommaSeparated::new(what, columns.iter().map(|(name, _)| name))?;
     for row in rows {
         let row =
