@@ -63,7 +63,7 @@ pub struct Finding {
 }
 
 /// State of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, strum::EnumString, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
@@ -111,6 +111,14 @@ impl Finding {
 
     pub(super) fn broken(item: &str, found: impl Into<String>) -> Finding {
         Finding::new(item, State::Broken, found)
+    }
+
+    /// The finding of a row `STATE | ITEM | FOUND` or `STATE | ITEM | FOUND | FIX`; any other row as it is.
+    pub(super) fn of_row(row: &str) -> Finding {
+        let cells: Vec<&str> = row.splitn(4, " | ").collect();
+        let [state, item, found, fix @ ..] = cells.as_slice() else { return Finding::warning("NVML", row) };
+        let state = state.parse().unwrap_or(State::Warning);
+        Finding { fix: fix.first().map(|fix| (*fix).to_owned()), ..Finding::new(item, state, *found) }
     }
 
     /// Adds the fix.

@@ -274,7 +274,6 @@ fn memory(layout: &PlannedLayout) -> Table {
 
 /// The comparison for a terminal of this width.
 pub fn explain_text(comparison: &Comparison, width: u16) -> String {
-    let c = comparison;
     const COLUMNS: [Column; 5] = [
         Column::left("", 0),
         Column::right("A", 0),
@@ -282,36 +281,11 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
         Column::right("B - A", 0),
         Column::right("of A's step", 1),
     ];
-    let mut rows: Vec<Vec<String>> = c
-        .choices
-        .iter()
-        .map(|(name, a, b)| vec![name.clone(), a.clone(), b.clone(), String::new(), String::new()])
-        .collect();
-    let seconds = |name: &str, a: f64, b: f64| {
-        let difference = b - a;
-        let share = 100.0 * difference / c.first.price.step_seconds;
-        let signed = if difference > 0.0 { "+" } else { "" };
-        vec![
-            name.to_owned(),
-            Seconds(a).to_string(),
-            Seconds(b).to_string(),
-            format!("{signed}{}", Seconds(difference)),
-            format!("{share:+.1} %"),
-        ]
-    };
-    let [first, second] = [&c.first, &c.second].map(|layout| layout.layout.memory.middle.0);
-    let memory = (second as f64 - first as f64) / 1e9;
-    rows.push(vec![
-        "memory, GB".to_owned(),
-        gigabytes(first),
-        gigabytes(second),
-        format!("{memory:+.1}"),
-        String::new(),
-    ]);
-    rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
-    rows.push(seconds("step", c.first.price.step_seconds, c.second.price.step_seconds));
-    let sentences = lines("plan.txt", SENTENCES, context! { part => "two layouts", ..Serde(comparison) });
-    let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
+    let said = |part: &str| lines("plan.txt", SENTENCES, context! { part, ..Serde(comparison) });
+    let rows = said("rows of two layouts");
+    let rows = rows.iter().map(|row| row.split(" | ").map(str::to_owned).collect::<Vec<String>>());
+    let table = Table::new("", &COLUMNS, rows);
+    let blocks = [Block::Table(table), Block::apart(Mark::Flush, said("two layouts"))];
     Terminal::plain(width).draw(&blocks)
 }
 

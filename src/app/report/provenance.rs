@@ -3,6 +3,7 @@
 //! It must suffice to repeat the measurement.
 
 use super::row::{Row, in_words};
+use super::text::by_key;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::visible::quote;
@@ -11,7 +12,7 @@ use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, RankFacts, StopReason};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 /// Label and text of every fact of a header.
 pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
@@ -218,26 +219,15 @@ struct CaseSentence {
 /// Sentences about single cases, grouped by kind: those that differ only in numbers are listed once, with the numbers of the
 /// first and the number of cases.
 fn gathered(sentences: impl Iterator<Item = CaseSentence>) -> Vec<String> {
-    struct Kind {
-        first: String,
-        first_case: String,
-        cases: HashSet<String>,
-    }
-    let mut kinds: Vec<Kind> = Vec::new();
-    let mut place_of: HashMap<String, usize> = HashMap::new();
-    for CaseSentence { case, text: sentence } in sentences {
-        let key: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let place = *place_of.entry(key).or_insert_with(|| {
-            kinds.push(Kind { first: sentence, first_case: case.clone(), cases: HashSet::new() });
-            kinds.len() - 1
-        });
-        kinds[place].cases.insert(case);
-    }
-    let sentence = |kind: Kind| match kind.cases.len() {
-        1 => format!("{}: {}", kind.first_case, kind.first),
-        cases => format!("{cases} cases, the first {}: {}", kind.first_case, kind.first),
+    let kind = |sentence: &CaseSentence| sentence.text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let of_kind = |(_, all): (String, Vec<CaseSentence>)| {
+        let CaseSentence { case, text } = &all[0];
+        match all.iter().map(|sentence| &sentence.case).collect::<HashSet<_>>().len() {
+            1 => format!("{case}: {text}"),
+            cases => format!("{cases} cases, the first {case}: {text}"),
+        }
     };
-    kinds.into_iter().map(sentence).collect()
+    by_key(sentences.map(|sentence| (kind(&sentence), sentence))).into_iter().map(of_kind).collect()
 }
 
 /// The rows that did not reach the requested precision within the shared time budget.
