@@ -201,48 +201,17 @@ pub fn rehearsal_text(document: &Rehearsed, look: VerdictLook) -> String {
     paragraphs + "\n" + &suspects.unwrap_or_default()
 }
 
-/// Places of unmeasured thresholds that are listed; further ones are only counted.
-const MOST_PLACES: usize = 8;
-
 /// How far a run of a suite on this many nodes of a machine can be judged.
 pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &PlanOutlook) -> String {
-    let missing = outlook.expectations - outlook.expectations_judged;
-    let mut text = format!(
-        "{} on {} of {} ({} ranks), {} replicates, about {}: {} of {} thresholds will be judged, \
-         {missing} not measured\n",
-        request.suite.name,
-        counted(nodes as usize, "node"),
-        machine.name,
-        request.world_size,
-        request.settings.replicates,
-        request.plan.estimated_seconds(&request.settings),
-        outlook.expectations_judged,
-        outlook.expectations,
-    );
-    if outlook.shortfalls.is_empty() {
-        text += "a run of it can pass\n";
-    }
-    for reason in &outlook.shortfalls {
-        text += &format!("cannot pass: {reason}\n");
-    }
-    if machine.hosts_per_node > 1 && nodes > 1 && !outlook.shortfalls.is_empty() {
-        text += &format!(
-            "a node of {} is {} hosts: qualify node by node (--nodes 1), each by a run on its hosts alone\n",
-            machine.name, machine.hosts_per_node
-        );
-    }
-    text += &match outlook.nodes {
-        0 => String::new(),
-        1 => "network: not judged; the run has one node\n".to_owned(),
-        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
+    let answer = context! {
+        nodes, machine => &machine.name, hosts_per_node => machine.hosts_per_node, suite => &request.suite.name,
+        ranks => request.world_size, replicates => request.settings.replicates,
+        time => request.plan.estimated_seconds(&request.settings).to_string(),
+        expectations => outlook.expectations, expectations_judged => outlook.expectations_judged,
+        not_measured => &outlook.not_measured, shortfalls => &outlook.shortfalls, spanned => outlook.nodes,
+        rows_between_nodes => outlook.rows_between_nodes,
     };
-    for place in outlook.not_measured.iter().take(MOST_PLACES) {
-        text += &format!("not measured: {place}\n");
-    }
-    if outlook.not_measured.len() > MOST_PLACES {
-        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
-    }
-    text
+    prose("outlook.txt", include_str!("templates/outlook.txt"), answer)
 }
 
 /// The error rates of the rules as text.

@@ -1,10 +1,10 @@
-//! The JSON of an answer through a template (MiniJinja): the small formats that come with the program, and `--format template:FILE`
-//! for a user's own.
+//! The JSON of an answer through a template (MiniJinja): texts for people and the small formats that come with the program, and
+//! `--format template:FILE` for a user's own.
 //!
 //! `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
 //! escaped by itself: each format has a filter for its texts.
 
-use super::document::{signed_percent, wrapped};
+use super::document::signed_percent;
 use super::text::{harmless, visible, wrap};
 use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
@@ -123,7 +123,9 @@ fn environment() -> Environment<'static> {
     environment.add_filter("thousands", thousands);
     environment.add_filter("three_digits", three_digits);
     environment.add_filter("item", item);
-    environment.add_filter("wrapped", |text: &str, width: u16| wrapped(&text.replace('\n', " "), width));
+    environment.add_filter("wrapped", |text: &str, width: u16, indent: Option<usize>| {
+        wrap(&text.replace('\n', " "), usize::from(width), indent.unwrap_or(4)) + "\n"
+    });
     environment.add_filter("line", |value: JinjaValue| visible(&plain_text(&value)));
     environment.add_filter("xml", |value: JinjaValue| escaped(&plain_text(&value)).replace("&#39;", "&apos;"));
     environment.add_filter("label", |value: JinjaValue| {
@@ -140,10 +142,10 @@ fn plain_text(value: &JinjaValue) -> String {
     }
 }
 
-/// A paragraph behind a mark, whose further lines are indented.
-fn item(text: &str, mark: &str, width: u16) -> String {
-    let indent = mark.len().max(4);
-    let room = usize::from(width).saturating_sub(indent).max(20);
+/// A paragraph behind a mark, whose further lines are indented; on the narrowest terminals it takes `least` columns even so.
+fn item(text: &str, mark: &str, width: u16, least: Option<usize>) -> String {
+    let indent = mark.chars().count().max(4);
+    let room = usize::from(width).saturating_sub(indent).max(least.unwrap_or(20));
     format!("{mark}{}\n", wrap(text, room, 0).replace('\n', &format!("\n{:indent$}", "")))
 }
 
