@@ -8,6 +8,9 @@ use commgauge_base::writing::distinct;
 /// Number of colours and shapes of series; further series reuse them.
 const COLORS: usize = 6;
 
+/// Usual width of a picture, in units in which small type is 11 high.
+const WIDTH: f64 = 400.0;
+
 /// A chart over two axes. [`Plot::new`] gives an empty one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
@@ -43,8 +46,6 @@ pub struct Series {
     pub curve: Vec<Position>,
     /// Whether the curve is drawn as steps.
     pub stepped: bool,
-    /// Whether the curve is dashed, as for ranges without measurements.
-    pub dashed: bool,
     /// An area: x, lower and upper y, by ascending x.
     pub band: Vec<(f64, f64, f64)>,
     /// Index of colour and shape; `None` takes the position among the series.
@@ -117,7 +118,7 @@ impl Plot {
             lines: Vec::new(),
             shades: Vec::new(),
             changes: Vec::new(),
-            width: 400.0,
+            width: WIDTH,
             room_height: 190.0,
         }
     }
@@ -204,7 +205,7 @@ impl Plot {
                     Key::Points(color, PointShape::Crossed)
                 }
                 (false, _) => Key::Points(color, PointShape::Filled),
-                (true, false) => Key::Curve(curve_class(series, color)),
+                (true, false) => Key::Curve(curve_class(color)),
                 (true, true) => Key::Area(format!("cg-band cg-f{color}")),
             };
             entries.push(Entry { key, name: series.name.clone() });
@@ -246,7 +247,7 @@ impl Plot {
         canvas.path(&format!("cg-band cg-f{color}"), &Path::polyline(around).close());
         let curve = series.curve.iter().filter(|at| takes(at.x, at.y)).map(|at| place(at.x, at.y));
         let curve = if series.stepped { stepped(curve) } else { curve.collect() };
-        canvas.path(&curve_class(series, color), &Path::polyline(curve));
+        canvas.path(&curve_class(color), &Path::polyline(curve));
         let points = || series.points.iter().filter(|point| takes(point.x, point.y));
         let mut whiskers = Path::default();
         for (point, interval) in points().filter_map(|point| Some((point, point.interval?))) {
@@ -313,8 +314,8 @@ impl LineKind {
     }
 }
 
-fn curve_class(series: &Series, color: usize) -> String {
-    format!("cg-curve cg-s{color}{}", if series.dashed { " cg-dash" } else { "" })
+fn curve_class(color: usize) -> String {
+    format!("cg-curve cg-s{color}")
 }
 
 fn stepped(positions: impl Iterator<Item = Position>) -> Vec<Position> {
@@ -350,8 +351,6 @@ pub struct Bars {
     pub parts: Vec<String>,
     /// The bars, top to bottom.
     pub bars: Vec<Bar>,
-    /// Width in units of the picture.
-    pub width: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -370,13 +369,13 @@ impl Bars {
     /// A chart without bars.
     pub fn new(title: impl Into<String>, axis: Axis) -> Bars {
         let (title, description) = (title.into(), String::new());
-        Bars { title, description, axis, parts: Vec::new(), bars: Vec::new(), width: 400.0 }
+        Bars { title, description, axis, parts: Vec::new(), bars: Vec::new() }
     }
 
     /// The picture.
     pub fn draw(&self) -> Svg {
         let mut canvas = Canvas::new(&self.title, &self.summary());
-        let mut top = super::title(&mut canvas, &self.title, self.width);
+        let mut top = super::title(&mut canvas, &self.title, WIDTH);
         let entries: Vec<Entry> = match self.parts.len() {
             0 | 1 => Vec::new(),
             _ => {
@@ -385,12 +384,12 @@ impl Bars {
                 parts.map(|(index, name)| Entry { key: area(index), name: name.clone() }).collect()
             }
         };
-        top += super::legend(&mut canvas, &entries, top, self.width);
+        top += super::legend(&mut canvas, &entries, top, WIDTH);
         let labels: Vec<String> = self.bars.iter().map(|bar| cut(&bar.label, MAX_LABEL_CHARS)).collect();
         let notes: Vec<String> = self.bars.iter().map(|bar| self.note(bar)).collect();
         let widest = |texts: &[String]| texts.iter().map(|text| text_width(text)).fold(0.0, f64::max);
         let left = widest(&labels) + 8.0;
-        let right = (self.width - widest(&notes) - 8.0).max(left + 40.0);
+        let right = (WIDTH - widest(&notes) - 8.0).max(left + 40.0);
         let whole = |bar: &Bar| bar.parts.iter().copied().filter(|part| part.is_finite()).sum::<f64>();
         let longest =
             self.bars.iter().map(|bar| bar.interval.map_or(whole(bar), |interval| interval.high.max(whole(bar))));
@@ -420,7 +419,7 @@ impl Bars {
             canvas.text(end + 6.0, y + 12.0, "", Anchor::Start, &notes[index]);
         }
         canvas.path("cg-axis", &Path::polyline([xy(left, top - 3.0), xy(left, self.bottom(top))]));
-        canvas.finish(self.width, self.bottom(top) + 2.0)
+        canvas.finish(WIDTH, self.bottom(top) + 2.0)
     }
 
     fn summary(&self) -> String {
@@ -454,11 +453,8 @@ pub struct Histogram {
     pub title: String,
     /// Alternative text for screen readers.
     pub description: String,
-    pub axis_title: String,
     /// The distributions, top to bottom.
     pub rows: Vec<HistogramRow>,
-    /// Width in units of the picture.
-    pub width: f64,
 }
 
 /// One distribution.
@@ -484,8 +480,7 @@ pub struct Mark {
 impl Histogram {
     /// A chart without rows.
     pub fn new(title: impl Into<String>) -> Histogram {
-        let axis_title = "time of one call".to_owned();
-        Histogram { title: title.into(), description: String::new(), axis_title, rows: Vec::new(), width: 400.0 }
+        Histogram { title: title.into(), description: String::new(), rows: Vec::new() }
     }
 
     /// The bin of a time: 40 bins per factor of ten, bin 0 begins at one second. `None` for times that are not positive
@@ -503,13 +498,13 @@ impl Histogram {
     /// The picture.
     pub fn draw(&self) -> Svg {
         let mut canvas = Canvas::new(&self.title, &self.summary());
-        let mut top = super::title(&mut canvas, &self.title, self.width);
+        let mut top = super::title(&mut canvas, &self.title, WIDTH);
         top += self.legend(&mut canvas, top);
         let labels: Vec<String> = self.rows.iter().map(|row| cut(&row.label, 22)).collect();
         let left = labels.iter().map(|label| text_width(label)).fold(20.0, f64::max) + 8.0;
         let height = ROW_HEIGHT * self.rows.len().max(1) as f64;
-        let room = Room { left, right: self.width - 10.0, top, bottom: top + height };
-        let axis = Axis::log(self.axis_title.clone(), Unit::Seconds);
+        let room = Room { left, right: WIDTH - 10.0, top, bottom: top + height };
+        let axis = Axis::log("time of one call", Unit::Seconds);
         let edges = self.rows.iter().flat_map(|row| {
             let bins = row.bins.iter().flat_map(|(bin, _)| [Self::bin_start(*bin), Self::bin_start(bin + 1)]);
             bins.chain(row.marks.iter().map(|mark| mark.at))
@@ -538,7 +533,7 @@ impl Histogram {
             self.draw_marks(&mut canvas, row, |at| scale.place(at), base);
         }
         super::horizontal(&mut canvas, &axis, &scale, room);
-        canvas.finish(self.width, room.bottom + super::foot(&axis))
+        canvas.finish(WIDTH, room.bottom + super::foot(&axis))
     }
 
     fn summary(&self) -> String {
@@ -580,10 +575,6 @@ fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
         "p50" => {
             path.polygon([xy(x, base - 9.0), xy(x + 4.2, base), xy(x - 4.2, base)]);
             "cg-mark cg-f1"
-        }
-        "p90" | "p95" => {
-            path.circle(x, base - 3.5, 2.6);
-            "cg-mark cg-f2"
         }
         "p99" => {
             path.polygon([xy(x, base - 8.0), xy(x + 3.2, base - 4.0), xy(x, base), xy(x - 3.2, base - 4.0)]);

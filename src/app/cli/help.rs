@@ -8,17 +8,7 @@ use clap::{Arg, Command, builder::EnumValueParser};
 const GROUPS: [(&str, &str); 5] =
     [("Measure", "run"), ("Judge", "judge"), ("Look", "report"), ("Plan", "calibrate"), ("Know", "ops")];
 
-const EXIT_CODES: &str = "\
-Exit codes:
-    0  complete and right, or yes
-    1  no: something is worse than expected or than the base
-    2  wrong usage, or a file that says something wrong
-    3  inconclusive
-    4  data arrived wrong
-    5  a hang or a time limit of a call
-    6  the environment failed: launcher, library, disk, a dead rank
-    7  not everything was measured, or records do not belong together
-   75  stopped before --time-limit; continue with --resume";
+const EXIT_CODES: &str = include_str!("exit_codes.txt");
 
 /// The completed definition.
 pub(crate) fn finished(definition: Command) -> Command {
@@ -26,7 +16,7 @@ pub(crate) fn finished(definition: Command) -> Command {
     let definition = if definition.get_name() == "commgauge" { grouped(definition) } else { definition };
     let definition = with_color(definition);
     let above = definition.get_after_long_help().or(definition.get_after_help()).map(ToString::to_string);
-    let text = above.into_iter().chain([EXIT_CODES.to_owned()]).collect::<Vec<_>>().join("\n\n");
+    let text = above.into_iter().chain([EXIT_CODES.trim_end().to_owned()]).collect::<Vec<_>>().join("\n\n");
     let definition = definition.after_long_help(text);
     let definition = match hidden {
         0 => definition,

@@ -9,6 +9,7 @@ use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind as FlagError;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use commgauge_base::collective::Collective;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::{folder_of, write_output};
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
@@ -125,30 +126,10 @@ pub type AnswerOutput = FormattedOutput<AnswerFormat>;
 
 // Where the text of an answer goes, in which format, and how wide its tables are.
 
-/// The format that the ending of a file name means, as --format calls it; of the last ones nothing here is written.
-const ENDINGS: [(&str, &str); 19] = [
-    ("txt", TEXT),
-    ("text", TEXT),
-    ("log", TEXT),
-    ("json", "json"),
-    ("csv", "csv"),
-    ("md", "markdown"),
-    ("html", PAGE),
-    ("htm", PAGE),
-    ("xml", "junit"),
-    ("prom", "prometheus"),
-    ("toml", "toml"),
-    ("jsonl", "record"),
-    ("parquet", "parquet"),
-    ("yaml", "yaml"),
-    ("yml", "yaml"),
-    ("pdf", "pdf"),
-    ("xlsx", "xlsx"),
-    ("png", "png"),
-    ("svg", "svg"),
-];
-
-const TEXT: &str = "table";
+/// The endings of file names with the format that each means.
+fn endings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    pairs(include_str!("endings.txt"))
+}
 
 /// The format of a page.
 pub(super) const PAGE: &str = "html";
@@ -326,7 +307,7 @@ pub(super) fn meant_format(path: &Path, offered: &[String]) -> Result<Option<Str
     }
     let with_endings = |format: &String| {
         let endings: Vec<String> =
-            ENDINGS.iter().filter(|(_, meant)| meant == format).map(|(ending, _)| format!(".{ending}")).collect();
+            endings().filter(|(_, meant)| meant == format).map(|(ending, _)| format!(".{ending}")).collect();
         if endings.is_empty() { format.clone() } else { format!("{format} ({})", endings.join(", ")) }
     };
     let formats = offered.iter().map(with_endings).collect::<Vec<_>>().join(", ");
@@ -350,7 +331,7 @@ pub(super) fn check_only_format(output: &Path, format: &str, inputs: &[&Path]) -
 
 fn format_of_ending(path: &Path) -> Option<&'static str> {
     let ending = path.extension()?;
-    ENDINGS.iter().find(|(known, _)| ending.eq_ignore_ascii_case(known)).map(|(_, format)| *format)
+    endings().find(|(known, _)| ending.eq_ignore_ascii_case(known)).map(|(_, format)| format)
 }
 
 /// Rejects an output that would overwrite an input, or that cannot be a file.
@@ -603,19 +584,11 @@ fn with_fix_first(error: clap::Error, mut command: &mut clap::Command, words: &[
 }
 
 /// Commands of other tools, and parts of ours, with the command that does it.
-const MEANT: [(&str, &str); 7] = [
-    ("sweep", "run --sweep all_reduce"),
-    ("pairs", "run --pairs"),
-    ("step", "run --step -- --model llama-3-8b --tp 2"),
-    ("gate", "judge --part thresholds"),
-    ("locate", "judge --part suspects"),
-    ("validate", "plan validate"),
-    ("fit", "calibrate"),
-];
+const MEANT: &str = include_str!("meant_commands.txt");
 
 /// What a word that is no command may mean: one of [`MEANT`], a collective or a suite.
 fn meant_command(word: &str) -> Option<String> {
-    let ours = MEANT.iter().find(|(name, _)| *name == word).map(|(_, command)| (*command).to_owned());
+    let ours = pairs(MEANT).find(|(name, _)| *name == word).map(|(_, command)| command.to_owned());
     let sweep = || word.parse::<Collective>().ok().map(|collective| format!("run --sweep {}", collective.name()));
     let suite = || Shipped::Suite.embedded(word).map(|_| format!("run {word}"));
     let meant = ours.or_else(sweep).or_else(suite)?;
@@ -801,7 +774,7 @@ mod tests {
             let expected = meant.map(|meant| format!("did you mean `commgauge {meant}`?"));
             assert_eq!(meant_command(word), expected, "{word}");
         }
-        for (_, command) in MEANT {
+        for (_, command) in pairs(MEANT) {
             let ours = command.split(" -- ").next().unwrap_or_default();
             let words = format!("commgauge {ours} --help");
             let words = words.split(' ');

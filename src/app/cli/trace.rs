@@ -2,6 +2,7 @@
 
 use super::layout::DegreeFlags;
 use super::output::{AnswerArguments, check_only_format, replace};
+use crate::report::prose;
 use crate::report::trace::{self as report, FitOnNodes, TraceDocument};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
@@ -10,13 +11,13 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::Fit;
 use commgauge_model::config::{AXES, Suite};
-use commgauge_model::layout::{Axis, Layout};
+use commgauge_model::layout::{Axis, Degrees, Layout};
 use commgauge_readers::trace::{
     CallKind, CountedCall, ExpectedStep, GroupPlace, Trace, TracedCall, TracedPlaces, compare, counted_calls,
     late_ranks, read_traces,
 };
+use minijinja::context;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Exit code where the trace is not what the list of the step says.
@@ -252,41 +253,18 @@ fn collective_of(kind: CallKind) -> std::result::Result<Collective, String> {
 }
 
 fn text(sweeps: &Sweeps, layout: Option<&Layout>, files: usize) -> String {
-    let mut text = format!(
-        "# The calls of a job, from {files} files of its trace, each of its own size on the groups of its axis.\n\
-         name = \"trace\"\ndescription = \"The calls of a job\"\n\n[measure]\nprecision = 0.03\ncase_budget = \"500ms\"\nreplicates = 3\n"
-    );
-    if let Some(layout) = layout {
-        let degrees = &layout.degrees;
-        let _ = write!(text, "\n[[layout]]\n");
-        for (name, degree) in
-            [("tp", degrees.tp), ("cp", degrees.cp), ("dp", degrees.dp), ("pp", degrees.pp), ("ep", degrees.ep)]
-        {
-            if degree > 1 || name == "dp" {
-                let _ = writeln!(text, "{name} = {degree}");
-            }
-        }
-        let copies = layout.group_size(Axis::DpReplicate);
-        if copies > 1 {
-            let _ = writeln!(text, "replicas_of_shards = {copies}");
-        }
-        let _ = writeln!(text, "order = \"{}\"", layout.order_name());
-    }
-    for ((axis, collective, element), sizes) in sweeps {
-        let _ = write!(text, "\n[[sweep]]\naxis = \"{axis}\"\ncollectives = \"{collective}\"\n");
-        if let Some(element) = element {
-            let _ = writeln!(text, "element_types = \"{element}\"");
-        }
-        if !sizes.is_empty() {
-            let sizes: Vec<String> = sizes.iter().map(|size| format!("\"{size}B\"")).collect();
-            let _ = writeln!(text, "bytes = [{}]", sizes.join(", "));
-        }
-        // The trace does not say where results go.
-        if collective.placements().len() > 1 {
-            let _ = writeln!(text, "placements = \"out-of-place\"");
-        }
-    }
-    text
+    let layout = layout.map(|layout| {
+        let Degrees { tp, cp, dp, pp, ep, .. } = layout.degrees;
+        let degrees = [("tp", tp), ("cp", cp), ("dp", dp), ("pp", pp), ("ep", ep)];
+        context! { degrees, copies => layout.group_size(Axis::DpReplicate), order => layout.order_name() }
+    });
+    let sweep = |((axis, collective, element), sizes): (&(Axis, Collective, Option<ElementType>), &Vec<u64>)| {
+        let (axis, collective, element_type) = (axis.name(), collective, element.map(ElementType::name));
+        let has_placements = collective.placements().len() > 1;
+        context! { axis, collective => collective.name(), element_type, sizes, has_placements }
+    };
+    let sweeps: Vec<_> = sweeps.iter().map(sweep).collect();
+    prose("trace_suite.toml", include_str!("trace_suite.toml"), context! { files, layout, sweeps })
 }
 
 #[cfg(test)]

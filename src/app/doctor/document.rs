@@ -1,6 +1,8 @@
 //! The doctor's report, as data; `commgauge doctor --format json` prints it.
 
-use crate::report::{visible, wrap};
+use crate::report::prose;
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -63,7 +65,7 @@ pub struct Finding {
 }
 
 /// State of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, strum::EnumString)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
@@ -78,13 +80,6 @@ pub enum State {
     Missing,
     /// Present, but broken.
     Broken,
-}
-
-impl State {
-    /// As one word.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl Finding {
@@ -111,6 +106,14 @@ impl Finding {
 
     pub(super) fn broken(item: &str, found: impl Into<String>) -> Finding {
         Finding::new(item, State::Broken, found)
+    }
+
+    /// The finding of a row `STATE | ITEM | FOUND` or `STATE | ITEM | FOUND | FIX`; any other row as it is.
+    pub(super) fn of_row(row: &str) -> Finding {
+        let cells: Vec<&str> = row.splitn(4, " | ").collect();
+        let [state, item, found, fix @ ..] = cells.as_slice() else { return Finding::warning("NVML", row) };
+        let state = state.parse().unwrap_or(State::Warning);
+        Finding { fix: fix.first().map(|fix| (*fix).to_owned()), ..Finding::new(item, state, *found) }
     }
 
     /// Adds the fix.
@@ -141,41 +144,7 @@ impl Section {
 
 // The doctor's findings as text: backends first, then section by section, each problem with its fix.
 
-/// Maximum width of the column of items.
-const MAX_ITEM_WIDTH: usize = 22;
-
 /// The report in at most this many columns.
 pub fn doctor_text(document: &DoctorDocument, width: u16) -> String {
-    let mut text = format!("commgauge {} on {}\n\n", document.program_version, visible(&document.host));
-    for backend in &document.backends {
-        let state = if backend.ready { "ready" } else { "not here" };
-        text += &paragraph(&format!("{:<10} {state:<9}", backend.name), &backend.reason, width);
-        if let Some(fix) = &backend.fix {
-            text += &paragraph(&format!("{:<20}", ""), &format!("-> {fix}"), width);
-        }
-    }
-    for section in &document.sections {
-        text += &format!("\n{}\n", section.name);
-        let items = section.findings.iter().map(|one| one.item.chars().count()).max().unwrap_or(0).min(MAX_ITEM_WIDTH);
-        section.findings.iter().for_each(|finding| text += &finding_text(finding, items, width));
-    }
-    text
-}
-
-fn finding_text(finding: &Finding, items: usize, width: u16) -> String {
-    let before = format!("  {:<8} {:<items$} ", finding.state.name(), visible(&finding.item));
-    let mut text = paragraph(&before, &finding.found, width);
-    if let Some(fix) = &finding.fix {
-        let indent = " ".repeat(before.chars().count());
-        text += &paragraph(&indent, &format!("-> {fix}"), width);
-    }
-    text
-}
-
-/// A text with a prefix, whose further lines are indented under the first.
-fn paragraph(before: &str, text: &str, width: u16) -> String {
-    let indent = before.chars().count() + 1;
-    let room = usize::from(width).saturating_sub(indent).max(24);
-    let lines = wrap(&visible(text), room, 0).replace('\n', &format!("\n{}", " ".repeat(indent)));
-    format!("{before} {lines}\n")
+    prose("doctor.txt", include_str!("doctor.txt"), context! { width, ..Serde(document) })
 }

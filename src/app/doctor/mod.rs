@@ -13,11 +13,15 @@ pub use document::{
 };
 pub use host::{Machine, Query, Response, System, Volume};
 
+use crate::report::prose;
 use commgauge_base::embedded::pairs;
 use commgauge_base::units::{Bytes, counted};
 use commgauge_base::writing::ascending;
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use document::Part as DoctorPart;
+use minijinja::context;
+use minijinja::value::Serde;
+use std::collections::BTreeMap;
 
 /// Runs all checks.
 pub fn examine(system: &dyn System) -> DoctorDocument {
@@ -110,122 +114,11 @@ fn check_devices(system: &dyn System, devices: usize) -> Section {
     Section::new("Devices now (NVML)", findings)
 }
 
+/// What the devices are and what is wrong with them, then how they differ.
 fn nvml_findings(answer: &NvmlAnswer) -> Vec<Finding> {
-    let mut findings = vec![Finding::fine("NVML", format!("{}, driver {}", answer.version, answer.driver))];
-    if let Some(problem) = &answer.problem {
-        findings.push(Finding::warning("devices", problem.clone()).with_fix("does `nvidia-smi` answer?"));
-    }
-    for (number, device) in answer.devices.iter().enumerate() {
-        findings.extend(one(&format!("device {number}"), number, device));
-    }
-    findings.extend(differing(&answer.devices));
-    findings
-}
-
-/// Findings about one device: a summary line, then its problems.
-fn one(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
-    if let Some(problem) = &device.problem {
-        let fix = "it may have fallen off the bus: check dmesg for XID 79, and restart the host";
-        return vec![Finding::broken(item, format!("it cannot be opened: {problem}")).with_fix(fix)];
-    }
-    let problems = problems(item, number, device);
-    let state = if problems.is_empty() { State::Fine } else { State::Note };
-    std::iter::once(Finding::new(item, state, summary(device))).chain(problems).collect()
-}
-
-fn summary(device: &NvmlDevice) -> String {
-    let mut parts = vec![format!("{}, {}", device.name, device.pci)];
-    let of = |what: &str, now: Option<u32>, most: Option<u32>, unit: &str| match (now, most) {
-        (Some(now), Some(most)) => Some(format!("{what} {now} of {most} {unit}")),
-        (Some(now), None) => Some(format!("{what} {now} {unit}")),
-        _ => None,
-    };
-    let idle = if device.is_idle { " (idle)" } else { "" };
-    parts.extend(
-        of("SM clock", device.multiprocessor_clock_mhz, device.highest_multiprocessor_clock_mhz, "MHz")
-            .map(|text| text + idle),
-    );
-    parts.extend(of("memory clock", device.memory_clock_mhz, device.highest_memory_clock_mhz, "MHz"));
-    parts.extend(of("power", device.power_watts, device.power_limit_watts, "W"));
-    parts.extend(of("temperature", device.temperature_celsius, None, "C"));
-    if device.nvlinks > 0 {
-        parts.push(format!("{} of {} NVLinks up", device.nvlinks_active, device.nvlinks));
-    }
-    let switch = |name: &str, on: Option<bool>| on.map(|on| format!("{name} {}", if on { "on" } else { "off" }));
-    parts.extend(switch("ECC", device.ecc.map(|ecc| ecc.0)));
-    parts.extend(switch("MIG", device.mig.map(|mig| mig.0)));
-    parts.extend(switch("persistence", device.is_persistent));
-    parts.join(", ")
-}
-
-fn problems(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
-    let mut problems: Vec<Finding> = Vec::new();
-    let mut add_problem = |found: String, fix: String| problems.push(Finding::warning(item, found).with_fix(fix));
-    for reason in &device.throttled_by {
-        add_problem(format!("its clocks are throttled by {reason}"), throttle_fix(reason, number));
-    }
-    if let (Some(limit), Some(usual)) = (device.power_limit_watts, device.usual_power_limit_watts)
-        && limit < usual
-    {
-        let found = format!("its power is limited to {limit} W; the default is {usual} W");
-        add_problem(found, format!("unless intended: nvidia-smi -i {number} -pl {usual}"));
-    }
-    if let (Some(now), Some(slow)) = (device.temperature_celsius, device.slowdown_celsius)
-        && now + 5 >= slow
-    {
-        add_problem(
-            format!("{now} C is near {slow} C, where it slows down"),
-            "check the airflow or coolant of this host, and its neighbours".to_owned(),
-        );
-    }
-    if device.nvlinks_active < device.nvlinks {
-        let found = format!("{} of its {} NVLinks are down", device.nvlinks - device.nvlinks_active, device.nvlinks);
-        add_problem(found, "check `nvidia-smi nvlink -s` and the fabric manager (systemctl status nvidia-fabricmanager), and reset the device".to_owned());
-    }
-    if let Some(errors) = device.uncorrected_errors.filter(|errors| *errors > 0) {
-        let found = format!("{errors} uncorrected memory errors since the driver was loaded");
-        add_problem(
-            found,
-            format!(
-                "check `nvidia-smi -i {number} -q -d ECC,ROW_REMAPPER`; reset the device, and replace it if they return"
-            ),
-        );
-    }
-    match device.ecc {
-        Some((true, true)) | None => {}
-        Some((false, false)) => add_problem(
-            "ECC is off: bit flips go unnoticed, and memory is slightly faster than with ECC".to_owned(),
-            format!("unless intended: nvidia-smi -i {number} -e 1, and restart"),
-        ),
-        Some(_) => add_problem(
-            "ECC changes with the next restart".to_owned(),
-            "restart to apply the requested mode".to_owned(),
-        ),
-    }
-    match device.mig {
-        Some((true, _)) => add_problem(
-            "MIG is on: a rank has a partition of the device, and NCCL has no NVLink".to_owned(),
-            format!("for whole devices: nvidia-smi -i {number} -mig 0, and a reset"),
-        ),
-        Some((false, true)) => add_problem(
-            "MIG will be on after a reset".to_owned(),
-            format!("for whole devices: nvidia-smi -i {number} -mig 0"),
-        ),
-        _ => {}
-    }
-    if device.is_persistent == Some(false) {
-        add_problem(
-            "persistence is off: without other users the driver restarts with every run, and clocks too".to_owned(),
-            "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1".to_owned(),
-        );
-    }
-    problems
-}
-
-fn throttle_fix(reason: &str, number: usize) -> String {
-    let fix = pairs(include_str!("throttle_fixes.txt")).find(|(of, _)| *of == reason).map(|(_, fix)| fix);
-    let fix = fix.unwrap_or("heat or power: check `nvidia-smi -i {device} -q -d PERFORMANCE`");
-    fix.replace("{device}", &number.to_string())
+    let throttle_fixes: BTreeMap<&str, &str> = pairs(include_str!("throttle_fixes.txt")).collect();
+    let rows = prose("nvml.txt", include_str!("nvml.txt"), context! { throttle_fixes, ..Serde(answer) });
+    rows.lines().map(Finding::of_row).chain(differing(&answer.devices)).collect()
 }
 
 /// Reports different devices on one host: the slowest determines the speed.

@@ -1,6 +1,7 @@
 //! The tables of a fit (every curve, the held-out errors, the coefficients of contention, interference and overlap) and its plots.
 
 use super::document::{Block, Fields, Mark, Table, Terminal, Tone, between, gigabytes_per_second, optional, wrapped};
+use super::text::by_key;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Shade, Svg, Unit, xy};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds, three_digits};
@@ -11,7 +12,6 @@ use commgauge_cost::cost::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::HashMap;
 use std::path::Path;
 
 /// The tables for a terminal of this width.
@@ -480,22 +480,14 @@ pub fn predictions_text(fit: &Fit, input: &QueryInput, answers: &[Prediction], w
 
 /// Reasons for refusals, and sources of scaled answers: each reason once, with the first call that it applies to.
 fn reasons(input: &QueryInput, answers: &[Prediction], width: u16) -> String {
-    let mut first_and_count: Vec<(&str, &Query, usize)> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    for (query, answer) in input.queries.iter().zip(answers) {
-        let Some(reason) = answer.reason.as_deref() else { continue };
-        let place = *places.entry(reason).or_insert(first_and_count.len());
-        match first_and_count.get_mut(place) {
-            Some((_, _, count)) => *count += 1,
-            None => first_and_count.push((reason, query, 1)),
-        }
-    }
-    let sentence = |(reason, query, count): (&str, &Query, usize)| {
-        let Query { collective, ranks, bytes_total, .. } = query;
-        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+    let answered = input.queries.iter().zip(answers);
+    let reasons = answered.filter_map(|(query, answer)| Some((answer.reason.as_deref()?, query)));
+    let sentence = |(reason, queries): (&str, Vec<&Query>)| {
+        let Query { collective, ranks, bytes_total, .. } = queries[0];
+        let more = if queries.len() > 1 { format!(" and {} more", queries.len() - 1) } else { String::new() };
         wrapped(&format!("{collective} of {bytes_total} on {ranks} ranks{more}: {reason}"), width)
     };
-    let lines: String = first_and_count.into_iter().map(sentence).collect();
+    let lines: String = by_key(reasons).into_iter().map(sentence).collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 

@@ -1,7 +1,7 @@
 //! A history as text and pictures: what changed first, then the rows, then what was left out.
 
 use super::document::{Terminal, markdown};
-use super::text::{harmless, object, pretty_json, visible};
+use super::text::{object, pretty_json, visible};
 use crate::chart::{Axis, Change as ChartChange, Plot, Point, Position, Series as ChartSeries, Svg, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, LINK, Mark, Table, Tone, optional, signed_percent};
 use crate::report::html::page::{Section, page_text};
@@ -9,7 +9,6 @@ use crate::report::row::subject_in_words;
 use crate::report::template::through;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
-use commgauge_base::writing::{Column, comma_separated};
 use commgauge_judge::verdict::history::{Change, Event, History, Lineage, Series, Series as Row};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -84,7 +83,7 @@ pub fn history_text(
 ) -> Result<String> {
     match format {
         HistoryFormat::Table => Ok(Terminal::plain(width).draw(&history_document(history, shown))),
-        HistoryFormat::Csv => csv_text(history),
+        HistoryFormat::Csv => through("history.csv", include_str!("templates/history.csv"), history),
         HistoryFormat::Markdown => Ok(format!("# commgauge history\n{}", markdown(&history_document(history, shown)))),
         HistoryFormat::Html => page(history, folder),
         HistoryFormat::Junit => through("history.xml", HISTORY_JUNIT, shown_history(history)?),
@@ -92,45 +91,6 @@ pub fn history_text(
         HistoryFormat::Github => through("history.txt", HISTORY_GITHUB, shown_history(history)?),
         HistoryFormat::Json => pretty_json(history),
     }
-}
-
-// The history as comma-separated values: one row for each run of each case, units in the column names.
-
-/// A run of a case.
-struct RunRow<'a> {
-    lineage: &'a Lineage,
-    case: &'a Series,
-    run: usize,
-}
-
-fn csv_text(history: &History) -> Result<String> {
-    let cases = history.lineages.iter().flat_map(|lineage| lineage.rows.iter().map(move |case| (lineage, case)));
-    let runs = cases.flat_map(|(lineage, case)| (0..lineage.runs.len()).map(move |run| RunRow { lineage, case, run }));
-    comma_separated("the history as CSV", &columns(), runs)
-}
-
-fn columns<'a>() -> [Column<RunRow<'a>>; 9] {
-    [
-        ("suite", |row| harmless(&row.lineage.suite)),
-        ("place", |row| harmless(&row.lineage.place)),
-        ("case", |row| harmless(&row.case.name)),
-        ("bytes_total", |row| number(row.case.subject.bytes().map(|bytes| bytes.0))),
-        ("run_id", |row| harmless(&row.lineage.runs[row.run].run_id)),
-        ("started_at", |row| harmless(&row.lineage.runs[row.run].started_at)),
-        ("latency_seconds_median", |row| number(row.case.latency_seconds.get(row.run).copied().flatten())),
-        ("slowdown_since_change", |row| number(row.change().map(|change| change.slowdown))),
-        ("p_corrected", |row| number(row.change().map(|change| change.p_corrected))),
-    ]
-}
-
-impl RunRow<'_> {
-    fn change(&self) -> Option<&Change> {
-        self.case.changes.iter().find(|change| change.run as usize == self.run)
-    }
-}
-
-fn number(value: Option<impl ToString>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// Files that are listed one by one.

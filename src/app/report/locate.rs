@@ -1,11 +1,13 @@
 //! Suspects: the answer, each suspect with its evidence and next step, and what cannot be determined.
 
 use super::document::{Block, Column, Fields, Mark, Tone, optional, share};
+use super::template::lines;
 use super::verdict::{VerdictFormat, VerdictLook, origin, problems};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_judge::verdict::locate::{Suspect, SuspectKind, Suspects, Unconfirmed};
 use commgauge_judge::verdict::{Decision, Row, Verdict};
+use minijinja::value::Serde;
 
 /// Suspects that the answer names; further ones are counted.
 const MOST_NAMED: usize = 3;
@@ -119,28 +121,7 @@ fn headline(suspects: &Suspects) -> String {
 
 /// The extent of the data, as sentences.
 pub(super) fn examined(suspects: &Suspects) -> Vec<String> {
-    let seen = &suspects.examined;
-    let each = |each: Option<u32>, place| each.map_or_else(String::new, |each| format!(", {each} {place}"));
-    let places = each(seen.nodes_per_leaf, "behind each leaf") + &each(seen.nodes_per_rack, "in each rack");
-    let mut sentences = vec![format!(
-        "coverage: {} of {} pairs of {}{places}, {}, {}",
-        seen.node_pairs_measured,
-        seen.node_pairs,
-        counted(seen.nodes as usize, "node"),
-        counted(seen.local_ranks as usize, "local rank"),
-        counted(seen.replicates as usize, "replicate")
-    )];
-    let groups: Vec<String> = seen.group_nodes.iter().map(u32::to_string).collect();
-    let groups = match groups.as_slice() {
-        [] => "no groups of nodes".to_owned(),
-        sizes => format!("groups of {} nodes", sizes.join(", ")),
-    };
-    sentences.push(format!(
-        "also measured: {} alone; {groups}; {} with common starts",
-        counted(seen.nodes_measured_inside as usize, "node"),
-        counted(seen.isolated_cases as usize, "case")
-    ));
-    sentences
+    lines("examined.txt", include_str!("templates/examined.txt"), Serde(&suspects.examined).into())
 }
 
 /// How much slower or later, with its unit.

@@ -57,6 +57,7 @@ pub use rehearsal::{launch_check_text, refusal};
 pub use row::{Row, Status};
 pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use template::Template;
+pub(crate) use template::prose;
 pub use text::{ColorChoice, Paint};
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, VerdictLook, verdict_text};
@@ -68,6 +69,7 @@ use commgauge_base::units::Bytes;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
 use document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
+use minijinja::context;
 use peer_table::{Peer, Tool};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
@@ -278,40 +280,20 @@ fn section_head(section: &Section, layout: &TableLayout, terminal: Terminal) -> 
 
 /// The meaning of the columns that are shown.
 fn legend(view: &View) -> String {
-    let mut legend = "A time is that of one call on the slowest rank; the interval of the median is the hull of the \
-                      replicates' own 95 % intervals. Rates follow from the median; GB = 10^9 B, sizes are binary."
-        .to_owned();
-    if view.rows.iter().any(|row| row.facts.transfers_per_call > 1) {
-        legend += " ping_pong: one way, half the round trip.";
-    }
-    if view.rows.iter().any(|row| row.latency.is_some_and(|latency| latency.p99.is_none())) {
-        legend += " p99 needs 100 samples.";
-    }
-    if view.rows.iter().any(|row| row.precision_requested.is_some()) {
-        legend += " +-: half the width of the widest replicate's own interval; * is wider than requested.";
-    }
-    if view.rows.iter().any(|row| row.bound_share.is_some()) {
-        legend += " Bound: the highest busbw that the machine file allows.";
-    }
-    if view
-        .rows
-        .iter()
-        .any(|row| row.facts.bytes_accounted != row.facts.bytes_total && row.facts.bytes_total != Bytes(0))
-    {
-        legend += " all_to_all_v: algbw counts the busiest rank.";
-    }
-    if view.rows.iter().any(|row| !variant::shown(&row.facts.labels).is_empty()) {
-        legend += " Variant: what NCCL was set or forced to; graph:20 is 20 calls in a CUDA graph, x8 is 8 calls in one group, and times \
-                   are still those of one call; - is the default, apart from what the heading says.";
-    }
-    if view.rows.iter().any(|row| row.library_estimate.is_some()) {
-        legend += " NCCL's est.: what NCCL itself estimates (ncclGroupSimulateEnd); no measurement.";
-    }
-    if view.rows.iter().any(|row| !row.library_choices.is_empty()) {
-        legend +=
-            " NCCL's choice: algorithm, protocol and channels as its log shows them, which lengthens short calls.";
-    }
-    legend
+    let any = |holds: fn(&Row) -> bool| view.rows.iter().any(holds);
+    let has_vectors =
+        any(|Row { facts, .. }| facts.bytes_accounted != facts.bytes_total && facts.bytes_total != Bytes(0));
+    let shown = context! {
+        ping_pong => any(|row| row.facts.transfers_per_call > 1),
+        lacks_p99 => any(|row| row.latency.is_some_and(|latency| latency.p99.is_none())),
+        precision => any(|row| row.precision_requested.is_some()),
+        bound => any(|row| row.bound_share.is_some()),
+        variant => any(|row| !variant::shown(&row.facts.labels).is_empty()),
+        estimate => any(|row| row.library_estimate.is_some()),
+        choice => any(|row| !row.library_choices.is_empty()),
+        has_vectors,
+    };
+    template::lines("legend.txt", include_str!("templates/legend.txt"), shown).join(" ")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The ops of a step: a table, the totals of axes and styles, the reasons, and the document.
 
-use super::document::{Fields, gigabytes, optional, wrapped, yes_or_no};
+use super::document::{Fields, gigabytes, optional, yes_or_no};
+use super::template::prose;
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -11,38 +12,18 @@ use commgauge_model::layout::{Axis, LayoutDescription};
 use commgauge_model::workload::op::When;
 use commgauge_model::workload::step::{AxisTotals, Step, StepOps, wire_bytes_of_layers};
 use commgauge_model::workload::{Op, Style};
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The complete text for a terminal of this width.
 pub fn text(document: &OpsDocument, width: u16) -> String {
-    let d = document;
-    let mut out = format!(
-        "{}, {}, {}: {} ranks, {} micro-batches and {} tokens of a replica in a step\n",
-        d.model, d.layout, d.phase, d.ranks, d.micro_batches, d.tokens_per_replica
-    );
-    if let Some(rule) = &d.stage_layers {
-        out += &wrapped(&format!("layers of a stage: {rule}"), width);
-    }
-    if let Some(framework) = &d.framework {
-        out.extend(framework_defaults(framework).iter().map(|line| wrapped(line, width)));
-    }
-    if d.ops.is_empty() {
-        out += "\nNothing is communicated: no group has more than one rank.\n";
-        return out;
-    }
-    out.push('\n');
-    out += &ops(d, width);
-    out += "\nper step, on the rank that the axis loads most\n\n";
-    out += &axes(d, width);
-    out.push('\n');
-    out += &styles(d, width);
-    out += "\nwhy\n\n";
-    for (number, op) in d.ops.iter().enumerate() {
-        out += &wrapped(&format!("[{}] {}", number + 1, op.why), width);
-    }
-    out
+    let defaults = document.framework.as_ref().map(framework_defaults).unwrap_or_default();
+    let tables =
+        context! { ops => ops(document, width), axes => axes(document, width), styles => styles(document, width) };
+    prose("ops.txt", include_str!("templates/ops.txt"), context! { width, defaults, tables, ..Serde(document) })
 }
 
 fn ops(document: &OpsDocument, width: u16) -> String {

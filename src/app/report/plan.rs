@@ -3,14 +3,15 @@
 use crate::chart::{Axis, Bar, Bars, Plot, Point, Series, Unit, xy};
 use crate::report::document::{Badge, Block, Column, Fields, Figure, Mark, Table, Terminal, Tone, optional, percent};
 use crate::report::framework_defaults;
+use crate::report::template::lines;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
-use commgauge_plan::planner::memory::{MemoryFit, MemoryNeed};
-use commgauge_plan::planner::plan_document::{
-    Comparison, OrderVerdict, PartDifference, PlanDocument, PlannedLayout, Reason, Rival,
-};
+use commgauge_plan::planner::memory::MemoryFit;
+use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::price::Exposed;
+use minijinja::context;
+use minijinja::value::Serde;
 use std::collections::BTreeMap;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute dispatcher overlap_exchange order memory_bytes memory_bytes_low \
@@ -23,8 +24,7 @@ const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micr
 /// Where it cannot be written.
 pub fn csv(document: &PlanDocument) -> Result<String> {
     let exposed = Exposed::NAMES.map(|name| format!("exposed_{name}_seconds=exposed_communication_seconds/{name}"));
-    let last = ["limited_by", "calibrated", "synthetic", "untrusted=is_untrusted"].map(str::to_owned);
-    let columns: Vec<String> = COLUMNS.split_whitespace().map(str::to_owned).chain(exposed).chain(last).collect();
+    let columns = format!("{COLUMNS} {} limited_by calibrated synthetic untrusted=is_untrusted", exposed.join(" "));
     let rows = document.layouts.iter().map(|layout| {
         let mut row = object(layout)?;
         row.insert("calibrated".to_owned(), document.calibrated.into());
@@ -56,7 +56,7 @@ fn choice(document: &PlanDocument) -> Vec<Block> {
 
 /// The table of the best layouts, and what decides between them.
 pub(super) fn choices(document: &PlanDocument) -> Vec<Block> {
-    let mut blocks = vec![Block::Table(layouts(document)), Block::apart(Mark::Flush, sentences(document))];
+    let mut blocks = vec![Block::Table(layouts(document)), Block::apart(Mark::Flush, said("what decides", document))];
     if !document.what_if.is_empty() {
         blocks.push(Block::text("what another machine would choose"));
         blocks.push(Block::Table(what_if(document)));
@@ -75,7 +75,7 @@ pub(super) fn made_of(document: &PlanDocument) -> Vec<Block> {
     let memory = best.filter(|best| !best.memory.is_empty()).map(memory);
     let tables = best.map(breakdown).into_iter().chain(memory).map(Block::Table);
     let framework = document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices)));
-    tables.chain([Block::apart(Mark::Flush, details(document))]).chain(framework).collect()
+    tables.chain([Block::apart(Mark::Flush, said("details", document))]).chain(framework).collect()
 }
 
 /// A layout by its degrees, such as `tp4 cp2 pp4 dp2`.
@@ -187,46 +187,17 @@ fn gigabytes(bytes: u64) -> String {
 
 /// What makes the plan doubtful, and what was asked and searched.
 fn head(document: &PlanDocument) -> [Vec<String>; 2] {
-    let d = document;
-    let synthetic = "SYNTHETIC: times come from records without real times; this is no plan for a real machine";
-    let published = "NOT CALIBRATED: times of calls come from published rates, not from measurements";
-    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)].into_iter().filter(|(is, _)| *is);
-    let untrusted = d.layouts.first().and_then(|best| untrusted("the best layout", best));
-    let marks = marks.map(|(_, sentence)| sentence.to_owned()).chain(d.not_validated.clone()).chain(untrusted);
-    let asked = format!(
-        "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
-        d.model,
-        gpus(d),
-        d.ranks_per_node,
-        gigabytes(d.gpu_memory_bytes),
-        d.global_batch,
-        d.sequence
-    );
-    let searched = format!(
-        "{} layouts, {} fit into memory, {} at its edge; {} priced one by one in {}",
-        d.considered,
-        d.feasible - d.at_the_edge,
-        d.at_the_edge,
-        d.priced,
-        Seconds(d.elapsed_seconds)
-    );
-    [marks.collect(), vec![asked, format!("calls: {}", d.rates), searched]]
+    ["marks", "facts"].map(|part| said(part, document))
 }
 
-/// On which curves a layout rests that are not to be trusted, as a sentence.
-fn untrusted(which: &str, layout: &PlannedLayout) -> Option<String> {
-    let curves = layout.price.untrusted.join("; ");
-    (!curves.is_empty())
-        .then(|| format!("UNTRUSTED: {which} rests on curves whose held-out error is over 10 %: {curves}"))
+/// A part of what is said of a plan, in sentences.
+fn said(part: &str, document: &PlanDocument) -> Vec<String> {
+    let surely_fits = document.layouts.iter().zip(1..).find(|(layout, _)| layout.layout.fit == MemoryFit::Fits);
+    let surely_fits = surely_fits.map(|(_, line)| line);
+    lines("plan.txt", SENTENCES, context! { part, surely_fits, ..Serde(document) })
 }
 
-/// All numbers of GPUs that were asked about.
-fn gpus(document: &PlanDocument) -> String {
-    match document.gpus_compared.as_slice() {
-        [] => document.gpus.to_string(),
-        several => several.iter().map(u32::to_string).collect::<Vec<_>>().join(" or "),
-    }
-}
+const SENTENCES: &str = include_str!("templates/plan.txt");
 
 /// What the fullest GPU of a layout holds in GB, and whether it can.
 fn memory_of(layout: &PlannedLayout) -> String {
@@ -299,95 +270,10 @@ fn memory(layout: &PlannedLayout) -> Table {
         .table("")
 }
 
-/// What decides between a layout and the first.
-fn rival(rival: &Rival, document: &PlanDocument) -> String {
-    let [first, other] = [0, rival.place as usize - 1].map(|index| document.layouts[index].price.step_seconds);
-    let slower = if other < first { "faster" } else { "slower" };
-    let part = |part: &PartDifference| {
-        let difference = part.difference_seconds();
-        format!("{} {}{}", part.part, if difference > 0.0 { "+" } else { "-" }, Seconds(difference.abs()))
-    };
-    format!(
-        "Line {} is {} {slower}, and slower in {:.0} of 100 draws only: {}.",
-        rival.place,
-        percent((other / first - 1.0).abs(), 1),
-        100.0 * rival.probability_first_is_faster,
-        rival.decided_by.iter().map(part).collect::<Vec<_>>().join(", ")
-    )
-}
-
-fn sentences(document: &PlanDocument) -> Vec<String> {
-    let mut all: Vec<String> = document.rivals.iter().map(|other| rival(other, document)).collect();
-    if all.is_empty() {
-        all.push(order(document));
-    }
-    all.extend(document.measured_by.as_ref().map(|command| format!("To decide, measure: {command}")));
-    if let Some(best) = document.layouts.first() {
-        all.extend(at_the_edge(document));
-        all.extend(best.layout.stage_layers.as_ref().map(|layers| {
-            let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-            format!("Its layers do not divide evenly; its chunks have {layers} (stage_layers).")
-        }));
-    }
-    if !document.unpriced.is_empty() {
-        all.push(format!("WITHOUT A PRICE, and so not among these: {}.", summary(&document.unpriced)));
-    }
-    all.extend(document.notes.iter().cloned());
-    all
-}
-
-/// What the first layout needs if it is at the edge of the memory, and which line surely fits, as a sentence.
-fn at_the_edge(document: &PlanDocument) -> Option<String> {
-    let first = document.layouts.first().filter(|first| first.layout.fit == MemoryFit::AtTheEdge)?;
-    let MemoryNeed { low, high, .. } = first.layout.memory;
-    let [low, high, has] = [low.0, high.0, document.gpu_memory_bytes].map(gigabytes);
-    let sure = document.layouts.iter().position(|layout| layout.layout.fit == MemoryFit::Fits);
-    let which = match sure {
-        Some(place) => format!("line {} surely fits", place + 1),
-        None => "none surely fits".to_owned(),
-    };
-    Some(format!("Line 1 is at the edge of the memory, {low} to {high} GB of {has}; {which}."))
-}
-
-fn summary(reasons: &[Reason]) -> String {
-    let one = |reason: &Reason| format!("{} ({})", reason.reason, reason.count);
-    reasons.iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
-fn details(document: &PlanDocument) -> Vec<String> {
-    let mut all = vec![
-        format!("computing: {}.", document.computing),
-        "The interval of a step holds the errors of calls, of computing and of what is not modelled, as published runs show them."
-            .to_owned(),
-    ];
-    all.extend(document.layouts.first().map(|best| format!("The best again: --only {}", best.name)));
-    if !document.illegal.is_empty() {
-        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
-    }
-    all
-}
-
-fn order(document: &PlanDocument) -> String {
-    let order = &document.order;
-    let difference = order.relative_difference.map_or_else(String::new, |share| percent(share, 1));
-    let percent = order.probability.map_or_else(String::new, |share| format!("{:.0} of 100", 100.0 * share));
-    match order.verdict {
-        OrderVerdict::Alone => "There is no runner-up.".to_owned(),
-        OrderVerdict::Sure => {
-            format!("The runner-up takes {difference} longer; the best is faster in {percent} draws.")
-        }
-        OrderVerdict::Tie if order.probability.is_none() => "A tie: the runner-up takes just as long.".to_owned(),
-        OrderVerdict::Tie => {
-            format!("A tie: the runner-up takes {difference} longer, but the best is faster in {percent} draws only.")
-        }
-    }
-}
-
 // Two layouts side by side: their differences, and the cost of each part.
 
 /// The comparison for a terminal of this width.
 pub fn explain_text(comparison: &Comparison, width: u16) -> String {
-    let c = comparison;
     const COLUMNS: [Column; 5] = [
         Column::left("", 0),
         Column::right("A", 0),
@@ -395,61 +281,12 @@ pub fn explain_text(comparison: &Comparison, width: u16) -> String {
         Column::right("B - A", 0),
         Column::right("of A's step", 1),
     ];
-    let mut rows: Vec<Vec<String>> = c
-        .choices
-        .iter()
-        .map(|(name, a, b)| vec![name.clone(), a.clone(), b.clone(), String::new(), String::new()])
-        .collect();
-    let seconds = |name: &str, a: f64, b: f64| {
-        let difference = b - a;
-        let share = 100.0 * difference / c.first.price.step_seconds;
-        let signed = if difference > 0.0 { "+" } else { "" };
-        vec![
-            name.to_owned(),
-            Seconds(a).to_string(),
-            Seconds(b).to_string(),
-            format!("{signed}{}", Seconds(difference)),
-            format!("{share:+.1} %"),
-        ]
-    };
-    let [first, second] = [&c.first, &c.second].map(|layout| layout.layout.memory.middle.0);
-    let memory = (second as f64 - first as f64) / 1e9;
-    rows.push(vec![
-        "memory, GB".to_owned(),
-        gigabytes(first),
-        gigabytes(second),
-        format!("{memory:+.1}"),
-        String::new(),
-    ]);
-    rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
-    rows.push(seconds("step", c.first.price.step_seconds, c.second.price.step_seconds));
-    let layouts = || [("A", &c.first), ("B", &c.second)].into_iter();
-    let too_large = layouts().filter_map(|(name, layout)| match layout.layout.fit {
-        MemoryFit::Fits => None,
-        MemoryFit::AtTheEdge => Some(format!("{name} is at the edge of the memory.")),
-        MemoryFit::DoesNotFit => Some(format!("{name} does NOT fit into memory.")),
-    });
-    let untrusted = layouts().filter_map(|(name, layout)| untrusted(name, layout));
-    let sentences = too_large.chain(untrusted).chain([answer(c)]);
-    let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
+    let said = |part: &str| lines("plan.txt", SENTENCES, context! { part, ..Serde(comparison) });
+    let rows = said("rows of two layouts");
+    let rows = rows.iter().map(|row| row.split(" | ").map(str::to_owned).collect::<Vec<String>>());
+    let table = Table::new("", &COLUMNS, rows);
+    let blocks = [Block::Table(table), Block::apart(Mark::Flush, said("two layouts"))];
     Terminal::plain(width).draw(&blocks)
-}
-
-/// Which is faster, and how sure that is.
-fn answer(c: &Comparison) -> String {
-    let faster = if c.first.price.step_seconds <= c.second.price.step_seconds { "A" } else { "B" };
-    let why = c.parts.first().map_or_else(String::new, |part| format!(", most of all by {}", part.part));
-    match c.probability_first_is_faster {
-        _ if c.first.price.step_seconds == c.second.price.step_seconds => "Both take just as long.".to_owned(),
-        Some(share) if (0.05..0.95).contains(&share) => {
-            format!("A tie: A is faster in {:.0} of 100 draws.", 100.0 * share)
-        }
-        Some(share) => {
-            let percent = 100.0 * share.max(1.0 - share);
-            format!("{faster} is faster{why}, in {percent:.0} of 100 draws.")
-        }
-        None => format!("{faster} is faster{why}."),
-    }
 }
 
 #[cfg(test)]
@@ -459,7 +296,8 @@ mod tests {
     use commgauge_base::units::Bytes;
     use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
     use commgauge_model::layout::Degrees;
-    use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, PlannedMemory, VERSION};
+    use commgauge_plan::planner::memory::MemoryNeed;
+    use commgauge_plan::planner::plan_document::{FORMAT, OrderOfBest, OrderVerdict, PlannedMemory, Reason, VERSION};
     use commgauge_plan::planner::price::StepPrice;
     use commgauge_plan::planner::search::Planned;
 

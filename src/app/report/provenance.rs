@@ -3,6 +3,8 @@
 //! It must suffice to repeat the measurement.
 
 use super::row::{Row, in_words};
+use super::template::prose;
+use super::text::by_key;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::visible::quote;
@@ -11,14 +13,16 @@ use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, RankFacts, StopReason};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use minijinja::context;
+use minijinja::value::Serde;
+use std::collections::{BTreeSet, HashSet};
 
 /// Label and text of every fact of a header.
 pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("run", format!("{}, started {}", header.run_id, header.started())),
-        ("program", program(header)),
-        ("backend", backend(header)),
+        ("program", said("program", header)),
+        ("backend", said("backend", header)),
         ("ranks", ranks(header)),
     ];
     if !header.ranks.is_empty() {
@@ -32,7 +36,7 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     if header.ranks.iter().any(|rank| !rank.adapters.is_empty()) {
         facts.push(("adapters", adapters(&header.ranks)));
     }
-    facts.push(("suite", suite(header)));
+    facts.push(("suite", said("suite", header)));
     facts.push(("measuring", measuring(header)));
     if !header.environment.is_empty() {
         let variables: Vec<String> = header.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -65,23 +69,10 @@ fn adapters(ranks: &[RankFacts]) -> String {
 /// Of ranks with the same adapters.
 const MOST_RANKS_LISTED: usize = 4;
 
-fn program(header: &Header) -> String {
-    let short: String = header.program_sha256.chars().take(12).collect();
-    // Of a record that was imported no program is known.
-    let hash = if short.is_empty() { String::new() } else { format!(" (sha256 {short})") };
-    format!("{} {}{hash}, record version {}", header.program, header.program_version, header.version)
-}
-
-fn backend(header: &Header) -> String {
-    let backend = &header.backend;
-    let mut text = format!("{}, {}", backend.name, backend.library);
-    if let Some(transport) = &backend.transport {
-        text += &format!(", transport {transport}");
-    }
-    if let Some(machine) = &backend.machine {
-        text += &format!(", {} {machine}", if backend.synthetic { "times from" } else { "bounds from" });
-    }
-    text
+/// The text of a fact some of whose parts are not always known.
+fn said(part: &str, header: &Header) -> String {
+    let embedded = header.suite.path.as_deref().is_some_and(is_embedded);
+    prose("facts.txt", include_str!("templates/facts.txt"), context! { part, embedded, ..Serde(header) })
 }
 
 fn ranks(header: &Header) -> String {
@@ -110,27 +101,6 @@ fn distinct(ranks: &[RankFacts], fact: fn(&RankFacts) -> &String) -> String {
     let distinct: BTreeSet<&str> = ranks.iter().map(|rank| fact(rank).as_str()).collect();
     let shown: Vec<&str> = distinct.iter().copied().take(SHOWN_HOSTS).collect();
     shown.join("; ") + if distinct.len() > SHOWN_HOSTS { "; ..." } else { "" }
-}
-
-fn suite(header: &Header) -> String {
-    let suite = &header.suite;
-    let short: String = suite.sha256.chars().take(12).collect();
-    let mut text = suite.name.clone();
-    match &suite.path {
-        Some(path) if is_embedded(path) => text += " (embedded)",
-        Some(path) => text += &format!(", {path}"),
-        None => {}
-    }
-    if !short.is_empty() {
-        text += &format!(" (sha256 {short})");
-    }
-    if let Some(model) = &suite.model {
-        text += &format!(", model {model}");
-    }
-    if let Some(layout) = &suite.layout {
-        text += &format!(", layout {layout}");
-    }
-    text
 }
 
 /// Why the times of a sweep differ from those of other tools.
@@ -218,26 +188,15 @@ struct CaseSentence {
 /// Sentences about single cases, grouped by kind: those that differ only in numbers are listed once, with the numbers of the
 /// first and the number of cases.
 fn gathered(sentences: impl Iterator<Item = CaseSentence>) -> Vec<String> {
-    struct Kind {
-        first: String,
-        first_case: String,
-        cases: HashSet<String>,
-    }
-    let mut kinds: Vec<Kind> = Vec::new();
-    let mut place_of: HashMap<String, usize> = HashMap::new();
-    for CaseSentence { case, text: sentence } in sentences {
-        let key: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let place = *place_of.entry(key).or_insert_with(|| {
-            kinds.push(Kind { first: sentence, first_case: case.clone(), cases: HashSet::new() });
-            kinds.len() - 1
-        });
-        kinds[place].cases.insert(case);
-    }
-    let sentence = |kind: Kind| match kind.cases.len() {
-        1 => format!("{}: {}", kind.first_case, kind.first),
-        cases => format!("{cases} cases, the first {}: {}", kind.first_case, kind.first),
+    let kind = |sentence: &CaseSentence| sentence.text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let of_kind = |(_, all): (String, Vec<CaseSentence>)| {
+        let CaseSentence { case, text } = &all[0];
+        match all.iter().map(|sentence| &sentence.case).collect::<HashSet<_>>().len() {
+            1 => format!("{case}: {text}"),
+            cases => format!("{cases} cases, the first {case}: {text}"),
+        }
     };
-    kinds.into_iter().map(sentence).collect()
+    by_key(sentences.map(|sentence| (kind(&sentence), sentence))).into_iter().map(of_kind).collect()
 }
 
 /// The rows that did not reach the requested precision within the shared time budget.

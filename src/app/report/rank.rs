@@ -1,8 +1,9 @@
 //! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
 //! CSV.
 
-use crate::report::document::{Block, Fields, Mark, Table, Terminal, between, gigabytes, optional, percent};
+use crate::report::document::{Fields, Table, between, gigabytes, optional, percent};
 use crate::report::plan::parts_of_a_step;
+use crate::report::template::prose;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::stats::Span;
@@ -15,33 +16,17 @@ use commgauge_plan::planner::compute::Compute;
 use commgauge_plan::planner::price::{Pricing, StepPrice, price};
 use commgauge_plan::planner::rank::{Change, Flip, Move, Order, OrderPlace, RankOptions, Ranked, RankedAxis, rank};
 use commgauge_plan::planner::rates::Rates;
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-const COLUMNS: [&str; 22] = [
-    "axis",
-    "parallelism",
-    "group_size",
-    "stage",
-    "nodes_spanned",
-    "concurrent_groups_per_node",
-    "stride",
-    "payload_bytes_per_step",
-    "wire_bytes_per_step",
-    "exposed_wire_bytes_per_step",
-    "seconds_per_step=seconds_per_step/value",
-    "seconds_per_step_low=seconds_per_step/low",
-    "seconds_per_step_high=seconds_per_step/high",
-    "exposed_seconds_per_step=exposed_seconds_per_step/value",
-    "exposed_seconds_per_step_low=exposed_seconds_per_step/low",
-    "exposed_seconds_per_step_high=exposed_seconds_per_step/high",
-    "ops_interpolated=grounds/interpolated",
-    "ops_transferred=grounds/transferred",
-    "ops_extrapolated=grounds/extrapolated",
-    "ops_refused=grounds/refused",
-    "calibrated",
-    "synthetic",
-];
+const COLUMNS: &str = "axis parallelism group_size stage nodes_spanned concurrent_groups_per_node stride payload_bytes_per_step \
+    wire_bytes_per_step exposed_wire_bytes_per_step seconds_per_step=seconds_per_step/value seconds_per_step_low=seconds_per_step/low \
+    seconds_per_step_high=seconds_per_step/high exposed_seconds_per_step=exposed_seconds_per_step/value \
+    exposed_seconds_per_step_low=exposed_seconds_per_step/low exposed_seconds_per_step_high=exposed_seconds_per_step/high \
+    ops_interpolated=grounds/interpolated ops_transferred=grounds/transferred ops_extrapolated=grounds/extrapolated \
+    ops_refused=grounds/refused calibrated synthetic";
 
 /// The axes as CSV: one line for each, in base units, with how sure it is.
 ///
@@ -54,7 +39,7 @@ pub fn csv(document: &RankDocument) -> Result<String> {
         row.insert("synthetic".to_owned(), document.synthetic.into());
         Ok(row)
     });
-    fields_csv("the axes as CSV", &COLUMNS, rows.collect::<Result<Vec<_>>>()?)
+    fields_csv("the axes as CSV", COLUMNS, rows.collect::<Result<Vec<_>>>()?)
 }
 
 // What a ranking says, as plain data with a published schema.
@@ -385,54 +370,21 @@ fn moved(moved: Move) -> MoveDocument {
 
 /// The whole answer, for a terminal of this width.
 pub fn text(document: &RankDocument, width: u16) -> String {
-    Terminal::plain(width).draw(&self::document(document))
-}
-
-fn document(d: &RankDocument) -> Vec<Block> {
-    let synthetic = "SYNTHETIC: the fit comes from records without real times; this ranks no machine";
-    let published = "NOT CALIBRATED: times come from published rates, not from measurements of this machine";
-    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
-    let mut blocks: Vec<Block> =
-        marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| Block::Alarm(sentence.to_owned())).collect();
-    let head = format!(
-        "{}, {}, order {}, {}: {} ranks on nodes of {}, {} micro-batches and {} tokens of a replica in a step",
-        d.model, d.layout, d.moves.order, d.phase, d.ranks, d.ranks_per_node, d.micro_batches, d.tokens_per_replica
-    );
-    let unpriced = "only its calls are priced: what the layers of a serving step compute is not";
-    let serves = (d.phase != "training").then(|| unpriced.to_owned());
-    blocks.push(Block::apart(Mark::None, [head, format!("times from {}", d.rates)].into_iter().chain(serves)));
-    if d.axes.is_empty() {
-        blocks.push(Block::text("Nothing is communicated: no group has more than one rank."));
-        blocks.extend(step(d));
-        return blocks;
-    }
-    blocks.extend([Block::text("per step, on the rank that the axis loads most"), Block::Table(axes(d))]);
-    let grounds = d.axes.iter().map(|axis| format!("{}: {}", axis.axis, axis.ground));
-    blocks.extend(Block::headed_list("the costliest call of each axis rests on", Mark::None, grounds));
-    let order = "order: > is sure (95 %), = is a tie, ? is not known how sure";
-    blocks.extend([Block::text(order), Block::Table(rankings(d)), Block::marked(Mark::Star, incomplete(d))]);
-    if !d.flips.is_empty() {
-        let equal = format!("where they are equal (this step has {} tokens)", d.tokens_per_replica);
-        blocks.extend([Block::text(equal), Block::Table(flips(d))]);
-    }
-    blocks.extend(moves(d));
-    blocks.extend(step(d));
-    blocks
+    let price = document.step.as_ref().and_then(|step| step.price.as_ref());
+    let tables = context! {
+        axes => axes(document).text(width),
+        rankings => rankings(document).text(width),
+        flips => flips(document).text(width),
+        moves => moves(&document.moves.moves).text(width),
+        step => price.map(|price| parts(price).text(width)),
+    };
+    prose("rank.txt", include_str!("templates/rank.txt"), context! { width, tables, ..Serde(document) })
 }
 
 /// The step as `plan` prices it: what it is made of.
-fn step(document: &RankDocument) -> Vec<Block> {
-    let Some(step) = &document.step else { return Vec::new() };
-    let ground = format!("computing: {}", step.computing);
-    let Some(price) = &step.price else {
-        let reason = step.reason.as_deref().unwrap_or("a call has no time");
-        return vec![Block::apart(Mark::None, [format!("the step has no price: {reason}"), ground])];
-    };
+fn parts(price: &StepPrice) -> Table {
     let parts = price.parts().into_iter().filter(|(_, seconds)| *seconds > 0.0);
-    let (low, high) = (Seconds(price.step_seconds_low), Seconds(price.step_seconds_high));
-    let interval =
-        format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge plan validate`)");
-    vec![Block::Table(parts_of_a_step("the step", parts, price.step_seconds)), Block::list([interval, ground])]
+    parts_of_a_step("the step", parts, price.step_seconds)
 }
 
 fn axes(document: &RankDocument) -> Table {
@@ -493,13 +445,6 @@ fn probability(share: Option<f64>) -> String {
     optional(share.map(|share| percent(share, 0)))
 }
 
-/// What has no time.
-fn incomplete(document: &RankDocument) -> impl Iterator<Item = String> + '_ {
-    let by_time = document.rankings.iter().find(|ranking| ranking.by == "time");
-    let reasons = by_time.into_iter().flat_map(|ranking| &ranking.incomplete);
-    reasons.map(|reason| format!("without a time: {reason}"))
-}
-
 fn flips(document: &RankDocument) -> Table {
     let tokens = |flip: &FlipDocument, of: fn(Quantity) -> Option<f64>| {
         optional(flip.tokens_per_replica.and_then(of).map(|tokens| format!("{tokens:.0}")))
@@ -518,26 +463,7 @@ fn flips(document: &RankDocument) -> Table {
         .table("")
 }
 
-fn moves(document: &RankDocument) -> Vec<Block> {
-    let m = &document.moves;
-    let now = [m.seconds_per_step, m.exposed_seconds_per_step].map(|quantity| Seconds(quantity.value));
-    let head = match m.reason.is_some() && now[0].0 <= 0.0 {
-        true => format!("another order of the axes than {}", m.order),
-        false => format!(
-            "another order of the axes, against {} with {} (exposed {}) of all axes together",
-            m.order, now[0], now[1]
-        ),
-    };
-    let head = Block::apart(Mark::None, [head]);
-    if let Some(reason) = &m.reason {
-        return vec![head, Block::apart(Mark::None, [format!("none is compared: {reason}")])];
-    }
-    let unpriced = (m.unpriced > 0)
-        .then(|| format!("{} of {} placements have a call without a time and are left out", m.unpriced, m.placements));
-    vec![head, Block::Table(moves_table(&m.moves)), Block::list(unpriced)]
-}
-
-fn moves_table(moves: &[MoveDocument]) -> Table {
+fn moves(moves: &[MoveDocument]) -> Table {
     let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
     let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
     let ends = |quantity: Option<Quantity>| {

@@ -2,9 +2,10 @@
 
 use super::document::{Fields, between, optional, percent, wrapped};
 use super::locate::suspects_text;
-use super::text::{visible, wrap};
+use super::template::{lines, prose};
+use super::text::visible;
 use super::verdict::VerdictLook;
-use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_base::units::{Bytes, counted};
 use commgauge_base::writing::ascending;
 use commgauge_judge::verdict::locate::{SuspectKind, Suspects};
 use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
@@ -14,6 +15,8 @@ use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::WorkPlan;
 use commgauge_run::launch_check::{Difference, HostRow, LaunchReport};
 use commgauge_run::session::Request;
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -188,121 +191,27 @@ pub struct Power {
 
 /// The rehearsal as text.
 pub fn rehearsal_text(document: &Rehearsed, look: VerdictLook) -> String {
-    let width = look.width;
-    let mut out = wrapped("SYNTHETIC: a rehearsal; no data moved and no real time passed", width);
-    let mut sentences = vec![
-        format!(
-            "suite {} on {}{}, {} ranks, of {}",
-            document.suite,
-            counted(document.nodes as usize, "node"),
-            if document.hosts == document.nodes { String::new() } else { format!(" of {} hosts", document.hosts) },
-            document.ranks,
-            document.machine
-        ),
-        format!(
-            "planted faults: {}",
-            if document.faults.is_empty() { "none".to_owned() } else { document.faults.join(", ") }
-        ),
-        format!(
-            "duration {} (each case stops at its fewest samples) to {} (each spends its budget): {} cases, {} rounds of pairs, \
-             {} replicates",
-            Seconds(document.seconds_least),
-            Seconds(document.seconds_most),
-            document.cases,
-            document.pair_rounds,
-            document.replicates
-        ),
-    ];
-    if document.hosts > document.nodes && document.nodes > 1 {
-        sentences.push(
-            "the thresholds of a node of several hosts are about one such node: for a verdict rehearse and qualify node by node (--nodes 1)"
-                .to_owned(),
-        );
-    }
-    sentences.extend(document.gate.as_ref().map(gate_text));
-    sentences.extend(document.power.as_ref().map(power_text));
-    for sentence in sentences {
-        out += &wrapped(&sentence, width);
-    }
+    let sentences = lines("rehearsal.txt", include_str!("templates/rehearsal.txt"), Serde(document).into());
     // The first line says that all of it is synthetic.
     let mut suspects = Suspects { synthetic: false, ..document.suspects.clone() };
     suspects.problems.retain(|problem| !problem.text.contains("synthetic: "));
+    let suspects = suspects_text(&suspects, look);
     // Formatting a table cannot fail.
-    out + "\n" + &suspects_text(&suspects, look).unwrap_or_default()
+    let paragraphs: String = sentences.iter().map(|sentence| wrapped(sentence, look.width)).collect();
+    paragraphs + "\n" + &suspects.unwrap_or_default()
 }
-
-fn gate_text(gate: &GateOutlook) -> String {
-    let mut text = format!(
-        "thresholds: {} rows, {} judged; {} fail, {} would pass if they were measured (nothing synthetic passes)",
-        gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
-    );
-    if gate.rows_failed_healthy > 0 {
-        text += &format!("; {} fail without faults too", gate.rows_failed_healthy);
-    }
-    text
-}
-
-fn power_text(power: &Power) -> String {
-    let share = |share: f64| three_digits(share * 100.0);
-    let what = if power.planted.is_empty() {
-        "there was no suspect"
-    } else {
-        "all planted faults were named and nothing else"
-    };
-    format!(
-        "detection power: {what} in {} of {} rehearsals with seeds of their own (95 % interval {} to {} %); all named in {}, \
-         others suspected in {}",
-        power.right,
-        power.seeds,
-        share(power.right_share_low),
-        share(power.right_share_high),
-        power.all_named,
-        power.others_suspected
-    )
-}
-
-/// Places of unmeasured thresholds that are listed; further ones are only counted.
-const MOST_PLACES: usize = 8;
 
 /// How far a run of a suite on this many nodes of a machine can be judged.
 pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &PlanOutlook) -> String {
-    let missing = outlook.expectations - outlook.expectations_judged;
-    let mut text = format!(
-        "{} on {} of {} ({} ranks), {} replicates, about {}: {} of {} thresholds will be judged, \
-         {missing} not measured\n",
-        request.suite.name,
-        counted(nodes as usize, "node"),
-        machine.name,
-        request.world_size,
-        request.settings.replicates,
-        request.plan.estimated_seconds(&request.settings),
-        outlook.expectations_judged,
-        outlook.expectations,
-    );
-    if outlook.shortfalls.is_empty() {
-        text += "a run of it can pass\n";
-    }
-    for reason in &outlook.shortfalls {
-        text += &format!("cannot pass: {reason}\n");
-    }
-    if machine.hosts_per_node > 1 && nodes > 1 && !outlook.shortfalls.is_empty() {
-        text += &format!(
-            "a node of {} is {} hosts: qualify node by node (--nodes 1), each by a run on its hosts alone\n",
-            machine.name, machine.hosts_per_node
-        );
-    }
-    text += &match outlook.nodes {
-        0 => String::new(),
-        1 => "network: not judged; the run has one node\n".to_owned(),
-        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
+    let answer = context! {
+        nodes, machine => &machine.name, hosts_per_node => machine.hosts_per_node, suite => &request.suite.name,
+        ranks => request.world_size, replicates => request.settings.replicates,
+        time => request.plan.estimated_seconds(&request.settings).to_string(),
+        expectations => outlook.expectations, expectations_judged => outlook.expectations_judged,
+        not_measured => &outlook.not_measured, shortfalls => &outlook.shortfalls, spanned => outlook.nodes,
+        rows_between_nodes => outlook.rows_between_nodes,
     };
-    for place in outlook.not_measured.iter().take(MOST_PLACES) {
-        text += &format!("not measured: {place}\n");
-    }
-    if outlook.not_measured.len() > MOST_PLACES {
-        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
-    }
-    text
+    prose("outlook.txt", include_str!("templates/outlook.txt"), answer)
 }
 
 /// The error rates of the rules as text.
@@ -321,34 +230,9 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
         .right("promised", 0, |trial| promised(trial))
         .left("held", 0, |trial| trial.decision.map_or("-", decision_text))
         .text(width);
-    let mut say = |text: String| out += &(wrap(&visible(&text), usize::from(width), 4) + "\n");
-    if let Some(history) = &tried.history {
-        say(format!("own runs: {} records", history.records));
-        for (name, counted) in [
-            ("runs against the next like them", &history.run_against_run),
-            ("halves of runs", &history.half_against_half),
-        ] {
-            let (count, share, interval) = (count(counted), share_of(counted), interval(counted));
-            say(format!("{name}: false alarms in {count} comparisons, {share} ({interval})"));
-        }
-        for left_out in &history.left_out {
-            say(format!("left out: {left_out}"));
-        }
-    }
-    say(format!(
-        "comparisons of {} rows, {} replicates of each side, noise {} from run to run, seed {}; gates of one row",
-        tried.rule.rows,
-        tried.rule.replicates,
-        percent(tried.rule.sigma, 1),
-        tried.rule.seed
-    ));
-    say("thresholds are tried on a machine whose true median is at the threshold, and 5 % beyond it; nothing is promised where a \
-         machine drifts from run to run, which no rule can distinguish from a change".to_owned());
-    say(tried.summary());
-    say(match tried.holds {
-        true => "no promise is broken".to_owned(),
-        false => "a promise is BROKEN beyond chance".to_owned(),
-    });
+    let below = context! { summary => tried.summary(), ..Serde(tried) };
+    let below = lines("selftest.txt", include_str!("templates/selftest.txt"), below);
+    out.extend(below.iter().map(|sentence| wrapped(&visible(sentence), width)));
     out
 }
 
@@ -393,34 +277,9 @@ const MAX_VALUE_COLUMNS: usize = 44;
 
 /// The complete text, for `--check-launch`.
 pub fn launch_check_text(report: &LaunchReport, width: u16) -> String {
-    let mut text = summary(report, width);
-    text += "\n";
-    text += &hosts(report, width);
-    if !report.shared.is_empty() {
-        text += "\nThe same on all ranks:\n";
-        for one in &report.shared {
-            text += &item("  ", &format!("{}: {}", one.what, visible(&one.value)), width);
-        }
-    }
-    if !report.differences.is_empty() {
-        text += "\nWhere ranks differ:\n";
-        text += &differences(&report.differences, width);
-    }
-    for (heading, sentences) in
-        [("Refused, with exit code 7:", &report.refusals), ("Warnings:", &report.warnings), ("Notes:", &report.notes)]
-    {
-        if !sentences.is_empty() {
-            text += &format!("\n{heading}\n");
-            sentences.iter().for_each(|sentence| text += &item("  * ", &visible(sentence), width));
-        }
-    }
-    text
-}
-
-/// A paragraph with a prefix, whose further lines are indented.
-fn item(before: &str, text: &str, width: u16) -> String {
-    let room = usize::from(width).saturating_sub(before.len().max(4)).max(20);
-    before.to_owned() + &wrap(text, room, 0).replace('\n', &format!("\n{}", " ".repeat(before.len().max(4)))) + "\n"
+    let tables = context! { hosts => hosts(report, width), differences => differences(&report.differences, width) };
+    let answer = context! { width, tables, ..Serde(report) };
+    prose("launch_check.txt", include_str!("templates/launch_check.txt"), answer)
 }
 
 /// The reasons for refusing a launch, for standard error.
@@ -432,21 +291,6 @@ pub fn refusal(report: &LaunchReport, width: u16) -> String {
         text += differences(&refused, width).trim_end();
     }
     text
-}
-
-fn summary(report: &LaunchReport, width: u16) -> String {
-    let (ranks, hosts) = (report.ranks, report.hosts.len());
-    let launcher = match &report.launcher_says {
-        Some(counts) => format!("the launcher reports {counts}"),
-        None => "the launcher does not report a number".to_owned(),
-    };
-    let verdict = match (report.refusals.len(), report.warnings.len()) {
-        (0, 0) => "ready to measure".to_owned(),
-        (0, warnings) => format!("ready to measure, {}", counted(warnings, "warning")),
-        _ => "not ready to measure".to_owned(),
-    };
-    let (ranks, hosts) = (counted(ranks as usize, "rank"), counted(hosts, "host"));
-    wrapped(&format!("{ranks} on {hosts}; {}: {verdict}", visible(&launcher)), width)
 }
 
 fn hosts(report: &LaunchReport, width: u16) -> String {
@@ -490,6 +334,7 @@ fn differences(differences: &[Difference], width: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_base::units::Seconds;
     use commgauge_model::config::Suite;
     use commgauge_run::launch_check::{HostRow, Shared, Value};
     use std::path::Path;

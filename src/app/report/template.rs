@@ -1,14 +1,14 @@
-//! The JSON of an answer through a template (MiniJinja): the small formats that come with the program, and `--format template:FILE`
-//! for a user's own.
+//! The JSON of an answer through a template (MiniJinja): texts for people and the small formats that come with the program, and
+//! `--format template:FILE` for a user's own.
 //!
 //! `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
 //! escaped by itself: each format has a filter for its texts.
 
 use super::document::signed_percent;
-use super::text::{harmless, visible};
+use super::text::{harmless, visible, wrap};
 use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_base::visible::{ShownPath, visible_lines};
 use commgauge_model::config::likely_key;
 use minijinja::syntax::SyntaxConfig;
@@ -73,11 +73,26 @@ impl Template {
 /// # Errors
 /// An environment error where the template does not fit the answer, which tests rule out.
 pub(super) fn through(name: &'static str, source: &str, answer: impl Serialize) -> Result<String> {
+    drawn(name, source, Serde(&answer))
+}
+
+/// A text for people through a template of the program, of an answer and what else the template sees. One that does not fit, which tests
+/// rule out, says so in place of the text.
+pub(crate) fn prose(name: &'static str, source: &str, answer: JinjaValue) -> String {
+    drawn(name, source, answer).unwrap_or_else(|error| format!("{error}\n"))
+}
+
+/// The lines of [`prose`] that say something, such as the sentences of a list.
+pub(super) fn lines(name: &'static str, source: &str, answer: JinjaValue) -> Vec<String> {
+    prose(name, source, answer).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+fn drawn(name: &'static str, source: &str, answer: impl Into<JinjaValue>) -> Result<String> {
     let mut environment = environment();
     if Path::new(name).extension().is_some_and(|ending| ending == "html") {
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
     }
-    let drawn = environment.render_named_str(name, source, Serde(&answer));
+    let drawn = environment.render_named_str(name, source, answer.into());
     drawn.map_err(|cause| Error::environment(format!("cannot write {name}: {cause:#}")))
 }
 
@@ -104,6 +119,13 @@ fn environment() -> Environment<'static> {
     environment.add_filter("size", |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string()));
     environment.add_filter("csv", |value: JinjaValue| quoted(&plain_text(&value)));
     environment.add_filter("signed_percent", signed_percent);
+    environment.add_filter("counted", |count: usize, noun: &str| counted(count, noun));
+    environment.add_filter("thousands", thousands);
+    environment.add_filter("three_digits", three_digits);
+    environment.add_filter("item", item);
+    environment.add_filter("wrapped", |text: &str, width: u16, indent: Option<usize>| {
+        wrap(&text.replace('\n', " "), usize::from(width), indent.unwrap_or(4)) + "\n"
+    });
     environment.add_filter("line", |value: JinjaValue| visible(&plain_text(&value)));
     environment.add_filter("xml", |value: JinjaValue| escaped(&plain_text(&value)).replace("&#39;", "&apos;"));
     environment.add_filter("label", |value: JinjaValue| {
@@ -118,6 +140,20 @@ fn plain_text(value: &JinjaValue) -> String {
         ValueKind::None => String::new(),
         _ => value.to_string(),
     }
+}
+
+/// A paragraph behind a mark, whose further lines are indented; on the narrowest terminals it takes `least` columns even so.
+fn item(text: &str, mark: &str, width: u16, least: Option<usize>) -> String {
+    let indent = mark.chars().count().max(4);
+    let room = usize::from(width).saturating_sub(indent).max(least.unwrap_or(20));
+    format!("{mark}{}\n", wrap(text, room, 0).replace('\n', &format!("\n{:indent$}", "")))
+}
+
+/// Formats 8030261248 as 8,030,261,248.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
 }
 
 /// A cell of a line of comma-separated values, which no spreadsheet takes for a formula.
@@ -153,6 +189,13 @@ mod tests {
         ]);
         let drawn = Template::read(&path).and_then(|own| own.draw(&json!({ "rows": rows, "share": 1.0 })));
         drawn.map_err(|error| Error::usage(error.to_string().replace(&path.display().to_string(), "own.txt")))
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (8_030_261_248, "8,030,261,248")] {
+            assert_eq!(thousands(number), expected);
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@ use commgauge_base::visible;
 use commgauge_base::writing::CommaSeparated;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::hash::Hash;
 use unicode_width::UnicodeWidthStr;
 
 /// The text on one line, as [`visible::visible`] has it.
@@ -38,20 +40,17 @@ pub(crate) fn pretty_json(document: &impl Serialize) -> Result<String> {
     Ok(visible::visible_json(&text).into_owned() + "\n")
 }
 
-/// Rows of a document as CSV. A column is the name of a field, or `name=field/field` for one of a nested object.
+/// Rows of a document as CSV. A column is the name of a field, or `name=field/field` for one of a nested object; blanks are between them.
 ///
 /// # Errors
 /// As [`CommaSeparated::new`].
 pub(super) fn fields_csv<T: Serialize>(
     what: &'static str,
-    columns: &[impl AsRef<str>],
+    columns: &str,
     rows: impl IntoIterator<Item = T>,
 ) -> Result<String> {
-    let columns: Vec<(&str, String)> = columns
-        .iter()
-        .map(|column| column.as_ref().split_once('=').unwrap_or((column.as_ref(), column.as_ref())))
-        .map(|(name, field)| (name, format!("/{field}")))
-        .collect();
+    let columns = columns.split_whitespace().map(|column| column.split_once('=').unwrap_or((column, column)));
+    let columns: Vec<(&str, String)> = columns.map(|(name, field)| (name, format!("/{field}"))).collect();
     let mut text = CommaSeparated::new(what, columns.iter().map(|(name, _)| name))?;
     for row in rows {
         let row =
@@ -64,6 +63,20 @@ pub(super) fn fields_csv<T: Serialize>(
         }))?;
     }
     text.finish()
+}
+
+/// The members of each key, in the order in which the keys first appear; of many keys, too.
+pub(super) fn by_key<K: Clone + Eq + Hash, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    let mut place_of: HashMap<K, usize> = HashMap::new();
+    for (key, one) in all {
+        let place = *place_of.entry(key.clone()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((key, Vec::new()));
+        }
+        groups[place].1.push(one);
+    }
+    groups
 }
 
 /// Columns that a text takes on a terminal, where letters of some scripts take two.

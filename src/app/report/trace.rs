@@ -1,12 +1,15 @@
 //! The calls of a job: what was read, the calls, the differences, who was late; as text and as a document.
 
-use super::document::{Fields, optional, wrapped};
+use super::document::{Fields, optional};
+use super::template::prose;
 use commgauge_base::collective::Collective;
-use commgauge_base::units::{Seconds, counted};
-use commgauge_base::writing::{distinct, grouped, ranges};
+use commgauge_base::units::Seconds;
+use commgauge_base::writing::{grouped, ranges};
 use commgauge_cost::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
 use commgauge_model::layout::{Axis, Layout};
 use commgauge_readers::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -134,27 +137,10 @@ impl FitOnNodes<'_> {
 
 /// The complete text for a terminal of this width.
 pub fn text(document: &TraceDocument, width: u16) -> String {
-    let of = document.job_ranks.map_or_else(String::new, |ranks| format!(" of {ranks}"));
-    let steps = counted(document.steps as usize, "step");
-    let sources = document.sources.join(", ");
-    let mut out = wrapped(&format!("{sources}: ranks {}{of}, {steps}", document.ranks), width);
-    for note in &document.notes {
-        out += &wrapped(&format!("note: {note}"), width);
-    }
-    out += &format!("\n{}", calls(document, width));
-    for reason in reasons(document) {
-        out += &wrapped(&format!("not predicted: {reason}"), width);
-    }
-    if let Some(comparison) = &document.comparison {
-        out +=
-            &format!("\ncompared with the list of the step, per rank and step\n\n{}", differences(comparison, width));
-        out += &wrapped(&outcome(comparison), width);
-    }
-    if !document.late_ranks.is_empty() {
-        out += "\nranks that came last while others waited\n\n";
-        document.late_ranks.iter().for_each(|late| out += &wrapped(&late_text(late), width));
-    }
-    out
+    let compared = document.comparison.as_deref().unwrap_or_default();
+    let (tables, outcome) =
+        (context! { calls => calls(document, width), comparison => differences(compared, width) }, outcome(compared));
+    prose("trace.txt", include_str!("templates/trace.txt"), context! { width, tables, outcome, ..Serde(document) })
 }
 
 fn calls(document: &TraceDocument, width: u16) -> String {
@@ -194,11 +180,6 @@ fn calls(document: &TraceDocument, width: u16) -> String {
         .text(width)
 }
 
-/// Why a fit does not say some times, each reason once.
-fn reasons(document: &TraceDocument) -> Vec<&str> {
-    distinct(document.calls.iter().filter_map(|call| call.not_predicted_because.as_deref()))
-}
-
 fn differences(comparison: &[Compared], width: u16) -> String {
     let of = |side: &Option<OneSide>, cell: fn(&OneSide) -> String| optional(side.as_ref().map(cell));
     let calls = |side: &OneSide| count(side.calls_per_step);
@@ -217,22 +198,10 @@ fn differences(comparison: &[Compared], width: u16) -> String {
         .text(width)
 }
 
+/// How many calls differ in which way.
 fn outcome(comparison: &[Compared]) -> String {
     let lines = grouped(comparison.iter().map(|line| (line.difference.name(), line)));
-    let counts: Vec<String> = lines.iter().map(|(name, lines)| format!("{} {name}", lines.len())).collect();
-    format!("{} calls: {}", comparison.len(), counts.join(", "))
-}
-
-fn late_text(late: &LateRank) -> String {
-    format!(
-        "rank {} came last in {} of {} calls of its {} group ({}); the first to come waited {} (median)",
-        late.rank,
-        late.late,
-        late.calls,
-        late.place.name(),
-        ranges(&late.group),
-        late.waited_seconds_median
-    )
+    lines.iter().map(|(name, lines)| format!("{} {name}", lines.len())).collect::<Vec<_>>().join(", ")
 }
 
 /// A number of calls, without decimals where it is whole.

@@ -1,18 +1,15 @@
 //! A validation: the levels, every run predicted and measured, and how far intervals and orders held.
 
-use super::document::{Fields, optional, percent, wrapped};
+use super::document::{Fields, optional, percent};
+use super::template::prose;
 use super::text::{fields_csv, object};
 use commgauge_base::error::Result;
-use commgauge_base::units::Seconds;
 use commgauge_model::config::machine::ANY_GPU;
-use commgauge_plan::planner::compute::Constants;
 use commgauge_plan::planner::validate::{
-    Coverage, ErrorSummary, LevelResult, MemoryResult, RunResult, SHARE_LIMITS, SetResult, Validation,
+    ErrorSummary, LevelResult, MemoryResult, RunResult, SHARE_LIMITS, SetResult, Validation,
 };
-use std::fmt::Write;
-
-/// By how much a fitted share may differ from a limit that stopped it.
-const NEAR_A_LIMIT: f64 = 1e-3;
+use minijinja::context;
+use minijinja::value::Serde;
 
 /// The columns of the CSV form, which are fields of a run and of its set.
 const COLUMNS: &str = "set level source release model variant gpus tp pp dp virtual_stages micro_batch global_batch measured_seconds \
@@ -32,49 +29,21 @@ pub fn csv(validation: &Validation) -> Result<String> {
         Ok(row)
     };
     let rows = validation.sets.iter().flat_map(|set| set.runs.iter().map(move |run| of_set(set, run)));
-    let columns: Vec<&str> = COLUMNS.split_whitespace().collect();
-    fields_csv("the answer as CSV", &columns, rows.collect::<Result<Vec<_>>>()?)
+    fields_csv("the answer as CSV", COLUMNS, rows.collect::<Result<Vec<_>>>()?)
 }
 
 /// The complete text for a terminal of this width.
 pub fn text(validation: &Validation, width: u16) -> String {
-    let mut text = String::new();
-    if !validation.levels.is_empty() {
-        text += "levels\n";
-        text += &wrapped(LEVELS, width);
-        text += "\n";
-        text += &levels(&validation.levels, width);
-        text += "\n";
-    }
-    text += &wrapped(&constants(&validation.constants), width);
-    for set in &validation.sets {
-        text += &format!("\n{} ({})\n", set.name, set.level);
-        text += &wrapped(&format!("{}; calls: {}; computing: {}.", set.source, set.machine, set.gpu), width);
-        text += &set.assumption.as_ref().map_or_else(String::new, |assumption| wrapped(assumption, width));
-        text += "\n";
-        text += &runs(set, width);
-        text += "\n";
-        text += &summary(set, width);
-    }
-    if let Some(coverage) = &validation.coverage {
-        text += "\nintervals\n";
-        text += &wrapped(&covered(coverage), width);
-    }
-    if !validation.memory.is_empty() {
-        text += "\nmemory of the fullest GPU\n";
-        text += &wrapped(MEMORY, width);
-        text += "\n";
-        text += &memory(&validation.memory, width);
-    }
-    text
+    let tables = context! {
+        levels => levels(&validation.levels, width),
+        sets => validation.sets.iter().map(|set| runs(set, width)).collect::<Vec<_>>(),
+        memory => memory(&validation.memory, width),
+    };
+    let share_limits = SHARE_LIMITS.to_vec();
+    prose("validation.txt", TEMPLATE, context! { width, tables, share_limits, ..Serde(validation) })
 }
 
-const LEVELS: &str = "Share of the peak that products reach in whole steps, and the errors of its runs, each predicted by the other \
-     sources and releases alone; * by another precision or other GPUs, as no other source has such runs. A step takes the interval's \
-     times what a plan predicts in 95 of 100; \"held\" is how many runs other sources' intervals held.";
-
-const MEMORY: &str = "Runs whose memory was measured, the errors of the predicted middle, and how many were within the range; \"refused\" ran \
-     and do not fit by this model, \"died\" ran out of memory, \"foreseen\" are those of them at the edge or beyond.";
+const TEMPLATE: &str = include_str!("templates/validation.txt");
 
 fn levels(levels: &[LevelResult], width: u16) -> String {
     let mark = |result: &LevelResult| if result.by_own_level || result.level.gpu == ANY_GPU { "" } else { "*" };
@@ -96,41 +65,6 @@ fn levels(levels: &[LevelResult], width: u16) -> String {
         .right("bias", 1, |result| optional(result.left_out.as_ref().map(|errors| signed(errors.bias_percent))))
         .right("held", 0, |result| optional(result.within.map(|within| percent(within, 0))))
         .text(width)
-}
-
-fn constants(constants: &Constants) -> String {
-    format!(
-        "The model of plan and rank: half of what the largest products reach at a width of {}, other kernels at {} of the memory's \
-         rate, {} to start one, {:.0} % slower while calls run. Below, for each set: the share of the peak that the largest products reach, \
-         fitted on it. \"error\" is with that number, \"left out\" with it fitted without the model of the \
-         run. The parts are shares of the predicted step.",
-        constants.half_width,
-        constants.share_of_memory_rate,
-        Seconds(constants.seconds_per_kernel),
-        100.0 * constants.lost_beside_calls,
-    )
-}
-
-/// How far intervals and orders held.
-fn covered(coverage: &Coverage) -> String {
-    let text = format!(
-        "{:.1} % of {} runs took a time within the interval of 95 % that the errors of other sources gave them. Of {} pairs of runs \
-         of one model, GPUs and batch whose order was sure in 95 of 100 draws, {:.1} % came out so.",
-        100.0 * coverage.within,
-        coverage.runs,
-        coverage.sure_pairs,
-        100.0 * coverage.sure_right,
-    );
-    let anchored = coverage.anchored.map(|error| {
-        format!(
-            " Where one of these sets the level (--anchor), 95 of 100 others take {:.2} to {:.2} times what is predicted, and two \
-             layouts differ by an error of {:.1} % each.",
-            error.low,
-            error.high,
-            100.0 * error.of_a_layout
-        )
-    });
-    text + &anchored.unwrap_or_default()
 }
 
 fn runs(set: &SetResult, width: u16) -> String {
@@ -158,62 +92,6 @@ fn runs(set: &SetResult, width: u16) -> String {
 
 fn signed(percent: f64) -> String {
     format!("{percent:+.1} %")
-}
-
-fn summary(set: &SetResult, width: u16) -> String {
-    let errors = |errors: &ErrorSummary| {
-        format!(
-            "mean error {:.1} %, median {:.1} %, worst {:.1} %, bias {:+.1} %",
-            errors.mean_percent, errors.median_percent, errors.max_percent, errors.bias_percent
-        )
-    };
-    let mut text = wrapped(
-        &format!("fitted on all {}: share {:.3}; {}", set.runs.len(), set.share_of_peak, errors(&set.fitted)),
-        width,
-    );
-    if let Some(limit) = SHARE_LIMITS.into_iter().find(|limit| (set.share_of_peak - limit).abs() < NEAR_A_LIMIT) {
-        text += &wrapped(&at_a_limit(limit), width);
-    }
-    let how = match set.constant_share {
-        Some(_) => "model left out".to_owned(),
-        None => format!(
-            "with the level of plans ({:.3}), as of a single model nothing can be left out",
-            set.runs.first().map_or(0.0, |run| run.left_out_share_of_peak)
-        ),
-    };
-    text += &wrapped(&format!("{how}: {}", errors(&set.left_out)), width);
-    if let Some(rival) = &set.constant_share {
-        let rival = errors(rival);
-        text += &wrapped(&format!("rival, products at one share of the peak, model left out: {rival}"), width);
-    }
-    if let Some(tau) = set.kendall_tau {
-        text += &wrapped(&format!("order of all runs (Kendall's tau, model left out): {tau:.2}"), width);
-    }
-    for choice in &set.choices {
-        let tau = optional(choice.kendall_tau.map(|tau| format!("{tau:.2}")));
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{} of {} on {} GPUs: tau {tau}, top-1 regret {:.1} %",
-            choice.runs, choice.model, choice.gpus, choice.top_1_regret_percent
-        );
-    }
-    text
-}
-
-/// What it means that no share between the limits fits the runs.
-fn at_a_limit(limit: f64) -> String {
-    let [least, most] = SHARE_LIMITS;
-    let (how, why) = match limit <= least {
-        true => (
-            "longer",
-            "the machine is slower than --machine, --peak-tflops or the fit say, or steps have something that is not modelled",
-        ),
-        false => ("shorter", "the machine is faster than --machine or the fit say, or computes in a smaller type"),
-    };
-    format!(
-        "the share is at the limit of what is tried, {least} to {most}: these runs took {how} than the model explains; {why}"
-    )
 }
 
 fn memory(results: &[MemoryResult], width: u16) -> String {

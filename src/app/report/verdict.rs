@@ -8,15 +8,17 @@ use crate::report::document::{
 };
 use crate::report::products::FlopsUnit;
 use crate::report::row::subject_in_words;
-use crate::report::template::through;
+use crate::report::template::{lines, through};
 use crate::report::text::{Line, Paint, object, pretty_json, visible};
 use commgauge_base::error::Result;
-use commgauge_base::units::{Rate, Seconds, counted, three_digits};
+use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{
     AgainstBase, AgainstLimit, CurveChange, CurvePart, Decision, Finding, Metric, Problem, Question, Row, RowCall,
     RowSubject, Run, Verdict,
 };
+use minijinja::context;
+use minijinja::value::Serde;
 
 /// How a verdict is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -356,59 +358,20 @@ pub(in crate::report) fn thresholds(verdict: &Verdict) -> String {
     format!("{} of {} thresholds judged, {missing} not measured", c.expectations_judged, c.expectations)
 }
 
-/// The coverage, as sentences.
+/// The coverage, as sentences. A comparison may lack replicates: `most` is what its best row has of each side.
 pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
-    let c = &verdict.coverage;
-    if verdict.question == Question::Consistency {
-        let certain = verdict.findings.iter().filter(|finding| finding.certain).count();
-        let found = verdict.findings.len();
-        return vec![format!(
-            "{} rows; {certain} findings beyond chance, {} that may be chance",
-            c.rows,
-            found - certain
-        )];
-    }
-    let rows = format!(
-        "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive",
-        c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive
-    );
-    let is_undecided = verdict.question == Question::Compare && verdict.decision == Decision::Inconclusive;
-    let too_few = is_undecided.then(|| too_few(verdict)).flatten();
-    let replicates = (c.replicates_measured != c.replicates_planned)
-        .then(|| format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned));
-    too_few.into_iter().chain([rows]).chain(network(verdict)).chain(replicates).collect()
-}
-
-/// Replicates of each side that decide most comparisons: the smallest possible p of fewer is not below 5 % after correction for some rows.
-const DECIDING_REPLICATES: u32 = 6;
-
-/// Whether a comparison lacks replicates.
-fn too_few(verdict: &Verdict) -> Option<String> {
-    let of_row = |row: &Row| Some(row.against_base.as_ref()?.replicates_base.min(row.replicates));
-    let most = verdict.rows.iter().filter_map(of_row).max()?;
-    (most < DECIDING_REPLICATES).then(|| {
-        format!(
-            "cannot decide: {} of each side; take {DECIDING_REPLICATES} (--replicates of a sweep), or add runs by --more-base and --more-new",
-            counted(most as usize, "replicate")
-        )
-    })
-}
-
-/// Whether the network was judged; nothing where that was not asked.
-fn network(verdict: &Verdict) -> Option<String> {
-    let c = &verdict.coverage;
     let failed = |row: &&Row| row.between_nodes && row.decision == Some(Decision::Fail);
-    let failed = verdict.rows.iter().filter(failed).count() as u32;
-    Some(match (c.nodes, c.rows_judged_between_nodes) {
-        (0, _) => return None,
-        (1, _) => "network: not judged; the run has one node".to_owned(),
-        (nodes, 0) => format!("network: NOT JUDGED: no judged row is between the {nodes} nodes"),
-        (nodes, rows) => format!(
-            "network: {rows} judged rows between {nodes} nodes ({failed} failed), {} inside nodes ({} failed)",
-            c.rows_judged - rows,
-            c.rows_failed - failed
-        ),
-    })
+    let of_row = |row: &Row| Some(row.against_base.as_ref()?.replicates_base.min(row.replicates));
+    let is_undecided = verdict.question == Question::Compare && verdict.decision == Decision::Inconclusive;
+    let answer = context! {
+        question => verdict.question.name(),
+        found => verdict.findings.len(),
+        certain => verdict.findings.iter().filter(|finding| finding.certain).count(),
+        rows_failed_between_nodes => verdict.rows.iter().filter(failed).count(),
+        most => is_undecided.then(|| verdict.rows.iter().filter_map(of_row).max()),
+        ..Serde(&verdict.coverage)
+    };
+    lines("coverage.txt", include_str!("templates/coverage.txt"), answer)
 }
 
 /// A row's decision in a word.

@@ -111,7 +111,7 @@ impl Terminal {
     }
 
     fn table(&self, table: &Table) -> String {
-        if table.columns.iter().all(|column| column.expendable() == Column::PAGES_ONLY) {
+        if table.columns.iter().all(|column| column.expendable == Column::PAGES_ONLY) {
             return String::new();
         }
         let title = if table.title.is_empty() { String::new() } else { self.heading(&table.title) };
@@ -173,14 +173,14 @@ impl TableLayout {
 
     /// Leaves out columns until the others fit, or none may be left out; those take two lines. `widths` are those of the widest cells.
     pub fn new(columns: &[Column], widths: Vec<usize>, width: usize) -> TableLayout {
-        let on_terminals = |index: &usize| columns[*index].expendable() != Column::PAGES_ONLY;
+        let on_terminals = |index: &usize| columns[*index].expendable != Column::PAGES_ONLY;
         let mut shown: Vec<usize> = (0..columns.len()).filter(on_terminals).collect();
         let mut left_out = Vec::new();
         while whole(&shown, &widths) > width {
-            let most = shown.iter().copied().filter(|index| columns[*index].expendable() > 0);
-            let Some(index) = most.max_by_key(|index| columns[*index].expendable()) else { break };
+            let most = shown.iter().copied().filter(|index| columns[*index].expendable > 0);
+            let Some(index) = most.max_by_key(|index| columns[*index].expendable) else { break };
             shown.retain(|other| *other != index);
-            left_out.push(columns[index].heading());
+            left_out.push(columns[index].heading);
         }
         let fits = |count: &usize| whole(&shown[..*count], &widths) <= width;
         let on_first_line = (1..=shown.len()).rev().find(fits).unwrap_or(shown.len());
@@ -199,9 +199,9 @@ impl TableLayout {
 
     /// The headings, the units where there are any, and a rule.
     pub fn head(&self) -> String {
-        let mut out = self.line(|column| column.heading());
-        if self.shown.iter().any(|index| !self.columns[*index].unit().is_empty()) {
-            out += &self.line(|column| column.unit());
+        let mut out = self.line(|column| column.heading);
+        if self.shown.iter().any(|index| !self.columns[*index].unit.is_empty()) {
+            out += &self.line(|column| column.unit);
         }
         out + &format!("{}\n", "-".repeat(self.width()))
     }
@@ -227,8 +227,8 @@ impl TableLayout {
             let cell = row.cells.get(*index).map_or_else(String::new, |cell| visible(cell));
             let pad = self.widths[*index].saturating_sub(text_width(&cell));
             let gap = if position + 1 == self.shown.len() { 0 } else { GAP };
-            let (left, right) = if self.columns[*index].is_number() { (pad, gap) } else { (0, pad + gap) };
-            let cell = if self.columns[*index].is_status() { toned(paint, row.tone, &cell) } else { cell };
+            let (left, right) = if self.columns[*index].is_number { (pad, gap) } else { (0, pad + gap) };
+            let cell = if self.columns[*index].is_status { toned(paint, row.tone, &cell) } else { cell };
             // Writing to a string cannot fail.
             let _ = write!(out, "{:left$}{cell}{:right$}", "", "");
         }
@@ -264,7 +264,7 @@ fn whole(shown: &[usize], widths: &[usize]) -> usize {
 pub(in crate::report) fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> {
     let width = |(index, column): (usize, &Column)| {
         let cells = rows.iter().filter_map(|row| row.cells.get(index)).map(|cell| text_width(&visible(cell)));
-        cells.chain([text_width(column.heading()), text_width(column.unit())]).max().unwrap_or(0)
+        cells.chain([text_width(column.heading), text_width(column.unit)]).max().unwrap_or(0)
     };
     columns.iter().enumerate().map(width).collect()
 }
@@ -329,7 +329,7 @@ fn markdown_table(table: &Table) -> String {
     let mut text =
         if table.title.is_empty() { String::new() } else { markdown_title(table.level, &table.title) + "\n" };
     let headings: Vec<String> = table.columns.iter().map(|column| column.heading_on_page()).collect();
-    let rules: Vec<&str> = table.columns.iter().map(|column| if column.is_number() { "---:" } else { "---" }).collect();
+    let rules: Vec<&str> = table.columns.iter().map(|column| if column.is_number { "---:" } else { "---" }).collect();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "| {} |\n| {} |", headings.join(" | "), rules.join(" | "));
     for row in &table.rows {
@@ -470,9 +470,9 @@ fn table_on_page(table: &Table, title: String) -> Value {
         table.rows.iter().take(DRAWN_ROWS).any(|row| row.cells.get(index).is_some_and(|cell| of(cell)))
     };
     let column = |(index, column): (usize, &Column)| {
-        let class = match column.is_number() {
+        let class = match column.is_number {
             true => "n",
-            false if column.heading() == LINK => "link",
+            false if column.heading == LINK => "link",
             // An interval is not broken over lines.
             false if any(index, &|cell| cell.contains(" .. ")) => "s",
             false if any(index, &|cell| cell.chars().count() > SHORT) => "t",

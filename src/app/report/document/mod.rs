@@ -211,11 +211,16 @@ impl Figure {
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    heading: &'static str,
-    unit: &'static str,
-    is_number: bool,
-    is_status: bool,
-    expendable: u8,
+    /// Its heading.
+    pub heading: &'static str,
+    /// The unit of its numbers; empty where the cells have theirs.
+    pub unit: &'static str,
+    /// Whether it is aligned to the right.
+    pub is_number: bool,
+    /// Whether its cells have the colour of their row's tone.
+    pub is_status: bool,
+    /// Priority of being left out, the highest first; 0 is never left out.
+    pub expendable: u8,
 }
 
 /// The role of a row or a result, which decides its colour. What it says is always written as text as well.
@@ -287,31 +292,6 @@ impl Column {
     /// The same as the column whose cells have the colour of their row's tone.
     pub const fn of_status(self) -> Column {
         Column { is_status: true, ..self }
-    }
-
-    /// The heading of the column.
-    pub fn heading(&self) -> &'static str {
-        self.heading
-    }
-
-    /// The unit of its numbers; empty where the cells have theirs.
-    pub fn unit(&self) -> &'static str {
-        self.unit
-    }
-
-    /// Whether the column is aligned to the right.
-    pub fn is_number(&self) -> bool {
-        self.is_number
-    }
-
-    /// Whether its cells have the colour of their row's tone.
-    pub fn is_status(&self) -> bool {
-        self.is_status
-    }
-
-    /// Priority of being left out, the highest first; 0 is never left out.
-    pub fn expendable(&self) -> u8 {
-        self.expendable
     }
 
     /// The heading with its unit, on one line.
@@ -421,7 +401,7 @@ impl Table {
         let cell = |row: &Row, at: usize| row.cells.get(at).cloned().unwrap_or_default();
         let differs = |at: usize| others.iter().any(|row| row.cells.get(at) != first.cells.get(at));
         let kept: Vec<bool> =
-            self.columns.iter().enumerate().map(|(at, column)| column.is_status() || differs(at)).collect();
+            self.columns.iter().enumerate().map(|(at, column)| column.is_status || differs(at)).collect();
         let is_said = |at: &usize| !kept[*at] && !cell(first, *at).is_empty();
         let agreed = |at: usize| format!("{} {}", self.columns[at].heading_on_page(), cell(first, at));
         let agreed: Vec<String> = (0..self.columns.len()).filter(is_said).map(agreed).collect();

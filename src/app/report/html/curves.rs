@@ -5,6 +5,7 @@ use super::page::HtmlInput;
 use crate::chart::{Axis, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Point, Position, Series, Unit, xy};
 use crate::report::document::{Block, Figure};
 use crate::report::row::{Latency, Row};
+use crate::report::text::by_key;
 use commgauge_base::collective::Placement;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
@@ -315,39 +316,41 @@ pub(super) struct Curve<'a> {
 
 /// Every group with enough sizes for a curve, in the order of the plan, and the number of those without.
 pub(super) fn groups<'a>(input: &HtmlInput<'a>) -> (Vec<Group<'a>>, usize) {
-    let mut order: Vec<String> = Vec::new();
-    let mut curves: BTreeMap<(usize, usize, Placement, String), Numbered<'a>> = BTreeMap::new();
-    let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let runs: Vec<_> = input.runs.iter().chain(input.base).collect();
-    for (run, shown) in runs.iter().enumerate() {
-        for (row_index, row) in shown.view.rows.iter().enumerate() {
-            if row.facts.style == Style::Pairs || row.facts.solo_of.is_some() || row.latency.is_none() {
-                continue;
-            }
-            let key = key(&row.facts);
-            let group = *index.entry(key.clone()).or_insert_with(|| {
-                order.push(key);
-                order.len() - 1
-            });
-            let variant = variant::shown(&row.facts.labels);
-            curves.entry((group, run, row.facts.placement, variant)).or_default().push((row_index, row));
+    let rows = runs.iter().enumerate().flat_map(|(run, shown)| {
+        let rows = shown.view.rows.iter().enumerate();
+        rows.map(move |(index, row)| (key(&row.facts), (run, index, row)))
+    });
+    let is_drawn = |row: &Row| row.facts.style != Style::Pairs && row.facts.solo_of.is_none() && row.latency.is_some();
+    let of_key = |(name, rows): (String, Vec<(usize, usize, &'a Row)>)| {
+        let mut curves: BTreeMap<(usize, Placement, String), Numbered<'a>> = BTreeMap::new();
+        for (run, index, row) in rows {
+            let curve = (run, row.facts.placement, variant::shown(&row.facts.labels));
+            curves.entry(curve).or_default().push((index, row));
         }
-    }
-    let mut groups: Vec<Group> = order.into_iter().map(|name| Group { name, curves: Vec::new() }).collect();
-    for ((group, run, placement, variant), mut rows) in curves {
-        rows.sort_by_key(|(_, row)| row.facts.bytes_total);
-        let name = match runs.len() {
-            1 => placement.to_string().replace('_', " "),
-            _ if run >= input.runs.len() => format!("base, {}", placement.to_string().replace('_', " ")),
-            _ => format!("run {}, {}", run + 1, placement.to_string().replace('_', " ")),
+        let curve = |((run, placement, variant), mut rows): ((usize, Placement, String), Numbered<'a>)| {
+            rows.sort_by_key(|(_, row)| row.facts.bytes_total);
+            Curve { run, name: curve_name(input, run, placement, &variant), rows }
         };
-        let name = if variant.is_empty() { name } else { format!("{name}, {variant}") };
-        groups[group].curves.push(Curve { run, name, rows });
-    }
+        Group { name, curves: curves.into_iter().map(curve).collect() }
+    };
+    let drawn = rows.filter(|(_, (.., row))| is_drawn(row));
+    let mut groups: Vec<Group> = by_key(drawn).into_iter().map(of_key).collect();
     let all = groups.len();
     groups.retain(|group| group.curves.iter().any(|curve| sizes(curve) >= MIN_SIZES));
     let without = all - groups.len();
     (groups, without)
+}
+
+/// Which run it is, where there are several, and what else tells the curve from others of its group.
+fn curve_name(input: &HtmlInput, run: usize, placement: Placement, variant: &str) -> String {
+    let placement = placement.to_string().replace('_', " ");
+    let name = match input.runs.len() + input.base.len() {
+        1 => placement,
+        _ if run >= input.runs.len() => format!("base, {placement}"),
+        _ => format!("run {}, {placement}", run + 1),
+    };
+    if variant.is_empty() { name } else { format!("{name}, {variant}") }
 }
 
 fn sizes(curve: &Curve) -> usize {

@@ -71,10 +71,7 @@ impl<'a> Pictures<'a> {
 
     fn heat_map(&self, measure: Measure) -> HeatMap {
         let Pictures { view, rows: members, spoilt, references } = self;
-        let mut member_of = vec![0; view.ranks.len()];
-        for (index, member) in members.iter().enumerate() {
-            member.ranks.iter().for_each(|rank| member_of[*rank] = index);
-        }
+        let member_of = view.member_of(members.iter().map(|member| &member.ranks));
         // Where only pairs between hosts were planned, cells within a host are not missing.
         let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
         let ranks = view.ranks.len() as u64;
@@ -141,8 +138,7 @@ fn worst_measure(view: &PairsView) -> Measure {
 }
 
 fn heading(view: &PairsView, measure: Measure) -> String {
-    let bytes = if measure == Measure::Latency { view.latency_bytes } else { view.bandwidth_bytes };
-    format!("{}, {bytes}", measure.name())
+    format!("{}, {}", measure.name(), view.message(measure))
 }
 
 /// One row of a picture.

@@ -62,13 +62,12 @@ pub(in crate::report) fn localities(view: &PairsView) -> Table {
         Some((locality, measure, view.middles[locality as usize][measure as usize]?))
     };
     let is_latency = |measure: &Measure| *measure == Measure::Latency;
-    let bytes = |measure: &Measure| if is_latency(measure) { view.latency_bytes } else { view.bandwidth_bytes };
     let end = |measure: &Measure, low: f64, high: f64| measure.shown(if is_latency(measure) { low } else { high });
     Fields::of(measured(view).filter_map(row))
         .left("locality", 0, |(locality, ..)| *locality)
         .right("pairs", 2, |(_, _, middle)| middle.pairs)
         .left("measure", 0, |(_, measure, _)| measure.short_name())
-        .right("message", 3, |(_, measure, _)| bytes(measure))
+        .right("message", 3, |(_, measure, _)| view.message(*measure))
         .right("median", 0, |(_, measure, middle)| measure.shown(middle.median))
         .right("fastest", 1, |(_, measure, middle)| end(measure, middle.minimum, middle.maximum))
         .right("slowest", 1, |(_, measure, middle)| end(measure, middle.maximum, middle.minimum))
@@ -379,7 +378,7 @@ pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: 
 }
 
 fn heading(view: &PairsView, measure: Measure) -> String {
-    let bytes = if measure == Measure::Latency { view.latency_bytes } else { view.bandwidth_bytes };
+    let bytes = view.message(measure);
     format!("{}, {bytes}, speed in % of the median of the same locality (less is slower)", measure.name())
 }
 
@@ -458,10 +457,7 @@ impl Layout {
 
 /// The worst share of the pairs between each two members; `None` where there is no value.
 fn cells(view: &PairsView, measure: Measure, members: &[Member]) -> Vec<Vec<Option<f64>>> {
-    let mut member_of = vec![0; view.ranks.len()];
-    for (index, member) in members.iter().enumerate() {
-        member.ranks.iter().for_each(|rank| member_of[*rank] = index);
-    }
+    let member_of = view.member_of(members.iter().map(|member| &member.ranks));
     let mut cells = vec![vec![None; members.len()]; members.len()];
     for pair in &view.pairs {
         let Some(percent) = percent(pair, measure) else { continue };

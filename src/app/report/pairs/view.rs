@@ -1,9 +1,10 @@
 //! The pairs of a record as plain data.
 
+use crate::report::text::by_key;
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::{OddRule, median, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted};
-use commgauge_base::writing::{ascending, distinct, grouped};
+use commgauge_base::writing::{ascending, distinct};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use commgauge_model::workload::Style;
@@ -220,7 +221,21 @@ impl PairsView {
             MemberKind::Rank => (index, index),
             MemberKind::Host => (rank.node as usize, index),
         };
-        grouped(self.ranks.iter().enumerate().map(key)).into_iter().map(|(_, ranks)| ranks).collect()
+        by_key(self.ranks.iter().enumerate().map(key)).into_iter().map(|(_, ranks)| ranks).collect()
+    }
+
+    /// The row of each rank among these.
+    pub(in crate::report) fn member_of<'a>(&self, members: impl Iterator<Item = &'a Vec<usize>>) -> Vec<usize> {
+        let mut member_of = vec![0; self.ranks.len()];
+        for (index, ranks) in members.enumerate() {
+            ranks.iter().for_each(|rank| member_of[*rank] = index);
+        }
+        member_of
+    }
+
+    /// The message by which something is measured.
+    pub(in crate::report) fn message(&self, measure: Measure) -> Bytes {
+        if measure == Measure::Latency { self.latency_bytes } else { self.bandwidth_bytes }
     }
 
     /// Number of hosts.
@@ -360,26 +375,20 @@ pub(super) fn compare_with_medians(view: &mut PairsView) {
 
 /// The averages of hosts, where there are several, and of ranks.
 pub(super) fn standings(view: &PairsView) -> (Vec<Standing>, Vec<Standing>) {
-    let names = view.ranks.iter().map(|rank| format!("rank {}", rank.rank)).collect();
-    let ranks = standings_of(view, names, |member| member);
-    let (mut index, mut names) = (HashMap::new(), Vec::new());
-    for rank in &view.ranks {
-        index.entry(rank.node).or_insert_with(|| {
-            names.push(rank.host.clone());
-            names.len() - 1
-        });
-    }
-    if names.len() < 2 {
-        return (Vec::new(), ranks);
-    }
-    (standings_of(view, names, |member| index[&view.ranks[member].node]), ranks)
+    let hosts = standings_of(view, MemberKind::Host);
+    (if hosts.len() < 2 { Vec::new() } else { hosts }, standings_of(view, MemberKind::Rank))
 }
 
-/// The averages of members by name, each with the place of its ranks.
-fn standings_of(view: &PairsView, names: Vec<String>, member_of: impl Fn(usize) -> usize) -> Vec<Standing> {
-    let mut sums = vec![(0, [(0.0, 0u32); 3]); names.len()];
+fn standings_of(view: &PairsView, kind: MemberKind) -> Vec<Standing> {
+    let members = view.members(kind);
+    let member_of = view.member_of(members.iter());
+    let names = members.iter().map(|ranks| match (kind, &view.ranks[ranks[0]]) {
+        (MemberKind::Rank, first) => format!("rank {}", first.rank),
+        (MemberKind::Host, first) => first.host.clone(),
+    });
+    let mut sums = vec![(0, [(0.0, 0u32); 3]); members.len()];
     for pair in &view.pairs {
-        let (a, b) = (member_of(pair.a), member_of(pair.b));
+        let (a, b) = (member_of[pair.a], member_of[pair.b]);
         for member in std::iter::once(a).chain((a != b).then_some(b)) {
             let (pairs, of_measures) = &mut sums[member];
             *pairs += 1;
@@ -397,7 +406,7 @@ fn standings_of(view: &PairsView, names: Vec<String>, member_of: impl Fn(usize) 
         pairs,
         percent: of_measures.map(mean),
     };
-    names.into_iter().zip(sums).map(standing).collect()
+    names.zip(sums).map(standing).collect()
 }
 
 // Slow pairs: those whose best replicate is an outlier of their locality by more than 10 % (a rate below 90 %, a time above 111 %), in
