@@ -218,9 +218,9 @@ fn error_counts(device: &Device) -> BTreeMap<String, u64> {
         ("NVLink recoveries", ErrorCounter::DlRecovery),
         ("NVLink CRC errors", ErrorCounter::DlCrcData),
     ];
-    let of_memory = |kind: &MemoryError| device.total_ecc_errors(kind.clone(), EccCounter::Volatile).ok();
+    let of_memory = |kind: &MemoryError| device.total_ecc_errors(*kind, EccCounter::Volatile).ok();
     let of_links = |kind: &ErrorCounter| {
-        let counts = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).error_counter(kind.clone()).ok());
+        let counts = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).error_counter(*kind).ok());
         counts.reduce(|sum, more| sum.saturating_add(more))
     };
     let memory = MEMORY.iter().filter_map(|(name, kind)| Some(((*name).to_owned(), of_memory(kind)?)));
