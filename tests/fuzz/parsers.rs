@@ -5,7 +5,7 @@
 
 use commgauge::cli::layout::parse_ranks;
 use commgauge::config::machine::{Fault, lint};
-use commgauge::config::{Machine, Model, Suite};
+use commgauge::config::{Machine, Model, Recipe, Suite};
 use commgauge::cost::Fit;
 use commgauge::interop::{Imported, Origin, parse_csv, parse_imb, parse_nccl_tests, parse_osu, record_lines};
 use commgauge::launch::parse_hosts;
@@ -26,7 +26,7 @@ pub struct Parser {
 }
 
 /// All of them.
-pub const PARSERS: [Parser; 14] = [
+pub const PARSERS: [Parser; 15] = [
     Parser { name: "trace", read: trace, samples: &[("tests/data/traces", "")] },
     Parser { name: "suite", read: suite, samples: &[("suites", ".toml")] },
     Parser {
@@ -48,6 +48,7 @@ pub const PARSERS: [Parser; 14] = [
     },
     Parser { name: "osu", read: osu, samples: &[("tests/data/foreign", ".txt")] },
     Parser { name: "imb", read: imb, samples: &[("tests/data/foreign", ".txt")] },
+    Parser { name: "recipe", read: recipe, samples: &[("tests/data/recipes", "")] },
     Parser { name: "csv", read: csv, samples: &[("tests/data/published", ".csv")] },
 ];
 
@@ -116,6 +117,15 @@ fn trace(bytes: &[u8]) {
     let counted = counted_calls(&trace, &places, 1);
     assert!(counted.len() <= trace.calls.len() && late_ranks(&trace, &places).len() <= trace.groups.len());
     assert!(counted.iter().all(|call| call.calls_per_step >= 1.0));
+}
+
+fn recipe(bytes: &[u8]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for ending in ["sh", "yaml", "json", "toml"] {
+        let path = folder.path().join(format!("recipe.{ending}"));
+        std::fs::write(&path, bytes).expect("written");
+        check_error(Recipe::read(&path, None)).inspect(|recipe| assert!(recipe.notes().starts_with("from ")));
+    }
 }
 
 fn suite(input: &[u8]) {

@@ -192,6 +192,11 @@ struct Asked {
 impl MeasureCommand {
     /// Measures, fits, ranks and plans; returns the exit code.
     pub fn execute(&self) -> Result<i32> {
+        let (question, training) = self.question.with_recipe(&self.training)?;
+        MeasureCommand { question, training, ..self.clone() }.measure()
+    }
+
+    fn measure(&self) -> Result<i32> {
         let folder = Folder::new(&self.output);
         folder.make()?;
         let asked = self.asked(&folder)?;
@@ -587,7 +592,7 @@ fn flags(question: &Question, layout: &Planned, asked: &QuestionFlags, choices: 
     let fewer = layout.virtual_stages.min(MOST_VIRTUAL_STAGES);
     let layers = layers(question.model, layout.degrees.pp * fewer);
     let virtual_stages = if layers.is_some() { fewer } else { layout.virtual_stages };
-    let mut keys = keys(question, layout, asked, virtual_stages)?;
+    let mut keys = keys(question, layout, virtual_stages)?;
     keys.extend(choices.given().filter(|(key, _)| !is_chosen(key)));
     match layers {
         Some(layers) => flags.push(format!("--layers={layers}")),
@@ -606,18 +611,13 @@ fn forward_per_layer(question: &Question, step: &TrainingStep) -> f64 {
 }
 
 /// The choices of the planner as keys of `[training]`.
-fn keys(
-    question: &Question,
-    layout: &Planned,
-    asked: &QuestionFlags,
-    virtual_stages: u32,
-) -> Result<Vec<(&'static str, String)>> {
+fn keys(question: &Question, layout: &Planned, virtual_stages: u32) -> Result<Vec<(&'static str, String)>> {
     let pp = layout.degrees.pp;
     let micro_batches = layout.micro_batches.min(MICRO_BATCHES_PER_STAGE * u64::from(pp));
     let (style, sequence_parallel) =
         question.with_step(layout, |step| Ok((step.training.data.style, step.training.tensor.sequence_parallel)))?;
     let mut keys = vec![
-        ("sequence", asked.sequence.clone()),
+        ("sequence", question.bases.first.sequence.to_string()),
         ("micro_batch", layout.micro_batch.to_string()),
         ("micro_batches", micro_batches.to_string()),
         ("recompute", layout.recompute.name().to_owned()),

@@ -9,7 +9,7 @@ use clap::Args;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::{LayoutTable, Place, Table};
+use commgauge_model::config::{LayoutTable, Place, Recipe, Table};
 use commgauge_model::layout::{Axis, Layout, MOST_RANKS};
 use commgauge_model::workload::step::{layout_on, ranks_of};
 use std::io::{BufWriter, ErrorKind, Read, Write};
@@ -145,11 +145,11 @@ pub struct DegreeFlags {
 }
 
 impl DegreeFlags {
-    /// The equivalent suite table, without placed ranks.
+    /// The equivalent suite table, without placed ranks; a recipe says what the flags leave out.
     ///
     /// # Errors
-    /// Usage errors that name the flag and the rule.
-    pub fn table(&self) -> Result<LayoutTable> {
+    /// Usage errors that name the flag, or the place in the recipe, and the rule.
+    pub fn table(&self, recipe: Option<&Recipe>) -> Result<LayoutTable> {
         let flags = [
             ("--tp", "tp", &self.tp),
             ("--cp", "cp", &self.cp),
@@ -159,8 +159,10 @@ impl DegreeFlags {
             ("--etp", "etp", &self.etp),
             ("--order", "order", &self.order),
         ];
-        let given = flags.into_iter().filter_map(|(flag, key, text)| Some((flag, key, text.clone()?)));
-        LayoutTable::read(Table::of_flags(given))
+        let given = flags.iter().filter_map(|&(flag, key, text)| Some((flag, key, text.clone()?)));
+        let mut table = Table::of_flags(given);
+        recipe.inspect(|recipe| recipe.fill(&mut table, flags.map(|(_, key, _)| key)));
+        LayoutTable::read(table)
     }
 
     /// Whether any of them was given.
@@ -174,8 +176,8 @@ impl DegreeFlags {
     /// # Errors
     /// As [`DegreeFlags::table`], degrees that do not fit the ranks, and errors in the file of ranks, with the line
     /// number.
-    pub fn table_on(&self, world: u32) -> Result<LayoutTable> {
-        let mut table = self.table()?;
+    pub fn table_on(&self, world: u32, recipe: Option<&Recipe>) -> Result<LayoutTable> {
+        let mut table = self.table(recipe)?;
         if let Some(path) = &self.rank_list {
             layout_on(&table, world)?;
             table.ranks = Some(read_ranks(path, world)?);
@@ -188,14 +190,14 @@ impl DegreeFlags {
     /// # Errors
     /// As [`DegreeFlags::table_on`], and neither ranks nor --dp.
     pub fn layout(&self, world: Option<u32>) -> Result<Layout> {
-        let world = match (world, ranks_of(&self.table()?)?) {
+        let world = match (world, ranks_of(&self.table(None)?)?) {
             (Some(world), _) | (None, Some(world)) => world,
             (None, None) => {
                 let problem = "is missing; give the number of ranks, or --dp, so that it follows from the degrees";
                 return Err(Place::flag("--ranks").wrong(problem));
             }
         };
-        layout_on(&self.table_on(world)?, world)
+        layout_on(&self.table_on(world, None)?, world)
     }
 }
 

@@ -2,7 +2,7 @@
 //! of `commgauge-step`, and the trace that it replays instead.
 
 use crate::cli::layout::DegreeFlags;
-use crate::cli::suite::SuiteWork;
+use crate::cli::suite::{SuiteWork, report_resolved_file};
 use crate::cli::sweep::SamplingArguments;
 use clap::error::Error as ClapError;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -11,9 +11,12 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::MIN_FOR_INTERVAL;
 use commgauge_base::units::{Seconds, counted, parse_seconds};
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
 use commgauge_base::{digest, host};
-use commgauge_model::config::step::{ModelWork, Needs, STEP_FLAGS, StepFlag, Work};
-use commgauge_model::config::{BOTH_CADENCES, LayoutTable, Model, Place, RunSettings, Serving, Table, Training};
+use commgauge_model::config::step::{Framework, ModelWork, Needs, STEP_FLAGS, StepFlag, Work, keys_of};
+use commgauge_model::config::{
+    BOTH_CADENCES, LayoutTable, Model, Place, Recipe, RunSettings, Serving, Shipped, Table, Training,
+};
 use commgauge_model::layout::{Axis, Degrees, Layout, LayoutDescription, MOST_RANKS};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::replay::{ReplayOptions, TracedReplay};
@@ -341,8 +344,12 @@ pub(crate) fn sentences(given: &[&'static str], degrees: &Degrees, model: &Model
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
     /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
-    #[arg(long, value_name = "MODEL", required = true)]
+    #[arg(long, value_name = "MODEL", required_unless_present = "from")]
     pub model: Option<String>,
+    /// Launch script, file of settings or server's command line that says what the flags leave out: of Megatron-LM, NeMo, DeepSpeed,
+    /// torchtitan, Accelerate, Axolotl, LLaMA-Factory, verl, vLLM or SGLang. Nothing of it is executed
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    pub from: Option<PathBuf>,
     /// Use only this many of its layers
     #[arg(long, value_name = "N", help_heading = "Model", hide_short_help = true)]
     pub layers: Option<String>,
@@ -362,13 +369,16 @@ impl StepFlags {
     /// # Errors
     /// Usage errors that name the flag.
     pub fn table(&self, world: u32) -> Result<LayoutTable> {
-        let mut table = self.degrees.table_on(world)?;
-        let (training, serving) = match self.keys.work() {
-            Work::Training => (Some(Training::read(Table::of_flags(self.keys.entries(Work::Training)?))?), None),
-            Work::Serving => (None, Some(Serving::read(Table::of_flags(self.keys.entries(Work::Serving)?))?)),
+        let recipe = self.recipe()?;
+        let mut table = self.degrees.table_on(world, recipe.as_ref())?;
+        let work = self.work(recipe.as_ref())?;
+        let mut keys = Table::of_flags(self.keys.entries(work)?);
+        recipe.inspect(|recipe| recipe.fill(&mut keys, keys_of(work)));
+        let (training, serving) = match work {
+            Work::Training => (Some(Training::read(keys)?), None),
+            Work::Serving => (None, Some(Serving::read(keys)?)),
         };
-        let path = self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?;
-        let mut model = Model::load(path)?;
+        let mut model = self.loaded_model()?.ok_or_else(|| Place::flag("--model").wrong("is missing"))?;
         if let Some(layers) = &self.layers {
             let place = Place::flag("--layers");
             let layers =
@@ -380,7 +390,39 @@ impl StepFlags {
         Ok(table)
     }
 
-    /// The ranks that --ranks asks for, else those that the degrees need; dp is 1 if it is left out.
+    fn loaded_model(&self) -> Result<Option<Model>> {
+        self.model.as_deref().map(Model::load).transpose()
+    }
+
+    /// What the recipe says that was given.
+    ///
+    /// # Errors
+    /// Those of [`Recipe::read`], and no model.
+    pub fn recipe(&self) -> Result<Option<Recipe>> {
+        let Some(path) = &self.from else { return Ok(None) };
+        let model = self.loaded_model()?;
+        let recipe = Recipe::read(path, model.as_ref())?;
+        if model.is_none() { Err(recipe.without_model()) } else { Ok(Some(recipe)) }
+    }
+
+    /// Says which file the model's name means, and what the recipe says.
+    pub fn report(&self) -> Result<()> {
+        report_resolved_file(Shipped::Model, Path::new(self.model.as_deref().unwrap_or_default()));
+        self.recipe()?.into_iter().for_each(|recipe| eprintln!("{}", recipe.notes()));
+        Ok(())
+    }
+
+    /// What is done with the model.
+    fn work(&self, recipe: Option<&Recipe>) -> Result<Work> {
+        match recipe.and_then(Recipe::framework).map(Framework::work) {
+            Some(Work::Training) if self.keys.work() == Work::Serving => {
+                Err(Error::usage("--serve: the recipe trains; accepted: the command line of a server, or no --serve"))
+            }
+            work => Ok(work.unwrap_or_else(|| self.keys.work())),
+        }
+    }
+
+    /// The ranks that --ranks asks for, else those that the degrees or the recipe need; dp is 1 if it is left out.
     ///
     /// # Errors
     /// If there are more ranks than on any machine.
@@ -390,14 +432,19 @@ impl StepFlags {
             Some(ranks) => return Err(Error::usage(format!("--ranks: found {ranks}; accepted: 1 to {MOST_RANKS}"))),
             None => {}
         }
-        let mut table = self.degrees.table()?;
+        let recipe = self.recipe()?;
+        let mut table = self.degrees.table(recipe.as_ref())?;
+        if let Some(ranks) = recipe.filter(|_| table.dp.is_none()).map(|recipe| recipe.ranks()).transpose()?.flatten() {
+            return Ok(ranks);
+        }
         table.dp = table.dp.or(Some(1));
         ranks_of(&table).map(|ranks| ranks.unwrap_or(1))
     }
 
     /// The given flags of a model and its step; those of the layout are not among them.
     pub(crate) fn given_of_model(&self) -> Vec<&'static str> {
-        let of_model = [("--model", &self.model), ("--layers", &self.layers)];
+        let from = self.from.as_ref().map(|path| path.display().to_string());
+        let of_model = [("--model", &self.model), ("--layers", &self.layers), ("--from", &from)];
         let of_model = of_model.into_iter().filter(|(_, text)| text.is_some()).map(|(flag, _)| flag);
         of_model.chain(self.keys.flags()).collect()
     }

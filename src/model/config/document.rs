@@ -62,6 +62,16 @@ impl Place {
         Place { source: PathBuf::new(), key: name.to_owned() }
     }
 
+    /// The place of a key on a line of a file.
+    pub(super) fn on_line(file: &Path, line: usize, key: &str) -> Place {
+        Place { source: at_line(file, line), key: key.to_owned() }
+    }
+
+    /// The dotted key, or the flag.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
     /// A usage error that names this place.
     pub fn wrong(&self, problem: impl Display) -> Error {
         if self.source.as_os_str().is_empty() {

@@ -157,6 +157,13 @@ pub(super) fn embedded_file(file: &str) -> Result<&'static str> {
     embedded.ok_or_else(|| Error::environment(format!("this program was built without suites/{file}")))
 }
 
+/// The files of TOML in a folder of `suites/`, with their names and texts.
+pub(super) fn embedded_files(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let files = EMBEDDED.get_dir(folder).into_iter().flat_map(|folder| folder.files());
+    let named = files.filter_map(|file| Some((file.path().file_name()?.to_str()?, file.contents_utf8()?)));
+    named.filter(|(name, _)| name.ends_with(".toml"))
+}
+
 /// A word that can only be a name: no folder before it, and no ending of a file.
 fn bare(requested: &Path) -> Option<&str> {
     let mut parts = requested.components();

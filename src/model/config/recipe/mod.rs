@@ -1,0 +1,558 @@
+//! What a user's own recipe says of a step: a launch script, a file of settings or the command line of a server, read by the table of
+//! its framework.
+//!
+//! What each setting means is data: `suites/recipes/NAME.toml`. Nothing of a recipe is executed, and nothing is guessed.
+
+mod facts;
+mod settings;
+mod shell;
+
+use super::document::{Item, Place, Table};
+use super::model::Model;
+use super::shipped::read_text;
+use super::step::{Framework, MOST_RANKS};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::{ShownPath, visible};
+use facts::{Fact, Facts, Refused, Row};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// No recipe is longer.
+const LONGEST_BYTES: usize = 1 << 20;
+
+/// Words of a setting's name by which it may be about calls: one that is not known is refused then.
+const ABOUT_CALLS: [&str; 10] =
+    ["parallel", "parallelism", "zero", "shard", "sharding", "overlap", "bucket", "allreduce", "dispatcher", "all2all"];
+
+/// Factors of a product that are 1 where no setting says them.
+const DEGREES: [&str; 6] = ["tp", "cp", "dp", "pp", "ep", "_machines"];
+
+/// A setting as the recipe has it.
+#[derive(Clone, Debug)]
+struct Written {
+    /// Its name; dotted where it is within others.
+    key: String,
+    text: String,
+    place: Place,
+}
+
+/// What a recipe says of a step and of its layout.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    file: PathBuf,
+    /// The keys that it sets, with their values and what sets them.
+    keys: BTreeMap<String, (String, Place)>,
+    /// How it names the model.
+    model: Option<Written>,
+    notes: Vec<String>,
+}
+
+impl Recipe {
+    /// Reads a recipe; some of its settings follow from the model.
+    ///
+    /// # Errors
+    /// A file that cannot be read or whose framework is not known; settings with two values, with values that are not known, or about
+    /// calls and not known; and those that follow from what is not executed, each with file, line and key.
+    pub fn read(file: &Path, model: Option<&Model>) -> Result<Recipe> {
+        let mut reader = Reader::default();
+        let facts = reader.read(file, None)?;
+        let keys = reader.keys(model)?;
+        let note = |(key, found): (&String, &Found)| match found.is_default {
+            true => format!("{key} = {}, as {} has it without {}", visible(&found.text), facts.title, found.setting),
+            false => format!("{key} = {}: {}", visible(&found.text), found.place),
+        };
+        let mut notes: Vec<String> = keys.iter().map(note).chain(reader.not_modelled).collect();
+        for (what, names) in [
+            ("about the model, which --model says instead", reader.of_model),
+            ("without effect on calls", reader.ignored),
+            ("not known and left out", reader.unknown),
+        ] {
+            notes.extend((!names.is_empty()).then(|| format!("{} {what}: {}", names.len(), names.join(", "))));
+        }
+        let keys = keys.into_iter().map(|(key, found)| (key, (found.text, found.place))).collect();
+        Ok(Recipe { file: file.to_owned(), keys, model: reader.model, notes })
+    }
+
+    /// The framework whose defaults hold.
+    pub fn framework(&self) -> Option<Framework> {
+        self.text("framework").and_then(|name| name.parse().ok())
+    }
+
+    /// The value of a key.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.keys.get(key).map(|(text, _)| text.as_str())
+    }
+
+    /// All ranks, where it says them.
+    ///
+    /// # Errors
+    /// Another value than such a number.
+    pub fn ranks(&self) -> Result<Option<u32>> {
+        let item = self.keys.get("ranks").map(|(text, place)| Item::of_text(text, place));
+        item.map(|item| item.count_within(1..=MOST_RANKS)).transpose()
+    }
+
+    /// Gives a table those of these keys that it does not have; what it has stays.
+    pub fn fill<'a>(&self, table: &mut Table, keys: impl IntoIterator<Item = &'a str>) {
+        let sizes = ["global_batch", "micro_batches"];
+        let has_size = sizes.iter().any(|key| table.peek(key).is_some());
+        for key in keys.into_iter().filter(|key| !has_size || !sizes.contains(key)) {
+            if let Some((text, place)) = self.keys.get(key) {
+                table.default_to(key, text, place);
+            }
+        }
+    }
+
+    /// What was taken from where, and what was not.
+    pub fn notes(&self) -> String {
+        format!("from {}:\n  {}", self.file.shown(), self.notes.join("\n  "))
+    }
+
+    /// That no model is given, and what the recipe names.
+    pub fn without_model(&self) -> Error {
+        let accepted = "accepted: --model with a config.json or a name of `commgauge show models`";
+        match &self.model {
+            Some(model) => {
+                model.place.wrong(format!("found `{}`, which is not looked up; {accepted}", visible(&model.text)))
+            }
+            None => Error::usage(format!("{}: the recipe names no model; {accepted}", self.file.shown())),
+        }
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reader {
+    /// The keys that settings set, in their order; those of defaults are last.
+    found: Vec<(String, Found)>,
+    model: Option<Written>,
+    not_modelled: Vec<String>,
+    of_model: Vec<String>,
+    ignored: Vec<String>,
+    unknown: Vec<String>,
+}
+
+/// The value of a key, and what sets it.
+#[derive(Clone)]
+struct Found {
+    /// The value, or a product.
+    text: String,
+    place: Place,
+    /// What the setting does; `None` where the framework is one by itself.
+    row: Option<&'static Row>,
+    /// The name of the setting.
+    setting: String,
+    /// Whether the recipe leaves it to the framework.
+    is_default: bool,
+}
+
+impl Reader {
+    /// Reads a file that the user named, or one that a recipe names at `within`.
+    fn read(&mut self, file: &Path, within: Option<&Place>) -> Result<&'static Facts> {
+        let flag = Place::flag("--from");
+        let text = read_text(file, within.unwrap_or(&flag))?;
+        let wrong = |problem: &str| within.unwrap_or(&flag).wrong(format!("{}: {problem}", file.shown()));
+        let is_settings = match file.extension().and_then(|ending| ending.to_str()) {
+            _ if text.len() > LONGEST_BYTES => {
+                return Err(wrong("longer than 1 MiB; accepted: a script or a file of settings"));
+            }
+            Some("py") => {
+                return Err(wrong("nothing is executed; accepted: the settings that Python comes to, as YAML"));
+            }
+            ending => ["yaml", "yml", "toml", "json"].contains(&ending.unwrap_or_default()),
+        };
+        let found = if is_settings {
+            let settings = settings::settings(file, &text)?;
+            Facts::of_settings(&settings).map(|facts| (facts, settings))
+        } else {
+            Facts::of_commands(file, &shell::commands(file, &text)?)?
+        };
+        let (facts, settings) = found.ok_or_else(|| {
+            let titles = Facts::all().map(|facts| facts.title.as_str()).collect::<Vec<_>>().join(", ");
+            wrong(&format!("no framework is known by its settings or commands; accepted: a recipe of {titles}"))
+        })?;
+        for written in &settings {
+            self.add(facts, written, file, within.is_some())?;
+        }
+        match within {
+            None => self.add_defaults(facts, &settings, file)?,
+            // A file within a recipe leaves defaults to that.
+            Some(place) => self.add_framework(facts, place, false),
+        }
+        Ok(facts)
+    }
+
+    fn add_defaults(&mut self, facts: &'static Facts, settings: &[Written], file: &Path) -> Result<()> {
+        let begun = self.found.len();
+        let is_set = |setting: &String| settings.iter().any(|written| facts.name_of(&written.key) == setting);
+        for (key, text) in facts.defaults.iter().filter(|(setting, _)| !is_set(setting)) {
+            let written = Written { key: key.clone(), text: text.clone(), place: Place::flag(key) };
+            self.add(facts, &written, file, false)?;
+        }
+        self.add_framework(facts, &Place::flag("--from"), true);
+        self.found[begun..].iter_mut().for_each(|(_, found)| found.is_default = true);
+        Ok(())
+    }
+
+    fn add_framework(&mut self, facts: &'static Facts, place: &Place, is_default: bool) {
+        let (text, setting) = (facts.framework.clone(), "a setting of another".to_owned());
+        let found = Found { text, place: place.clone(), row: None, setting, is_default };
+        self.found.push(("framework".to_owned(), found));
+    }
+
+    fn add(&mut self, facts: &'static Facts, written: &Written, file: &Path, is_nested: bool) -> Result<()> {
+        let Written { key, text, place } = written;
+        match facts.fact(key) {
+            Fact::Model => self.model = Some(written.clone()),
+            Fact::Row(row) if !is_absent(text) => return self.take(facts, row, written, file, is_nested),
+            Fact::OfModel => self.of_model.push(key.clone()),
+            Fact::NotModelled(reason) if !is_off(text) => self.note_not_modelled(written, reason),
+            Fact::Unknown if !is_off(text) && key.split(['.', '_']).any(|word| ABOUT_CALLS.contains(&word)) => {
+                let likely = facts.likely(key);
+                let problem = format!("{} has no such setting that is known{likely}", facts.title);
+                return Err(place.wrong(format!("{problem} Leave it out where it changes no calls")));
+            }
+            Fact::Unknown => self.unknown.push(place.to_string()),
+            Fact::NoEffect | Fact::NotModelled(_) | Fact::Row(_) => self.ignored.push(key.clone()),
+        }
+        Ok(())
+    }
+
+    fn note_not_modelled(&mut self, Written { text, place, .. }: &Written, reason: &str) {
+        self.not_modelled.push(format!("not modelled: {place} = {}: {reason}", visible(text)));
+    }
+
+    /// Takes the keys that a setting sets.
+    fn take(
+        &mut self,
+        facts: &'static Facts,
+        row: &'static Row,
+        written: &Written,
+        file: &Path,
+        is_nested: bool,
+    ) -> Result<()> {
+        let Written { key, text, place } = written;
+        let found = visible(text);
+        if let Some(doubt) = doubt(text) {
+            return Err(place
+                .wrong(format!("found `{found}`, {doubt}; accepted: the value itself, or flags for {}", row.keys())));
+        }
+        if row.file && is_nested {
+            return Err(place.wrong(format!("found `{found}`, a file in a file that a recipe names; accepted: one")));
+        }
+        if row.file {
+            let near = file.with_file_name(text);
+            let named = if near.is_file() { near } else { PathBuf::from(text) };
+            return self.read(&named, Some(place)).map(|_| ());
+        }
+        let values = match row.values_of(text) {
+            Ok(values) => values,
+            Err(Refused::NotModelled(reason)) => {
+                self.note_not_modelled(written, reason);
+                return Ok(());
+            }
+            Err(Refused::Accepted(accepted)) => {
+                return Err(place.wrong(format!("found `{found}`; accepted: {accepted}")));
+            }
+        };
+        for (set, value) in values {
+            let factors = value.split('*').map(|factor| match factor {
+                "it" => text.clone(),
+                "/it" => format!("/{text}"),
+                factor => factor.to_owned(),
+            });
+            let (text, setting) = (factors.collect::<Vec<_>>().join("*"), facts.name_of(key).to_owned());
+            let found = Found { text, place: place.clone(), row: Some(row), setting, is_default: false };
+            self.found.push((set.to_owned(), found));
+        }
+        Ok(())
+    }
+
+    /// Every key with its one value.
+    ///
+    /// # Errors
+    /// Keys with two values, and a batch that its parts do not come to.
+    fn keys(&mut self, model: Option<&Model>) -> Result<BTreeMap<String, Found>> {
+        let rows = self.found.iter().filter_map(|(_, found)| found.row);
+        let over: BTreeSet<&String> = rows.flat_map(|row| &row.over).collect();
+        let is_overruled = |key: &str, of: &String| over.contains(of) || over.contains(&format!("{of}.{key}"));
+        let times = |found: &Found| found.row.is_some_and(|row| row.times);
+        let mut keys: BTreeMap<String, Found> = BTreeMap::new();
+        for (key, found) in self.found.iter().filter(|(key, found)| !is_overruled(key, &found.setting)) {
+            match keys.get_mut(key) {
+                None => drop(keys.insert(key.clone(), found.clone())),
+                Some(other) if times(other) && times(found) => other.text += &format!("*{}", found.text),
+                Some(other) if found.is_default || other.text == found.text => {}
+                Some(other) => {
+                    let problem = format!("sets {key} to {}, and {} to {}", found.text, other.place, other.text);
+                    return Err(found.place.wrong(format!("{problem}; accepted: one of them")));
+                }
+            }
+        }
+        let texts = |keys: &BTreeMap<String, Found>| -> BTreeMap<String, String> {
+            keys.iter().map(|(key, found)| (key.clone(), found.text.clone())).collect()
+        };
+        let factors = texts(&keys);
+        keys.values_mut().for_each(|found| found.text = product(&found.text, model, &factors));
+        keys.retain(|key, found| !found.text.is_empty() && !key.starts_with('_'));
+        let values = texts(&keys);
+        let has = |(key, wanted): (&String, &Vec<String>)| values.get(key).is_some_and(|value| wanted.contains(value));
+        keys.retain(|_, found| {
+            let counts = found.row.is_none_or(|row| row.only.iter().all(has));
+            self.ignored.extend((!counts).then(|| found.setting.clone()));
+            counts
+        });
+        replicas_of_batch(&mut keys)?;
+        Ok(keys)
+    }
+}
+
+/// Takes out the micro-batches where the batch of all replicas is there too: together they say how many replicas there are.
+fn replicas_of_batch(keys: &mut BTreeMap<String, Found>) -> Result<()> {
+    let number = |key: &str| keys.get(key).map_or(Some(1), |found| found.text.parse::<u64>().ok());
+    let sizes = [number("micro_batch"), number("micro_batches"), number("global_batch")];
+    let (Some(all), Some(parts), [Some(micro_batch), Some(micro_batches), Some(batch)]) =
+        (keys.get("global_batch").cloned(), keys.get("micro_batches"), sizes)
+    else {
+        return Ok(());
+    };
+    let of_replica = micro_batch.saturating_mul(micro_batches).max(1);
+    if !parts.is_default && !batch.is_multiple_of(of_replica) {
+        let problem =
+            format!("found {batch}, which is no multiple of {micro_batch} x {micro_batches}, the samples of a replica");
+        return Err(all.place.wrong(format!("{problem}; accepted: their product with the replicas")));
+    }
+    if !parts.is_default {
+        keys.entry("dp".to_owned()).or_insert(Found { text: (batch / of_replica).to_string(), ..all });
+    }
+    keys.remove("micro_batches");
+    Ok(())
+}
+
+/// A text, or the product of its factors, rounded down; nothing where a factor is not known.
+fn product(text: &str, model: Option<&Model>, keys: &BTreeMap<String, String>) -> String {
+    if !text.contains('*') {
+        return text.to_owned();
+    }
+    let mut product = 1.0;
+    for factor in text.split('*') {
+        let (name, divides) = factor.strip_prefix('/').map_or((factor, false), |name| (name, true));
+        let number = match (name.parse::<f64>(), keys.get(name), model) {
+            (Ok(number), ..) => number,
+            (_, Some(text), _) => text.split('*').map(|factor| factor.parse().unwrap_or(1.0)).product(),
+            (_, None, Some(model)) if name == "hidden" => model.hidden as f64,
+            (_, None, Some(model)) if name == "layers" => f64::from(model.layers),
+            (_, None, None) if ["hidden", "layers"].contains(&name) => return String::new(),
+            (..) if name.is_empty() => return String::new(),
+            // A degree that is left out is 1.
+            (..) if DEGREES.contains(&name) => 1.0,
+            // The key itself says what it accepts.
+            (..) => return text.to_owned(),
+        };
+        product = if divides { product / number } else { product * number };
+    }
+    (product as u64).to_string()
+}
+
+/// Why a text is not the value itself.
+fn doubt(text: &str) -> Option<&'static str> {
+    if text.contains("$((") {
+        Some("which is arithmetic of the shell")
+    } else if text.contains("$(") || text.contains('`') {
+        Some("which a command prints, and nothing is executed")
+    } else if text.contains('$') {
+        Some("which no plain assignment outside of a branch sets")
+    } else if text.starts_with(['&', '*']) {
+        Some("an anchor of YAML, which is not followed")
+    } else {
+        None
+    }
+}
+
+/// Whether a setting says nothing.
+fn is_absent(text: &str) -> bool {
+    ["", "null", "None", "~"].contains(&text)
+}
+
+/// Whether a setting switches off what it is about.
+fn is_off(text: &str) -> bool {
+    is_absent(text) || ["false", "no", "off", "none", "0", "1", "-1"].contains(&text.to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    // Recipes in the public forms of ten projects, and what is refused.
+    use super::super::step::keys_of;
+    use super::*;
+    use commgauge_base::testing::enter_checkout;
+    use std::fs;
+
+    const FOLDER: &str = "tests/data/recipes";
+
+    fn read(file: &Path, model: &str) -> Result<Recipe> {
+        Recipe::read(file, Some(&Model::load(model).unwrap()))
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Expected {
+        model: String,
+        keys: BTreeMap<String, toml::Value>,
+        #[serde(default)]
+        notes: Vec<String>,
+    }
+
+    #[test]
+    fn every_recipe_sets_the_keys_that_its_framework_reads_from_it() {
+        enter_checkout();
+        let text = fs::read_to_string(format!("{FOLDER}/expected.toml")).unwrap();
+        let expected: BTreeMap<String, Expected> = toml::from_str(&text).unwrap();
+        let mut wrong = Vec::new();
+        for (name, Expected { model, keys, notes }) in &expected {
+            let recipe = match read(&Path::new(FOLDER).join(name), model) {
+                Ok(recipe) => recipe,
+                Err(problem) => {
+                    wrong.push(format!("{name}: {problem}"));
+                    continue;
+                }
+            };
+            let found: BTreeMap<String, String> =
+                recipe.keys.iter().map(|(key, (text, _))| (key.clone(), text.clone())).collect();
+            let keys = keys
+                .iter()
+                .map(|(key, value)| (key.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+            let keys: BTreeMap<String, String> = keys.collect();
+            let missing = notes.iter().filter(|note| !recipe.notes().contains(*note)).collect::<Vec<_>>();
+            if found != keys || !missing.is_empty() {
+                wrong.push(format!(
+                    "{name}:\n  found {found:?}\n  right {keys:?}\n  missing {missing:?}\n{}",
+                    recipe.notes()
+                ));
+            }
+        }
+        let recipes = fs::read_dir(FOLDER).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+        let without =
+            recipes.filter(|name| !expected.contains_key(name) && name != "README.md" && name != "expected.toml");
+        assert_eq!(without.collect::<Vec<_>>(), Vec::<String>::new());
+        assert!(wrong.is_empty() && expected.len() >= 20, "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn every_fact_names_keys_that_are() {
+        let known: Vec<&str> =
+            keys_of(super::super::step::Work::Training).chain(keys_of(super::super::step::Work::Serving)).collect();
+        let layout = ["tp", "cp", "dp", "pp", "ep", "etp", "order", "ranks", "framework"];
+        for facts in Facts::all() {
+            assert!(facts.framework.parse::<Framework>().is_ok(), "{}", facts.title);
+            for key in facts.set_keys() {
+                let is_known = known.contains(&key) || layout.contains(&key) || key.starts_with('_');
+                assert!(is_known, "{}: {key}", facts.title);
+            }
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_recipe_under_any_ending_panics() {
+        enter_checkout();
+        let folder = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(FOLDER).unwrap().flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            for part in (0..=16).map(|part| &text[..text.len() * part / 16]) {
+                for ending in ["sh", "yaml", "json", "toml"] {
+                    let file = folder.path().join(format!("recipe.{ending}"));
+                    fs::write(&file, part.replacen("8", "\"'{[(", 1)).unwrap();
+                    if let Err(error) = Recipe::read(&file, None) {
+                        assert!(
+                            error.exit_code() == 2 && !error.to_string().is_empty(),
+                            "{}: {error}",
+                            entry.path().display()
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_computed_doubled_or_not_known_is_refused_with_file_line_and_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut wrong = Vec::new();
+        let start = "pretrain_gpt.py --pipeline-model-parallel-size 1";
+        for (name, text, expected) in [
+            (
+                "a.sh",
+                format!("TP=$((2*4))\n{start} --tensor-model-parallel-size $TP"),
+                "a.sh:2: --tensor-model-parallel-size: found `$((2*4))`, which is arithmetic of the shell",
+            ),
+            (
+                "a.sh",
+                format!("N=$(nvidia-smi -L | wc -l)\n{start} --seq-length $N"),
+                "which a command prints, and nothing is executed",
+            ),
+            (
+                "a.sh",
+                format!("if [ -n \"$A\" ]; then\n  TP=4\nfi\n{start} --tensor-model-parallel-size $TP"),
+                "no plain assignment outside of a branch",
+            ),
+            (
+                "a.sh",
+                format!("{start} \\\n  --seq-length 8 --seq-length 9"),
+                "a.sh:2: --seq-length: sets sequence to 9, and ",
+            ),
+            ("a.sh", format!("{start} --tensor-modl-parallel-size 2"), "did you mean `tensor_model_parallel_size`?"),
+            (
+                "a.sh",
+                format!("{start} --cp-comm-type carrier"),
+                "found `carrier`; accepted: a2a, a2a+p2p, all_gather, p2p",
+            ),
+            ("a.sh", format!("{start}\n{start} --bf16"), "a.sh:2: pretrain_gpt.py: is a second command"),
+            ("a.sh", format!("A='open\n{start}"), "a.sh:1: the command: a quote or a list is not closed"),
+            ("a.sh", format!("A=xxxxxxxxxxxxxxxx\n{}{start}", "A=$A$A\n".repeat(40)), "hold more than 1 MiB"),
+            ("a.sh", "echo nothing".to_owned(), "no framework is known by its settings or commands"),
+            ("a.py", "tp = 4".to_owned(), "nothing is executed"),
+            ("a.json", "{\n// ZeRO\n\"zero_optimization\": {}}".to_owned(), "JSON has no comments, take them out"),
+            (
+                "a.json",
+                "{\"zero_optimization\": {\"stage\": 2,\n\"stage\": 3}}".to_owned(),
+                "a.json:2: zero_optimization.stage: has two values: `2` before and `3` here",
+            ),
+            (
+                "a.json",
+                "{\"zero_optimization\": {\"stage\": 4}}".to_owned(),
+                "zero_optimization.stage: found `4`; accepted: 0, 1, 2, 3",
+            ),
+            (
+                "a.json",
+                "{\"train_batch_size\": 10, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 1}"
+                    .to_owned(),
+                "no multiple of 4 x 1",
+            ),
+            (
+                "a.yaml",
+                "distributed_type: FSDP\nnum_processes: *all".to_owned(),
+                "a.yaml:2: num_processes: found `*all`, an anchor of YAML",
+            ),
+            (
+                "a.yaml",
+                "distributed_type: FSDP\nfsdp_config:\n  <<: *base".to_owned(),
+                "a.yaml:3: not YAML: found `<<`",
+            ),
+            ("a.yaml", "distributed_type: FSDP\n\tnum_processes: 8".to_owned(), "a.yaml:2: not YAML: found a tab"),
+            ("a.yaml", format!("distributed_type: {}", "[".repeat(100_000)), "that is not closed"),
+            (
+                "a.toml",
+                "[parallelism]\ntensor_parallel_degree = 2\nzero_bubble_parallel_degree = 2".to_owned(),
+                "a.toml:3: parallelism.zero_bubble_parallel_degree: torchtitan",
+            ),
+            ("a.toml", "[parallelism]\na = 1\na = 2".to_owned(), "a.toml:3: not TOML"),
+        ] {
+            let file = folder.path().join(name);
+            fs::write(&file, &text).unwrap();
+            match read(&file, "llama-3-8b") {
+                Err(error) if error.to_string().contains(expected) && error.exit_code() == 2 => {}
+                Err(error) => wrong.push(format!("{text:.80}: {error}")),
+                Ok(recipe) => wrong.push(format!("{text:.80}: {}", recipe.notes())),
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
