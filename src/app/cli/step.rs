@@ -32,8 +32,9 @@ use std::sync::{Arc, OnceLock};
 /// The calls of a step, measured op by op.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepArguments {
+    /// The model and its step.
     #[command(flatten)]
-    step: StepFlags,
+    pub flags: StepFlags,
 
     /// Only these styles, a list with commas: tensor, sequence, vocabulary, data, pipeline, context, expert, control, serving
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style, help_heading = "Measurement", hide_short_help = true)]
@@ -81,10 +82,10 @@ impl StepArguments {
     /// Usage errors that name the flag.
     pub fn work(&self, world_size: u32) -> Result<SuiteWork> {
         if self.trace.are_given() {
-            self.trace.ensure_alone(&self.step)?;
+            self.trace.ensure_alone(&self.flags)?;
             let settings = self.settings();
             let facts =
-                self.trace.facts(&format!("{settings:?} {:?}", self.options()), &self.step.degrees, world_size)?;
+                self.trace.facts(&format!("{settings:?} {:?}", self.options()), &self.flags.degrees, world_size)?;
             return Ok(SuiteWork { plan: WorkPlan::default(), settings, facts });
         }
         let table = self.table(world_size)?;
@@ -143,7 +144,7 @@ impl StepArguments {
     /// As [`StepArguments::work`].
     pub fn replay(&self, world_size: u32) -> Result<Option<ReplayRequest>> {
         let source = if self.trace.are_given() {
-            ReplaySource::Trace(self.trace.read(&self.step.degrees, world_size)?)
+            ReplaySource::Trace(self.trace.read(&self.flags.degrees, world_size)?)
         } else if self.replay {
             ReplaySource::Steps(Box::new(self.table(world_size)?))
         } else {
@@ -162,7 +163,7 @@ impl StepArguments {
 
     /// The layout with the requested styles.
     fn table(&self, world_size: u32) -> Result<LayoutTable> {
-        let mut table = self.step.table(world_size)?;
+        let mut table = self.flags.table(world_size)?;
         if !self.style.is_empty() {
             table.styles.retain(|name| self.style.iter().any(|style| style.name() == *name));
         }
@@ -407,7 +408,12 @@ impl StepFlags {
 
     /// Says which file the model's name means, and what the recipe says.
     pub fn report(&self) -> Result<()> {
-        report_resolved_file(Shipped::Model, Path::new(self.model.as_deref().unwrap_or_default()));
+        self.model.iter().for_each(|model| report_resolved_file(Shipped::Model, Path::new(model)));
+        self.report_recipe()
+    }
+
+    /// Says what was taken from the recipe, and what was not.
+    pub fn report_recipe(&self) -> Result<()> {
         self.recipe()?.into_iter().for_each(|recipe| eprintln!("{}", recipe.notes()));
         Ok(())
     }

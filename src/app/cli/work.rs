@@ -126,8 +126,9 @@ pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes, machine: Op
 #[derive(Debug, Parser)]
 #[command(name = "commgauge-step", version = program_version(), mut_arg("model", without_trace))]
 pub struct StepRun {
+    /// What is measured.
     #[command(flatten)]
-    step: StepArguments,
+    pub step: StepArguments,
     #[command(flatten)]
     launched: LaunchedArguments,
 }
