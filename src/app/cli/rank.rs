@@ -433,7 +433,7 @@ mod tests {
             let (of_recipe, of_flags) = (json(&format!("--from tests/data/recipes/{recipe}")), json(&flags));
             assert!(of_recipe["ops"].as_array().is_some_and(|ops| !ops.is_empty()), "{recipe}");
             assert_eq!(of_recipe["ops"], of_flags["ops"], "{recipe}");
-            let found = ["tp", "pp", "dp", "ep"].map(|axis| of_recipe["groups"]["degrees"][axis].as_u64());
+            let found = ["tp", "pp", "dp", "ep"].map(|axis| of_recipe["degrees"][axis].as_u64());
             assert_eq!(found, degrees.map(Some), "{recipe}");
         }
     }

@@ -1,7 +1,7 @@
 //! What the settings of a framework's recipes mean: the files of `suites/recipes`, read once.
 
-use super::Written;
 use super::shell::{Word, settings};
+use super::written::Written;
 use crate::config::document::{Place, likely_key};
 use crate::config::shipped::embedded_files;
 use commgauge_base::error::{Error, Result};

@@ -6,6 +6,7 @@
 mod facts;
 mod settings;
 mod shell;
+mod written;
 
 use super::document::{Item, Place, Table};
 use super::model::Model;
@@ -16,6 +17,7 @@ use commgauge_base::visible::{ShownPath, visible};
 use facts::{Fact, Facts, Refused, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use written::{Written, is_absent, is_off, why_not_followed};
 
 /// No recipe is longer.
 const LONGEST_BYTES: usize = 1 << 20;
@@ -26,15 +28,6 @@ const ABOUT_CALLS: [&str; 10] =
 
 /// Factors of a product that are 1 where no setting says them.
 const DEGREES: [&str; 6] = ["tp", "cp", "dp", "pp", "ep", "_machines"];
-
-/// A setting as the recipe has it.
-#[derive(Clone, Debug)]
-struct Written {
-    /// Its name; dotted where it is within others.
-    key: String,
-    text: String,
-    place: Place,
-}
 
 /// What a recipe says of a step and of its layout.
 #[derive(Clone, Debug)]
@@ -55,7 +48,7 @@ impl Recipe {
     /// calls and not known; and those that follow from what is not executed, each with file, line and key.
     pub fn read(file: &Path, model: Option<&Model>) -> Result<Recipe> {
         let mut reader = Reader::default();
-        let facts = reader.read(file, None)?;
+        let facts = reader.read(file)?;
         let keys = reader.keys(model)?;
         let note = |(key, found): (&String, &Found)| match found.is_default {
             true => format!("{key} = {}, as {} has it without {}", visible(&found.text), facts.title, found.setting),
@@ -125,6 +118,8 @@ impl Recipe {
 struct Reader {
     /// The keys that settings set, in their order; those of defaults are last.
     found: Vec<(String, Found)>,
+    /// Where a recipe names the file that is read.
+    within: Option<Place>,
     model: Option<Written>,
     not_modelled: Vec<String>,
     of_model: Vec<String>,
@@ -147,11 +142,11 @@ struct Found {
 }
 
 impl Reader {
-    /// Reads a file that the user named, or one that a recipe names at `within`.
-    fn read(&mut self, file: &Path, within: Option<&Place>) -> Result<&'static Facts> {
-        let flag = Place::flag("--from");
-        let text = read_text(file, within.unwrap_or(&flag))?;
-        let wrong = |problem: &str| within.unwrap_or(&flag).wrong(format!("{}: {problem}", file.shown()));
+    /// Reads the file that the user named, or one that this names.
+    fn read(&mut self, file: &Path) -> Result<&'static Facts> {
+        let place = self.within.clone().unwrap_or_else(|| Place::flag("--from"));
+        let text = read_text(file, &place)?;
+        let wrong = |problem: &str| place.wrong(format!("{}: {problem}", file.shown()));
         let is_settings = match file.extension().and_then(|ending| ending.to_str()) {
             _ if text.len() > LONGEST_BYTES => {
                 return Err(wrong("longer than 1 MiB; accepted: a script or a file of settings"));
@@ -172,39 +167,38 @@ impl Reader {
             wrong(&format!("no framework is known by its settings or commands; accepted: a recipe of {titles}"))
         })?;
         for written in &settings {
-            self.add(facts, written, file, within.is_some())?;
+            self.add(facts, written, file)?;
         }
-        match within {
-            None => self.add_defaults(facts, &settings, file)?,
-            // A file within a recipe leaves defaults to that.
-            Some(place) => self.add_framework(facts, place, false),
+        let begun = self.found.len();
+        self.add_framework(facts, place);
+        // A file within a recipe leaves defaults to that.
+        if self.within.is_none() {
+            self.add_defaults(facts, &settings, file)?;
+            self.found[begun..].iter_mut().for_each(|(_, found)| found.is_default = true);
         }
         Ok(facts)
     }
 
     fn add_defaults(&mut self, facts: &'static Facts, settings: &[Written], file: &Path) -> Result<()> {
-        let begun = self.found.len();
         let is_set = |setting: &String| settings.iter().any(|written| facts.name_of(&written.key) == setting);
         for (key, text) in facts.defaults.iter().filter(|(setting, _)| !is_set(setting)) {
             let written = Written { key: key.clone(), text: text.clone(), place: Place::flag(key) };
-            self.add(facts, &written, file, false)?;
+            self.add(facts, &written, file)?;
         }
-        self.add_framework(facts, &Place::flag("--from"), true);
-        self.found[begun..].iter_mut().for_each(|(_, found)| found.is_default = true);
         Ok(())
     }
 
-    fn add_framework(&mut self, facts: &'static Facts, place: &Place, is_default: bool) {
+    fn add_framework(&mut self, facts: &'static Facts, place: Place) {
         let (text, setting) = (facts.framework.clone(), "a setting of another".to_owned());
-        let found = Found { text, place: place.clone(), row: None, setting, is_default };
+        let found = Found { text, place, row: None, setting, is_default: false };
         self.found.push(("framework".to_owned(), found));
     }
 
-    fn add(&mut self, facts: &'static Facts, written: &Written, file: &Path, is_nested: bool) -> Result<()> {
+    fn add(&mut self, facts: &'static Facts, written: &Written, file: &Path) -> Result<()> {
         let Written { key, text, place } = written;
         match facts.fact(key) {
             Fact::Model => self.model = Some(written.clone()),
-            Fact::Row(row) if !is_absent(text) => return self.take(facts, row, written, file, is_nested),
+            Fact::Row(row) if !is_absent(text) => return self.take(facts, row, written, file),
             Fact::OfModel => self.of_model.push(key.clone()),
             Fact::NotModelled(reason) if !is_off(text) => self.note_not_modelled(written, reason),
             Fact::Unknown if !is_off(text) && key.split(['.', '_']).any(|word| ABOUT_CALLS.contains(&word)) => {
@@ -223,27 +217,24 @@ impl Reader {
     }
 
     /// Takes the keys that a setting sets.
-    fn take(
-        &mut self,
-        facts: &'static Facts,
-        row: &'static Row,
-        written: &Written,
-        file: &Path,
-        is_nested: bool,
-    ) -> Result<()> {
+    fn take(&mut self, facts: &'static Facts, row: &'static Row, written: &Written, file: &Path) -> Result<()> {
         let Written { key, text, place } = written;
         let found = visible(text);
-        if let Some(doubt) = doubt(text) {
-            return Err(place
-                .wrong(format!("found `{found}`, {doubt}; accepted: the value itself, or flags for {}", row.keys())));
+        if let Some(why) = why_not_followed(text) {
+            return Err(
+                place.wrong(format!("found `{found}`, {why}; accepted: the value itself, or flags for {}", row.keys()))
+            );
         }
-        if row.file && is_nested {
+        if row.file && self.within.is_some() {
             return Err(place.wrong(format!("found `{found}`, a file in a file that a recipe names; accepted: one")));
         }
         if row.file {
             let near = file.with_file_name(text);
             let named = if near.is_file() { near } else { PathBuf::from(text) };
-            return self.read(&named, Some(place)).map(|_| ());
+            self.within = Some(place.clone());
+            self.read(&named)?;
+            self.within = None;
+            return Ok(());
         }
         let values = match row.values_of(text) {
             Ok(values) => values,
@@ -352,31 +343,6 @@ fn product(text: &str, model: Option<&Model>, keys: &BTreeMap<String, String>) -
         product = if divides { product / number } else { product * number };
     }
     (product as u64).to_string()
-}
-
-/// Why a text is not the value itself.
-fn doubt(text: &str) -> Option<&'static str> {
-    if text.contains("$((") {
-        Some("which is arithmetic of the shell")
-    } else if text.contains("$(") || text.contains('`') {
-        Some("which a command prints, and nothing is executed")
-    } else if text.contains('$') {
-        Some("which no plain assignment outside of a branch sets")
-    } else if text.starts_with(['&', '*']) {
-        Some("an anchor of YAML, which is not followed")
-    } else {
-        None
-    }
-}
-
-/// Whether a setting says nothing.
-fn is_absent(text: &str) -> bool {
-    ["", "null", "None", "~"].contains(&text)
-}
-
-/// Whether a setting switches off what it is about.
-fn is_off(text: &str) -> bool {
-    is_absent(text) || ["false", "no", "off", "none", "0", "1", "-1"].contains(&text.to_lowercase().as_str())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Of YAML it reads what recipes are written in: nested keys, lists, quoted texts, and braces as in JSON. Anchors are not followed.
 
-use super::Written;
+use super::written::Written;
 use crate::config::document::{Item, Place, Table, Value};
 use commgauge_base::error::Result;
 use std::collections::BTreeMap;
@@ -199,7 +199,7 @@ impl Braces {
         next
     }
 
-    /// Passes over blanks and what stands between values.
+    /// Passes over blanks, commas and colons.
     fn skip_blanks(&mut self) {
         while self.rest.peek().is_some_and(|one| one.is_whitespace() || ",:".contains(*one)) {
             self.next();

@@ -2,7 +2,7 @@
 //!
 //! What a command, arithmetic, a branch or the caller of the script decides stays as it is written, with its `$`.
 
-use super::Written;
+use super::written::Written;
 use crate::config::document::Place;
 use commgauge_base::error::{Error, Result};
 use shlex::Shlex;
@@ -231,7 +231,7 @@ fn length_of_expansion(text: &str) -> usize {
     text.len()
 }
 
-/// The flags of a command and its `key=value` words, with their values; a switch has none. A word that stands alone is its own key.
+/// The flags of a command and its `key=value` words, with their values; a switch has none. What no assignment says is its own key.
 pub(super) fn settings(file: &Path, command: &[Word], is_switch: impl Fn(&str) -> bool) -> Vec<Written> {
     let mut settings: Vec<Written> = Vec::new();
     let mut takes = false;
