@@ -423,11 +423,6 @@ mod tests {
                 "--model deepseek-v3 --tp 8 --ep 8 --etp 1 --serve decode --batch 16 --framework vllm".to_owned(),
                 [8, 1, 1, 8],
             ),
-            (
-                "sglang-ep.sh --model qwen3-30b-a3b --serve decode --batch 4",
-                "--model qwen3-30b-a3b --tp 8 --ep 4 --etp 2 --serve decode --batch 4 --framework sglang".to_owned(),
-                [8, 1, 1, 4],
-            ),
         ];
         for (recipe, flags, degrees) in rows {
             let (of_recipe, of_flags) = (json(&format!("--from tests/data/recipes/{recipe}")), json(&flags));
