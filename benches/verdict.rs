@@ -41,7 +41,7 @@ fn verdicts(criterion: &mut Criterion) {
         bencher.iter(|| compare(black_box(&base), &new, &compares).expect("judged"));
     });
     let verdict = gate(&base, Some(&machine), &gates).expect("judged");
-    let look = VerdictLook { format: VerdictFormat::Table, width: 120, explained: true };
+    let look = VerdictLook { format: VerdictFormat::Table, width: 120, ..VerdictLook::WHOLE };
     group.bench_function("table of a verdict of 10,000 rows", |bencher| {
         bencher.iter(|| verdict_text(black_box(&verdict), look).expect("text"));
     });

@@ -77,6 +77,23 @@ const serve = box => {
   search.addEventListener('input', find);
   before.addEventListener('click', () => { read(); first -= PAGE; show(); });
   after.addEventListener('click', () => { read(); first += PAGE; show(); });
+  // Whole rows of the wide table, a cell below the other.
+  if (box.closest('#rows')) body.addEventListener('click', event => {
+    const tr = event.target.closest('tr');
+    if (tr.className === 'whole' || getSelection().toString()) return;
+    read();
+    const below = tr.nextElementSibling;
+    if (below && below.className === 'whole') return below.remove();
+    const whole = make('tr', {className: 'whole'}), cell = make('td', {colSpan: heads.length}), list = make('dl');
+    [...tr.cells].forEach((td, at) => {
+      const fact = make('div');
+      fact.append(make('dt', {textContent: heads[at].textContent}), make('dd', {textContent: td.textContent}));
+      list.append(fact);
+    });
+    cell.append(list);
+    whole.append(cell);
+    tr.after(whole);
+  });
   if (total > FEW) {
     label.append(search);
     tools.append(label, ' ', count, ' ', before, ' ', after);
@@ -89,6 +106,15 @@ const serve = box => {
   }
 };
 document.querySelectorAll('.scroll.table').forEach(serve);
+
+// A link to a folded section opens it.
+const unfold = () => {
+  if (location.hash.length < 2) return;
+  const part = document.querySelector(`#${CSS.escape(location.hash.slice(1))}>.part`);
+  if (part) part.open = true;
+};
+addEventListener('hashchange', unfold);
+unfold();
 
 let opened = [];
 addEventListener('beforeprint', () => {

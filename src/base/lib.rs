@@ -7,6 +7,7 @@
 pub mod collective;
 pub mod digest;
 pub mod element;
+pub mod embedded;
 pub mod error;
 pub mod geometry;
 pub mod host;

@@ -8,6 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+use strum::VariantNames;
 
 /// The activity of a rank within a step; [`Doing::CALL`] and below belong to the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,7 +190,8 @@ pub struct Fault {
 }
 
 /// How a rank misbehaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum FaultKind {
     /// Sleeps forever instead of entering.
     Hang,
@@ -207,33 +209,20 @@ pub enum FaultKind {
     Exit,
 }
 
-impl FaultKind {
-    /// Every kind with its name.
-    pub const ALL: [(&'static str, FaultKind); 7] = [
-        ("hang", FaultKind::Hang),
-        ("loop", FaultKind::Loop),
-        ("never-finish", FaultKind::NeverFinish),
-        ("loop-inside", FaultKind::LoopInside),
-        ("stop", FaultKind::Stop),
-        ("kill", FaultKind::Kill),
-        ("exit", FaultKind::Exit),
-    ];
-}
-
 impl Fault {
     /// Parses `RANK:KIND` or `RANK:KIND:CALL`.
     ///
     /// # Errors
     /// A message with the invalid text and the accepted forms.
     pub fn parse(text: &str) -> Result<Fault, String> {
-        let kinds = FaultKind::ALL.map(|(name, _)| name).join(", ");
+        let kinds = FaultKind::VARIANTS.join(", ");
         let wrong = || format!("found `{text}`; accepted: RANK:KIND[:CALL], where KIND is one of {kinds}");
         let mut parts = text.split(':');
         let rank = parts.next().and_then(|part| part.parse().ok()).ok_or_else(wrong)?;
-        let kind = parts.next().and_then(|part| FaultKind::ALL.iter().find(|(name, _)| *name == part));
+        let kind = parts.next().and_then(|part| part.parse().ok());
         let call = parts.next().map_or(Some(100), |part| part.parse().ok()).filter(|call| *call > 0);
         match (kind, call, parts.next()) {
-            (Some((_, kind)), Some(call), None) => Ok(Fault { rank, kind: *kind, call }),
+            (Some(kind), Some(call), None) => Ok(Fault { rank, kind, call }),
             _ => Err(wrong()),
         }
     }

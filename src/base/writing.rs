@@ -13,6 +13,7 @@ pub use crate::eprintln;
 use crate::error::{Error, Result};
 use crate::visible::visible_lines;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeSet;
 use std::fmt::Arguments;
 use std::io::Write;
 
@@ -84,6 +85,11 @@ pub fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
         }
         found
     })
+}
+
+/// Every member once, in ascending order.
+pub fn ascending<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    BTreeSet::from_iter(all).into_iter().collect()
 }
 
 /// The members of each key.

@@ -1,10 +1,12 @@
-//! The known launchers: one row each, with the MPI they start, their programs and the variables they set for ranks. To add a launcher, add
-//! a row here; `launch::command` writes the arguments of a new [`Family`].
+//! The known launchers, of `launchers.json`: the MPI they start, their programs and the variables they set for ranks. To add a launcher,
+//! add it there; `launch::command` writes the arguments of a new [`Family`].
 
+use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// Launchers that `commgauge run` can start, grouped by the flags they accept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Family {
     /// `mpirun` of Open MPI up to 4.
     OpenMpi4,
@@ -19,7 +21,7 @@ pub enum Family {
 }
 
 /// The MPI that the launched programs were built against. The launcher of another MPI would start every rank alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Flavor {
     /// Open MPI, any version: 4 and 5 share their binary interface.
@@ -28,10 +30,12 @@ pub enum Flavor {
 }
 
 /// The known facts of a launcher or process manager.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Launcher {
     name: &'static str,
     /// Its versions that `commgauge run` starts itself.
-    families: &'static [Family],
+    families: Vec<Family>,
     /// The MPI it belongs to; `None` if it starts ranks of any MPI.
     flavor: Option<Flavor>,
     pub(crate) ranks: Option<&'static str>,
@@ -41,8 +45,9 @@ pub(crate) struct Launcher {
     /// Number of this rank.
     pub(crate) rank: Option<&'static str>,
     /// Variables that are set only for ranks that the launcher connects to each other.
-    connects: &'static [&'static str],
-    /// The variable that identifies a launcher that asks ranks to end before it kills them.
+    connects: Vec<&'static str>,
+    /// The variable that identifies a launcher that asks ranks to end before it kills them: Open MPI a second before, srun as long as
+    /// --wait says, Hydra never, which kills the others as soon as one has died.
     asks_first: Option<&'static str>,
     /// Whether it treats ranks that exit right after `MPI_Finalize` as failed if several share a processor.
     misreads_exit: bool,
@@ -50,69 +55,8 @@ pub(crate) struct Launcher {
     is_outermost: bool,
 }
 
-const ONLY_VARIABLES: Launcher = Launcher {
-    name: "",
-    families: &[],
-    flavor: None,
-    ranks: None,
-    ranks_here: None,
-    hosts: None,
-    rank: None,
-    connects: &[],
-    asks_first: None,
-    misreads_exit: false,
-    is_outermost: false,
-};
-
-const HYDRA: Launcher = Launcher {
-    name: "MPICH",
-    families: &[Family::Mpich],
-    flavor: Some(Flavor::Mpich),
-    ranks: Some("PMI_SIZE"),
-    ranks_here: Some("MPI_LOCALNRANKS"),
-    rank: Some("PMI_RANK"),
-    connects: &["PMI_RANK", "PMI_FD", "PMI_PORT"],
-    // It never asks first: it kills the others as soon as one has died.
-    ..ONLY_VARIABLES
-};
-
-const LAUNCHERS: [Launcher; 7] = [
-    Launcher {
-        name: "Open MPI",
-        families: &[Family::OpenMpi4, Family::OpenMpi5],
-        flavor: Some(Flavor::OpenMpi),
-        ranks: Some("OMPI_COMM_WORLD_SIZE"),
-        ranks_here: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
-        rank: Some("OMPI_COMM_WORLD_RANK"),
-        connects: &["OMPI_COMM_WORLD_SIZE"],
-        // It asks a second before it kills.
-        asks_first: Some("OMPI_COMM_WORLD_SIZE"),
-        misreads_exit: true,
-        ..ONLY_VARIABLES
-    },
-    HYDRA,
-    Launcher { name: "Intel MPI", families: &[Family::IntelMpi], ..HYDRA },
-    Launcher {
-        name: "MVAPICH2",
-        ranks: Some("MV2_COMM_WORLD_SIZE"),
-        ranks_here: Some("MV2_COMM_WORLD_LOCAL_SIZE"),
-        ..ONLY_VARIABLES
-    },
-    Launcher { name: "PALS", ranks: Some("PALS_SIZE"), ..ONLY_VARIABLES },
-    Launcher { name: "PMIx", rank: Some("PMIX_RANK"), connects: &["PMIX_RANK", "PMIX_NAMESPACE"], ..ONLY_VARIABLES },
-    Launcher {
-        name: "Slurm",
-        families: &[Family::Slurm],
-        ranks: Some("SLURM_STEP_NUM_TASKS"),
-        ranks_here: Some("SLURM_STEP_TASKS_PER_NODE"),
-        hosts: Some("SLURM_STEP_NUM_NODES"),
-        rank: Some("SLURM_PROCID"),
-        // srun waits as long as --wait says.
-        asks_first: Some("SLURM_STEP_ID"),
-        is_outermost: true,
-        ..ONLY_VARIABLES
-    },
-];
+static LAUNCHERS: LazyLock<Vec<Launcher>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("launchers.json")).expect("a test reads it"));
 
 impl Flavor {
     pub const ALL: [Flavor; 2] = [Flavor::OpenMpi, Flavor::Mpich];
@@ -137,8 +81,7 @@ impl Flavor {
 
 impl Family {
     fn launcher(self) -> &'static Launcher {
-        const OPEN_MPI: &Launcher = &LAUNCHERS[0];
-        LAUNCHERS.iter().find(|launcher| launcher.families.contains(&self)).unwrap_or(OPEN_MPI)
+        LAUNCHERS.iter().find(|launcher| launcher.families.contains(&self)).unwrap_or(&LAUNCHERS[0])
     }
 
     pub fn name(self) -> &'static str {
@@ -193,7 +136,7 @@ pub const MAX_HOSTS: usize = 1 << 17;
 
 /// Whether a launcher has connected this process to other ranks.
 pub(crate) fn is_connected(is_set: impl Fn(&str) -> bool) -> bool {
-    LAUNCHERS.iter().flat_map(|launcher| launcher.connects).any(|name| is_set(name))
+    LAUNCHERS.iter().flat_map(|launcher| &launcher.connects).any(|name| is_set(name))
 }
 
 /// Whether the launcher of this process asks ranks to end before it kills them.
@@ -227,7 +170,7 @@ mod tests {
                 "{family:?}"
             );
         }
-        for launcher in &LAUNCHERS {
+        for launcher in LAUNCHERS.iter() {
             assert!(launcher.ranks.or(launcher.rank).is_some() && !launcher.name.is_empty());
         }
         assert_eq!(

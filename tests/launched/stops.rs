@@ -304,3 +304,18 @@ fn a_panicking_rank_ends_the_launch_and_is_named_with_its_host() {
     let ran = Ran::of(direct.arg(folder.path().join("direct.jsonl")), 20).ended_with(6);
     ran.printed_error("rank 0: a broken assumption on host");
 }
+
+#[test]
+fn a_run_whose_record_was_changed_while_it_was_written_ends_with_7() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _concurrent = concurrent();
+    let mut run = short_run(folder.path(), &record, "-n 2");
+    run.wait_until(40, "a case is measured", || count_so_far(&record, "case") >= 1);
+    let text = std::fs::read_to_string(&record).unwrap();
+    let year = text.find("\"started_at\":\"2").unwrap() + "\"started_at\":\"".len();
+    let file = std::fs::OpenOptions::new().write(true).open(&record).unwrap();
+    // In place, as an editor that keeps the file does.
+    std::os::unix::fs::FileExt::write_all_at(&file, b"1", year as u64).unwrap();
+    ending(run, 30).ended_with(7).printed_error("the digest of line 1 does not fit");
+}

@@ -17,8 +17,7 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
         .filter(|row| {
             row.first().is_some_and(|word| ["all_reduce", "all_gather"].contains(word))
                 && row.len() > 6
-                && !row.contains(&"-b")
-                && !row.contains(&"at")
+                && !row.iter().any(|word| ["-b", "at", "of"].contains(word))
         })
         .collect()
 }

@@ -100,7 +100,7 @@ fn on_host_memory_and_in_simulations_copies_are_skipped_by_name() {
     let mut run = Command::new(COMMGAUGE);
     run.current_dir(env!("CARGO_MANIFEST_DIR")).arg("run").arg(folder.path().join("copies.toml"));
     run.args(["--backend", "simulated", "--machine", "two-hosts-1gbit", "-n", "4", "--record"]).arg(&record);
-    Ran::of(&mut run, 60);
+    Ran::of(&mut run, 60).ended_with(7);
     let written = lines(&record);
     let skipped = of_kind(&written, "copy");
     assert!(!skipped.is_empty());

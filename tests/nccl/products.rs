@@ -65,7 +65,7 @@ fn products_of_a_model_come_out_right_on_gpus_in_every_type_and_serve_a_plan() {
     let text = String::from_utf8_lossy(&planned.stdout);
     assert!(planned.status.success(), "{text}{}", String::from_utf8_lossy(&planned.stderr));
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for said in ["measured on 4 matrix products of bfloat16", "with cuBLAS 12.8.4", "SYNTHETIC"] {
+    for said in ["Matrix products are measured", "with cuBLAS 12.8.4", "SYNTHETIC"] {
         assert!(words.contains(said), "`{said}` is not in {text}");
     }
 }

@@ -396,7 +396,7 @@ fn sums_of_what_is_multiplied_first_and_reductions_of_eight_bit_floats_come_out_
         let flags = format!("all_reduce -b 1K -e 1K -d fp8_e5m2 --placement out --cadence streaming {QUICKLY}");
         let mut command = nccl(2, SWEEP, &flags, &record);
         command.env("COMMGAUGE_DOUBLE_CAPABILITY", capability);
-        Ran::of(with_nccl(&mut command, 2, version), 60).ended_with(0);
+        Ran::of(with_nccl(&mut command, 2, version), 60).ended_with(if status == "skipped" { 7 } else { 0 });
         let (_, line) = by_name(&record).into_values().next().unwrap();
         assert!(line["outcome"]["status"] == status && line["outcome"].to_string().contains(words), "{line}");
     }

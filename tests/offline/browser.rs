@@ -1,6 +1,7 @@
 //! The report page in a real browser: no message, no request, nothing that overlaps or is cut off; in light, in dark, on paper,
 //! on a telephone and on a wide screen. Needs Chromium; without it the tests say that they were skipped.
 
+mod first_screens;
 mod many_rows;
 
 use crate::offline;
@@ -176,20 +177,9 @@ fn a_browser_shows_the_page_without_a_message_a_request_or_an_overlap() {
     let Pages { folder, page } = pages();
     let at = folder.path();
     let html = std::fs::read_to_string(&page).expect("the page");
-    for section in [
-        "answer",
-        "verdict",
-        "suspects",
-        "provenance",
-        "model",
-        "curves",
-        "consistency",
-        "pairs",
-        "late",
-        "cost",
-        "base",
-        "rows",
-    ] {
+    for section in
+        ["answer", "verdict", "suspects", "provenance", "model", "curves", "pairs", "late", "cost", "base", "rows"]
+    {
         assert!(html.contains(&format!("<section id=\"{section}\"")), "{section}");
     }
     let (dom, log) = open(browser, &page, at, &[]);

@@ -132,5 +132,9 @@ fn where_no_layout_has_a_price_what_was_measured_is_kept_and_planned_on_with_pub
     }
     let line = format!("plan --fit cal/fit.json --machine h100-nvswitch-ndr {question}");
     let planned = commgauge(folder.path(), &line).ended_with(0);
-    assert!(planned.stdout.contains("The best again: --only"), "{}", planned.stdout);
+    assert!(
+        planned.stdout.contains("for calls that it lacks published rates of h100-nvswitch-ndr"),
+        "{}",
+        planned.stdout
+    );
 }

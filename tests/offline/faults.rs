@@ -124,12 +124,32 @@ fn host_files_of_any_shape_are_read_or_refused_with_their_line() {
         assert!(!text(&output.stderr).contains("--hostfile hosts"), "{good:.40}: {}", text(&output.stderr));
     }
     let long = format!("a slots={}\n", "9".repeat(1 << 20));
-    for (bad, said) in
-        [("", "names no host"), ("a\nb slots=x\r\n", "line 2"), ("a\n\n\nb slots=0\n", "line 4"), (&long, "line 1")]
-    {
+    let name = format!("{} slots=1\n", "a".repeat(256));
+    for (bad, said) in [
+        ("", "names no host"),
+        ("a\nb slots=x\r\n", "line 2"),
+        ("a\n\n\nb slots=0\n", "line 4"),
+        (&long, "line 1"),
+        (&name, "line 1"),
+    ] {
         refused(&dry(bad.as_bytes()), &[2], said);
     }
     refused(&dry(b"a\n\xff\xfe\n"), &[2, 6], "hosts");
+}
+
+/// More ranks than any cluster has, which would be listed one by one.
+#[test]
+fn numbers_of_ranks_are_bounded_before_memory_is_taken() {
+    let folder = folder();
+    fs::write(folder.path().join("hosts"), "a slots=2147483647\n").unwrap();
+    for (words, said) in [
+        (["-n", "2000000000"], "2000000000 ranks; accepted: at most 1048576 (2^20)"),
+        (["--hosts", "a:2147483647,b:2147483647"], "4294967294 ranks; accepted: at most 1048576"),
+        (["--hostfile", "hosts"], "2147483647 ranks; accepted: at most 1048576"),
+    ] {
+        let all = [&["run", "small.toml", "--dry-run", "--launcher", "/bin/false"][..], &words].concat();
+        refused(&commgauge(folder.path(), &all), &[2], said);
+    }
 }
 
 /// A machine with noise, whose second node is slow for a while or always, and on which all_reduce must reach a bus bandwidth.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The sample record as one of many runs: with another name and day, and every sample scaled by the factor. Warnings
 /// and errors are removed, so that all rows count.
-fn run(day: u32, factor: f64) -> String {
+pub fn run(day: u32, factor: f64) -> String {
     let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample-record.jsonl"));
     let mut lines = String::new();
     for line in sample.expect("the sample record").lines() {
@@ -96,8 +96,7 @@ fn runs_that_became_slower_end_with_1_and_unusable_files_are_listed() {
     let output = commgauge(folder.path(), &["history", "runs", "--plots", "pictures"]);
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{out}{}", text(&output.stderr));
-    for words in ["from run run-08 of 2026-11-08", "Left out: 2 files", "again.jsonl: is the same run as", "torn.jsonl"]
-    {
+    for words in ["! from run run-08-", "Left out: 2 files", "again.jsonl: is the same run as", "torn.jsonl"] {
         assert!(out.contains(words), "{words}: {out}");
     }
     assert!(std::fs::read_dir(folder.path().join("pictures")).expect("made").count() > 0);

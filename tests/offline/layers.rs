@@ -24,6 +24,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "output_file",
             "writing",
             "digest",
+            "embedded",
             "progress",
             "sample",
             "visible",

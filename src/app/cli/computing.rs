@@ -7,6 +7,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, parse_rate, three_digits};
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::ascending;
 use commgauge_cost::cost::{Fit, PlaceQuery};
 use commgauge_model::config::machine::{ANY_GPU, Computing as Gpu, LayerKind, Level};
 use commgauge_model::config::step::Framework;
@@ -394,9 +395,7 @@ impl Computing {
     /// How many of the products of a layout were measured at their exact shape; none if there are no measurements.
     pub fn own_shapes(&self, needed: &[Product]) -> Option<String> {
         let Efficiency::Measured(measured) = &self.compute.efficiency else { return None };
-        let mut shapes: Vec<[u64; 3]> = needed.iter().map(|product| [product.m, product.n, product.k]).collect();
-        shapes.sort_unstable();
-        shapes.dedup();
+        let shapes: Vec<[u64; 3]> = ascending(needed.iter().map(|product| [product.m, product.n, product.k]));
         let is_measured =
             |shape: &&[u64; 3]| measured.products().iter().any(|known| [known.m, known.n, known.k] == **shape);
         let exact = shapes.iter().filter(is_measured).count();

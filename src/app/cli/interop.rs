@@ -11,7 +11,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::{Fit, Place, PlaceQuery};
 use commgauge_model::layout::Locality;
-use commgauge_model::record::line::ForeignTool;
+use commgauge_model::record::line::{ForeignTool, ID_DIGITS};
 use commgauge_model::record::{Line, Record};
 use commgauge_readers::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_readers::interop::{
@@ -215,13 +215,10 @@ impl ImportCommand {
 
 // Which run the files of another tool are of.
 
-/// Digits of the digest in the name of a run.
-const DIGITS: usize = 8;
-
 /// The run that files are of.
 struct Identity {
     /// The same for the same files, so that a log that is imported every night is no further run: when the newest of them was written, and
-    /// the beginning of a digest of them all, such as `20261121T011530Z-9f3c21aa`.
+    /// 128 bits of a digest of them all, such as `20261121T011530Z-9f3c21aa...`.
     pub run_id: String,
     /// When the newest of them was written: other tools do not say when they ran.
     pub written: Timestamp,
@@ -240,7 +237,7 @@ impl Identity {
             let modified = fs::metadata(path).and_then(|facts| facts.modified()).map_err(failed)?;
             written = written.max(Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH));
         }
-        let digest = &sha256(digests)[..DIGITS];
+        let digest = &sha256(digests)[..ID_DIGITS];
         Ok(Identity { run_id: format!("{}-{digest}", written.strftime("%Y%m%dT%H%M%SZ")), written })
     }
 }

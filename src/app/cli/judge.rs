@@ -4,8 +4,8 @@ use super::output::{
     FormattedOutput, VerdictOutput, check_only_format, is_page, make_folder, print_on, read_all, records_in, replace,
 };
 use super::report::ReportCommand;
-use super::simulate::ranks_of_nodes;
-use super::suite::{self, SuiteWork, suite_work};
+use super::simulate::rehearsed_request;
+use super::suite;
 use crate::report::{
     Answered, HistoryFormat, Judged, ShownRows, VerdictLook, history_text, outlook_text, plots, suspects_text,
     verdict_text,
@@ -22,8 +22,7 @@ use commgauge_judge::verdict::{
     gate_new_machine, located_code, most_severe, plan_outlook,
 };
 use commgauge_model::config::{Machine, Shipped};
-use commgauge_model::layout::Nodes;
-use commgauge_run::session::{Rehearsal, Request};
+use commgauge_run::session::Rehearsal;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -43,7 +42,7 @@ pub struct JudgeCommand {
     #[arg(required_unless_present = "plan", value_name = "RECORD")]
     pub records: Vec<PathBuf>,
 
-    /// Machine file with the limits, or the name of a shipped one; without it thresholds are inconclusive
+    /// Machine file with the thresholds, or the name of a shipped one; without it thresholds are inconclusive
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
 
@@ -260,15 +259,11 @@ pub(super) fn judge_plan(
     suite::report_resolved_file(Shipped::Suite, suite);
     suite::report_resolved_file(Shipped::Machine, machine);
     let machine = Machine::load(machine)?;
-    let ranks = ranks_of_nodes(&machine, nodes)?;
     let well = Machine { faults: Vec::new(), ..machine.clone() };
-    // Records tell hosts, of which several may make one node of the machine.
-    let nodes_of_record = Nodes::filled(ranks, machine.ranks_per_host());
-    let SuiteWork { plan, settings, facts } = suite_work(suite, None, &nodes_of_record)?;
-    let request = Request::simulated(suite::new_run_id(), facts, plan, settings, &well, ranks);
+    let request = rehearsed_request(suite, &well, nodes)?;
     let planned = PlannedWork {
         cases: Rehearsal::new(&request)?.planned_cases(),
-        hosts: machine.hosts_of(ranks),
+        hosts: machine.hosts_of(request.world_size),
         copies: request.plan.copies.clone(),
         products: request.plan.products.clone(),
     };

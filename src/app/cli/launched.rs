@@ -250,7 +250,7 @@ pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -
     let launch_command = arguments.launch_command.as_deref().map(serde_json::from_str).transpose();
     Ok(Request {
         program,
-        run_id: suite::run_id_of(&record),
+        run_id: suite::new_run_id(),
         suite,
         plan,
         settings,

@@ -180,7 +180,11 @@ pub struct FormattedOutput<F: ValueEnum + Send + Sync + 'static> {
 impl TextOutput {
     /// Columns of a table: as requested, or those of the terminal if it goes to one.
     pub(super) fn columns(&self) -> u16 {
-        columns_of(self.width, if self.file().is_some() { Sink::File } else { Sink::stdout() })
+        columns_of(self.width, self.sink())
+    }
+
+    fn sink(&self) -> Sink {
+        if self.file().is_some() { Sink::File } else { Sink::stdout() }
     }
 
     /// Writes the text.
@@ -395,7 +399,8 @@ impl VerdictOutput {
     /// Rejects outputs over inputs, and returns what to write.
     pub(super) fn look(&self, inputs: &[&Path]) -> Result<VerdictLook> {
         let format = self.output.check(inputs)?;
-        Ok(VerdictLook { format, width: self.output.to.columns(), explained: self.explain })
+        let paint = paint(ColorChoice::Auto, self.output.to.sink());
+        Ok(VerdictLook { format, width: self.output.to.columns(), paint, explained: self.explain })
     }
 
     /// Writes the verdict, and returns its exit code.

@@ -53,12 +53,13 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     }
     // Errors in the files are best reported before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
-    let (arguments, allocation) = allocation::resolve_ranks(arguments)?;
+    let driver = allocation::driver();
+    let (arguments, allocation) = allocation::resolve_ranks(arguments, &driver)?;
     let arguments = &arguments;
     let nodes = predicted_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
     let wanted = resumable::of(arguments, &nodes, machine.as_ref())?;
     if !arguments.dry_run {
-        allocation::check_this_host(arguments, allocation.as_ref())?;
+        allocation::check_this_host(arguments, allocation.as_ref(), &driver)?;
     }
     arguments.suite.iter().for_each(|suite| suite::report_resolved_file(Shipped::Suite, suite));
     arguments.machine.iter().for_each(|machine| suite::report_resolved_file(Shipped::Machine, machine));
@@ -178,8 +179,8 @@ fn resume_launch(
     record: &Record,
     out: &mut dyn Write,
 ) -> Result<i32> {
-    let (arguments, allocation) =
-        allocation::resolve_ranks(&RunArguments { asked_ranks: Some(resumed.ranks), ..arguments.clone() })?;
+    let arguments = RunArguments { asked_ranks: Some(resumed.ranks), ..arguments.clone() };
+    let (arguments, allocation) = allocation::resolve_ranks(&arguments, &allocation::driver())?;
     print_allocation(allocation.as_ref(), &arguments);
     let commands = Launched::resumed(resumed, &arguments, path)?.commands(&arguments)?;
     if arguments.dry_run {
@@ -232,18 +233,25 @@ fn print_result(arguments: &RunArguments, exit_code: i32, followed: Followed, ou
             record.shown()
         )));
     }
-    match live {
+    let read = Record::read(&record).map_err(|cause| match live {
         // What was a record when the run began is no mistake of who started it.
-        None => summarise(arguments, &record, out).map_err(|cause| match Record::read(&record) {
-            Ok(_) => cause,
-            Err(cause) => changed(&cause.to_string()),
-        })?,
+        None => changed(&cause.to_string()),
+        Some(_) => cause,
+    })?;
+    match live {
+        None => summarise(arguments, &read, &record, out)?,
         Some(live) => {
-            write_above(None, out, &live.finish(&View::new(&Record::read(&record)?)));
+            write_above(None, out, &live.finish(&View::new(&read)));
             eprintln!("record: {}", record.shown());
         }
     }
-    Ok(exit_code)
+    match read.file.seal.tampering() {
+        Some(problem) if exit_code == 0 => {
+            eprintln!("commgauge: {}: {problem}", record.shown());
+            Ok(7)
+        }
+        _ => Ok(exit_code),
+    }
 }
 
 // `commgauge run --resume RECORD`: resumes a run that ended early, started as recorded.
@@ -253,7 +261,7 @@ fn run_resume(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Res
     suite::check_file("--resume", path)?;
     let record = Record::read(path)?;
     if let Some(exit_code) = exit_code_if_complete(&record, path)? {
-        summarise(arguments, path, out)?;
+        summarise(arguments, &record, path, out)?;
         return Ok(exit_code);
     }
     for sentence in state(&record, path) {

@@ -73,7 +73,8 @@ impl SimulateCommand {
         let machine = self.machine()?;
         suite::report_resolved_file(Shipped::Suite, &self.suite);
         suite::report_resolved_file(Shipped::Machine, &self.machine);
-        let request = self.request(&machine)?;
+        let simulated = rehearsed_request(&self.suite, &machine, self.nodes)?;
+        let request = Request { record: self.output.clone().unwrap_or_default(), ..simulated };
         let rehearsal = Rehearsal::new(&request)?;
         let first = request.settings.seed;
         let (lines, _) = rehearsal.lines(first)?;
@@ -83,7 +84,7 @@ impl SimulateCommand {
         let loaded = loaded(self.output.as_deref(), lines)?;
         let suspects = locate(std::slice::from_ref(&loaded), &LocateOptions::of_machine(&machine))?;
         let power = self.seeds.map(|seeds| power(&rehearsal, first, seeds)).transpose()?;
-        let (least, most) = durations(&request.plan, &loaded.record, &request);
+        let (least, most) = durations(&loaded.record, &request);
         let document = Rehearsed {
             format: REHEARSAL_FORMAT.to_owned(),
             version: REHEARSAL_VERSION,
@@ -103,7 +104,8 @@ impl SimulateCommand {
             suspects,
             power,
         };
-        let look = |width| VerdictLook { format: VerdictFormat::Table, width, explained: self.explain };
+        let (format, explained) = (VerdictFormat::Table, self.explain);
+        let look = |width| VerdictLook { format, width, explained, ..VerdictLook::WHOLE };
         self.shown.show(&document, |width| rehearsal_text(&document, look(width)))?;
         if let Some(path) = &self.output {
             eprintln!("record: {}", path.shown());
@@ -117,23 +119,26 @@ impl SimulateCommand {
         machine.faults.extend(self.faults.iter().cloned());
         Ok(machine)
     }
+}
 
-    fn request(&self, machine: &Machine) -> Result<Request> {
-        let ranks = ranks_of_nodes(machine, self.nodes)?;
-        let nodes = Nodes::filled(ranks, machine.ranks_per_host());
-        let SuiteWork { plan, settings, facts: suite } = suite_work(&self.suite, None, &nodes)?;
-        let plan = WorkPlan { communicators: Communicators::of_machine(machine), ..plan };
-        let record = self.output.clone().unwrap_or_default();
-        let simulated = Request::simulated(suite::new_run_id(), suite, plan, settings, machine, ranks);
-        Ok(Request { record, ..simulated })
-    }
+/// A run of a suite on this many nodes of a machine, with the communicators that the machine's library creates.
+///
+/// # Errors
+/// Usage errors that name the suite or `--nodes`.
+pub(super) fn rehearsed_request(suite: &Path, machine: &Machine, nodes: u32) -> Result<Request> {
+    let ranks = ranks_of_nodes(machine, nodes)?;
+    // Records tell hosts, of which several may make one node of the machine.
+    let nodes = Nodes::filled(ranks, machine.ranks_per_host());
+    let SuiteWork { plan, settings, facts } = suite_work(suite, None, &nodes)?;
+    let plan = WorkPlan { communicators: Communicators::of_machine(machine), ..plan };
+    Ok(Request::simulated(suite::new_run_id(), facts, plan, settings, machine, ranks))
 }
 
 /// The ranks of this many nodes of a machine.
 ///
 /// # Errors
 /// A usage error where that is no number of ranks.
-pub(super) fn ranks_of_nodes(machine: &Machine, nodes: u32) -> Result<u32> {
+fn ranks_of_nodes(machine: &Machine, nodes: u32) -> Result<u32> {
     nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
         Error::usage(format!("--nodes {nodes}: too many, with {} ranks on each", machine.ranks_per_node))
     })
@@ -218,8 +223,8 @@ fn power(rehearsal: &Rehearsal, first: u64, seeds: u64) -> Result<Power> {
 }
 
 /// Estimated minimum and maximum duration of the run.
-fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) {
-    let settings = &request.settings;
+fn durations(record: &Record, request: &Request) -> (f64, f64) {
+    let (plan, settings) = (&request.plan, &request.settings);
     let most = plan.estimated_seconds(settings).0;
     // The estimate includes set-up and checks of a case.
     let overhead = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;

@@ -13,7 +13,9 @@ pub use document::{
 };
 pub use host::{Machine, Query, Response, System, Volume};
 
+use commgauge_base::embedded::pairs;
 use commgauge_base::units::{Bytes, counted};
+use commgauge_base::writing::ascending;
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use document::Part as DoctorPart;
 
@@ -221,30 +223,16 @@ fn problems(item: &str, number: usize, device: &NvmlDevice) -> Vec<Finding> {
 }
 
 fn throttle_fix(reason: &str, number: usize) -> String {
-    match reason {
-        "power cap" => {
-            format!("normal at full load; when idle, check `nvidia-smi -i {number} -q -d POWER`")
-        }
-        "sync boost" => {
-            "another device of its group runs slower; check `nvidia-smi -q -d PERFORMANCE` of all".to_owned()
-        }
-        "power brake" => {
-            "the host's power supply limits it: check its supplies and the limits of the chassis".to_owned()
-        }
-        other if other.contains("thermal") => "it is too hot: check the airflow or coolant of this host".to_owned(),
-        _ => format!("heat or power: check `nvidia-smi -i {number} -q -d PERFORMANCE`"),
-    }
+    let fix = pairs(include_str!("throttle_fixes.txt")).find(|(of, _)| *of == reason).map(|(_, fix)| fix);
+    let fix = fix.unwrap_or("heat or power: check `nvidia-smi -i {device} -q -d PERFORMANCE`");
+    fix.replace("{device}", &number.to_string())
 }
 
 /// Reports different devices on one host: the slowest determines the speed.
 fn differing(devices: &[NvmlDevice]) -> Option<Finding> {
     let readable: Vec<&NvmlDevice> = devices.iter().filter(|device| device.problem.is_none()).collect();
-    let mut models: Vec<&str> = readable.iter().map(|device| device.name.as_str()).collect();
-    models.sort_unstable();
-    models.dedup();
-    let mut limits: Vec<u32> = readable.iter().filter_map(|device| device.power_limit_watts).collect();
-    limits.sort_unstable();
-    limits.dedup();
+    let models: Vec<&str> = ascending(readable.iter().map(|device| device.name.as_str()));
+    let limits: Vec<u32> = ascending(readable.iter().filter_map(|device| device.power_limit_watts));
     let found = match (&models[..], &limits[..]) {
         ([_, _, ..], _) => format!("the devices differ: {}", models.join("; ")),
         (_, [least, .., most]) => format!("the devices have different power limits, {least} to {most} W"),

@@ -1,5 +1,6 @@
 //! What launchers print: their `--version`, by which they are told apart, and the deaths of ranks.
 
+use commgauge_base::embedded::pairs;
 use commgauge_base::writing;
 use commgauge_run::launcher::Family;
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM};
@@ -184,37 +185,9 @@ fn ranks(text: &str) -> Option<Vec<u32>> {
 
 /// Advice for the first known error in the launcher's output.
 pub fn advice(output: &str) -> Option<&'static str> {
-    let known: [(&[&str], &str); 6] = [
-        (
-            // Open MPI's copy from process to process, refused by a container or by ptrace_scope.
-            &["Read -1, expected", "errno = 1\n"],
-            "copying straight between processes is forbidden here, as in some containers; run again with \
-             --launcher-arg=--mca --launcher-arg=btl_vader_single_copy_mechanism --launcher-arg=none",
-        ),
-        (
-            &["direct launched using \"srun\""],
-            "srun gave the ranks no PMIx, without which they cannot find each other; start them with srun --mpi=pmix, or \
-             run with --launcher mpirun",
-        ),
-        (
-            &["not enough slots available"],
-            "the launcher knows of fewer slots than ranks; name more with --hosts HOST:RANKS, or request fewer ranks with -n",
-        ),
-        (
-            &["could not access", "Executable:"],
-            "the launched program cannot be run on every host; put it on a path that all hosts share",
-        ),
-        (
-            &["error while loading shared libraries: libmpi"],
-            "the MPI library of the build is not found where the ranks run; set LD_LIBRARY_PATH to its folder",
-        ),
-        (
-            &["No space left on device"],
-            "a file system is full; Open MPI and MPICH keep shared memory in /dev/shm, which containers often make small",
-        ),
-    ];
-    let output = format!("{output}\n");
-    known.iter().find(|(signs, _)| signs.iter().all(|sign| output.contains(sign))).map(|(_, sentence)| *sentence)
+    let output = format!("{output}\n").replace('\n', "$\n");
+    let fits = |signs: &str| signs.split(" & ").all(|sign| output.contains(sign));
+    pairs(include_str!("advice.txt")).find(|(signs, _)| fits(signs)).map(|(_, advice)| advice)
 }
 
 #[cfg(test)]

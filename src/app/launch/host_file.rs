@@ -15,6 +15,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// A host file as it was read once, with the name under which errors show it.
+#[derive(Clone, Debug)]
+pub struct HostFile {
+    pub name: String,
+    pub text: String,
+}
+
 /// A host of a file.
 struct Host {
     name: String,
@@ -36,52 +43,79 @@ enum Form {
     Other,
 }
 
-/// The host of every rank, from a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host or a range of them
-/// (`node[1-4]`) on each line. Hosts are filled one after the other. Where no host has a number of slots, all take equally many ranks.
-///
-/// # Errors
-/// A usage error that names the line that cannot be parsed, or reports that there is no host.
-pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>> {
-    let hosts = hosts_of(name, text)?;
-    let has_slots = hosts.iter().any(|host| host.slots.is_some());
-    let each = if has_slots { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
-    let slots = hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots.unwrap_or(each) as usize));
-    // Ranks beyond the last slot wrap around to the first host.
-    Ok(slots.cycle().take(ranks as usize).cloned().collect())
-}
+impl HostFile {
+    /// The host of every rank, from a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host or a range of them
+    /// (`node[1-4]`) on each line. Hosts are filled one after the other. Where no host has a number of slots, all take equally many ranks.
+    ///
+    /// # Errors
+    /// A usage error that names the line that cannot be parsed, or reports that there is no host.
+    pub fn hosts_of_ranks(&self, ranks: u32) -> Result<Vec<String>> {
+        let hosts = self.hosts()?;
+        let has_slots = hosts.iter().any(|host| host.slots.is_some());
+        let each = if has_slots { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
+        let slots = hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots.unwrap_or(each) as usize));
+        // Ranks beyond the last slot wrap around to the first host.
+        Ok(slots.cycle().take(ranks as usize).cloned().collect())
+    }
 
-/// The slots of all hosts of a file together; none where it gives none.
-///
-/// # Errors
-/// As [`hosts_of_ranks`].
-pub fn slots_of_hosts(name: &str, text: &str) -> Result<Option<u32>> {
-    let hosts = hosts_of(name, text)?;
-    let sum = |sum: u32, host: &Host| sum.saturating_add(host.slots.unwrap_or(1));
-    Ok(hosts.iter().any(|host| host.slots.is_some()).then(|| hosts.iter().fold(0, sum)))
-}
+    /// The slots of all hosts together; none where the file gives none.
+    ///
+    /// # Errors
+    /// As [`HostFile::hosts_of_ranks`].
+    pub fn slots(&self) -> Result<Option<u32>> {
+        let hosts = self.hosts()?;
+        let sum = |sum: u32, host: &Host| sum.saturating_add(host.slots.unwrap_or(1));
+        Ok(hosts.iter().any(|host| host.slots.is_some()).then(|| hosts.iter().fold(0, sum)))
+    }
 
-fn hosts_of(name: &str, text: &str) -> Result<Vec<Host>> {
-    let mut hosts: Vec<Host> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let words = line.split('#').next().unwrap_or_default();
-        for host in hosts_of_line(words).map_err(|found| refusal(name, index + 1, &found))? {
-            match hosts.iter_mut().find(|known| known.name == host.name) {
-                // Each repetition of a host adds one slot, or the number given.
-                Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
-                None => hosts.push(host),
+    /// The hosts as a list such as `a:8,b:8`, where a launcher does not read the form of the file.
+    ///
+    /// # Errors
+    /// As [`HostFile::hosts_of_ranks`].
+    pub fn list_for(&self, family: Family) -> Result<Option<String>> {
+        let own = match family {
+            Family::OpenMpi4 | Family::OpenMpi5 => Form::OpenMpi,
+            Family::Mpich | Family::IntelMpi => Form::Mpich,
+            Family::Slurm => return Ok(None),
+        };
+        let hosts = self.hosts()?;
+        if hosts.iter().all(|host| host.form == Form::Plain || host.form == own) {
+            return Ok(None);
+        }
+        let listed = |host: &Host| match host.slots {
+            Some(slots) => format!("{}:{slots}", host.name),
+            None => host.name.clone(),
+        };
+        Ok(Some(hosts.iter().map(listed).collect::<Vec<_>>().join(",")))
+    }
+
+    fn hosts(&self) -> Result<Vec<Host>> {
+        let HostFile { name, text } = self;
+        let mut hosts: Vec<Host> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let words = line.split('#').next().unwrap_or_default();
+            for host in hosts_of_line(words).map_err(|found| refusal(name, index + 1, &found))? {
+                match hosts.iter_mut().find(|known| known.name == host.name) {
+                    // Each repetition of a host adds one slot, or the number given.
+                    Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
+                    None => hosts.push(host),
+                }
             }
         }
+        if hosts.is_empty() {
+            return Err(Error::usage(format!(
+                "--hostfile {name}: it names no host; write one on each line, such as `a slots=8`"
+            )));
+        }
+        Ok(hosts)
     }
-    if hosts.is_empty() {
-        return Err(Error::usage(format!(
-            "--hostfile {name}: it names no host; write one on each line, such as `a slots=8`"
-        )));
-    }
-    Ok(hosts)
 }
 
 /// Words of Open MPI's host files that give the slots.
 const SLOTS: [&str; 3] = ["slots", "cpu", "count"];
+
+/// Bytes of the longest name of a host (RFC 1035 section 2.3.4).
+const LONGEST_NAME: usize = 255;
 
 /// The hosts of a line with their slots; none for an empty line. A line that cannot be parsed is returned as the error.
 fn hosts_of_line(line: &str) -> std::result::Result<Vec<Host>, String> {
@@ -105,7 +139,8 @@ fn hosts_of_line(line: &str) -> std::result::Result<Vec<Host>, String> {
             form = if form == Form::Plain { Form::OpenMpi } else { Form::Other };
         }
     }
-    let names = expand(host).filter(|_| !host.contains(['=', ','])).ok_or_else(refused)?;
+    let is_name = |name: &String| name.len() <= LONGEST_NAME && !name.contains(['=', ',']);
+    let names = expand(host).filter(|names| names.iter().all(is_name)).ok_or_else(refused)?;
     let form = if names.len() > 1 { Form::Other } else { form };
     Ok(names.into_iter().map(|name| Host { name, slots, form }).collect())
 }
@@ -119,27 +154,6 @@ fn parted(word: &str) -> (&str, Option<&str>) {
         None if word.contains("::") || word.matches(':').count() > 2 => (word, None),
         None => word.split_once(':').map_or((word, None), |(host, rest)| (host, Some(rest))),
     }
-}
-
-/// The hosts of a file as a list such as `a:8,b:8`, where a launcher does not read the form of the file.
-///
-/// # Errors
-/// As [`hosts_of_ranks`].
-pub fn hosts_for_launcher(name: &str, text: &str, family: Family) -> Result<Option<String>> {
-    let own = match family {
-        Family::OpenMpi4 | Family::OpenMpi5 => Form::OpenMpi,
-        Family::Mpich | Family::IntelMpi => Form::Mpich,
-        Family::Slurm => return Ok(None),
-    };
-    let hosts = hosts_of(name, text)?;
-    if hosts.iter().all(|host| host.form == Form::Plain || host.form == own) {
-        return Ok(None);
-    }
-    let listed = |host: &Host| match host.slots {
-        Some(slots) => format!("{}:{slots}", host.name),
-        None => host.name.clone(),
-    };
-    Ok(Some(hosts.iter().map(listed).collect::<Vec<_>>().join(",")))
 }
 
 fn refusal(name: &str, line: usize, found: &str) -> Error {
@@ -345,8 +359,12 @@ fn check_host(name: &str, shell: Option<&[String]>, is_over: &AtomicBool) -> std
 mod tests {
     use super::*;
 
+    fn file(text: &str) -> HostFile {
+        HostFile { name: "hosts".to_owned(), text: text.to_owned() }
+    }
+
     fn hosts(text: &str, ranks: u32) -> String {
-        hosts_of_ranks("hosts", text, ranks).expect("hosts").join(" ")
+        file(text).hosts_of_ranks(ranks).expect("hosts").join(" ")
     }
 
     #[test]
@@ -371,7 +389,7 @@ mod tests {
             ("n[08-09] slots = 4\n", Some("n08:4,n09:4"), Some("n08:4,n09:4")),
         ] {
             for (family, expected) in [(Family::OpenMpi5, open_mpi), (Family::Mpich, mpich), (Family::Slurm, None)] {
-                let found = hosts_for_launcher("hosts", text, family).expect("hosts");
+                let found = file(text).list_for(family).expect("hosts");
                 assert_eq!(found.as_deref(), expected, "{text} {family:?}");
             }
         }
@@ -386,7 +404,7 @@ mod tests {
             ("a\nb\n", None),
             ("a slots=4294967295\nb slots=2\n", Some(u32::MAX)),
         ] {
-            assert_eq!(slots_of_hosts("hosts", text).expect("hosts"), expected, "{text}");
+            assert_eq!(file(text).slots().expect("hosts"), expected, "{text}");
         }
     }
 
@@ -406,7 +424,7 @@ mod tests {
             ("a:many\n", "line 1: found `a:many`"),
             ("slots=4\n", "line 1"),
         ] {
-            let error = hosts_of_ranks("hosts", text, 4).expect_err(text);
+            let error = file(text).hosts_of_ranks(4).expect_err(text);
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(words), "{error}");
         }

@@ -18,5 +18,5 @@ pub use commgauge_base::visible::quote;
 pub use commgauge_run::launcher::{Family, Flavor};
 pub use family::{Cause, Death, Launcher, Reported, advice, deaths};
 pub use find::{LauncherContext, find, flavor, folder, probe, program};
-pub use host_file::{hosts_for_launcher, hosts_of_ranks, remote_shell, silent_hosts, slots_of_hosts, wait_for_hosts};
+pub use host_file::{HostFile, remote_shell, silent_hosts, wait_for_hosts};
 pub use outcome::{OutOfMemoryKills, RecordState, conclude, end_record};

@@ -125,7 +125,10 @@ fn number(value: Option<impl ToString>) -> String {
 }
 
 /// Files that are listed one by one.
-const MAX_LEFT_OUT: usize = 10;
+const MAX_LEFT_OUT: usize = 3;
+
+/// Rows that changed on the first screen.
+const MAX_CHANGED: usize = 8;
 
 // The history for people: the changes of each place, the rows that changed, and what was left out.
 
@@ -137,7 +140,9 @@ fn history_document(history: &History, shown: ShownRows) -> Vec<Block> {
     }
     blocks.extend(history.lineages.iter().flat_map(|lineage| of_lineage(lineage, shown)));
     blocks.extend(left_out(history));
-    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
+    if shown == ShownRows::All {
+        blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
+    }
     blocks
 }
 
@@ -152,11 +157,15 @@ pub(super) fn left_out(history: &History) -> Vec<Block> {
     Block::headed_list(&heading, Mark::None, left_out)
 }
 
-fn of_lineage(lineage: &Lineage, shown: ShownRows) -> Vec<Block> {
+fn of_lineage(lineage: &Lineage, wanted: ShownRows) -> Vec<Block> {
     let mut blocks = changes(lineage);
-    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| shown.has(row)).collect();
+    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| wanted.has(row)).collect();
+    let most = if wanted == ShownRows::All { shown.len() } else { MAX_CHANGED };
     if !shown.is_empty() {
-        blocks.push(Block::Table(rows(lineage, &shown)));
+        blocks.push(Block::Table(rows(lineage, &shown[..shown.len().min(most)])));
+    }
+    if shown.len() > most {
+        blocks.push(Block::list([format!("{} more changed: --all", counted(shown.len() - most, "row"))]));
     }
     blocks
 }
@@ -393,12 +402,18 @@ fn levels(row: &Row) -> Vec<Position> {
     corners
 }
 
-/// Dates at some of the runs; the recorded text where it is not a date.
+/// Dates at some of the runs, with the time where they share a day; the recorded text where it is not a date.
 fn ticks(lineage: &Lineage) -> Vec<(f64, String)> {
     let runs = lineage.runs.len();
     let every = runs.div_ceil(MAX_TICKS).max(1);
-    let label = |text: &str| visible(text.get(..10).unwrap_or(text));
-    (0..runs).step_by(every).map(|run| (run as f64, label(&lineage.runs[run].started_at))).collect()
+    let shown = || (0..runs).step_by(every).map(|run| (run as f64, lineage.runs[run].started_at.as_str()));
+    let day = |text: &str| text.get(..10).unwrap_or(text).to_owned();
+    let days: BTreeSet<String> = shown().map(|(_, text)| day(text)).collect();
+    let label = |text: &str| match days.len() == shown().count() {
+        true => day(text),
+        false => to_the_minute(text).chars().skip(5).collect(),
+    };
+    shown().map(|(run, text)| (run, visible(&label(text)))).collect()
 }
 
 // A row over its runs as a line of letters, for tables of any medium.
@@ -441,7 +456,8 @@ fn page(history: &History) -> Result<String> {
     let mut sections = vec![Section::new("answer", "What changed", answer(history))];
     sections.push(Section::new("pictures", "Rows that changed", pictures(history)));
     sections.push(Section::new("rows", "All rows", all_rows(history)));
-    sections.push(Section::new("decided", "How it was decided", vec![Block::list(&history.rule)]));
+    sections.push(Section::new("runs", "Runs", history.lineages.iter().flat_map(runs).collect()));
+    sections.push(Section::new("decided", "How it was decided", vec![Block::list(&history.rule)]).folded(""));
     if !history.left_out.is_empty() {
         sections.push(Section::new("left-out", "Left out", left_out(history)));
     }
@@ -499,6 +515,18 @@ fn pictures(history: &History) -> Vec<Block> {
         blocks.push(Block::absent("no row changed"));
     }
     blocks
+}
+
+/// The runs of a place, the newest first, with what else changed in each.
+fn runs(lineage: &Lineage) -> [Block; 2] {
+    let table = Fields::of(lineage.runs.iter().rev())
+        .left("started", 0, |run| to_the_minute(&run.started_at))
+        .left("run", 0, |run| run.run_id.clone())
+        .left("record", 0, |run| run.path.clone())
+        .right("cases left out", 0, |run| run.rows_left_out)
+        .left("what else changed", 0, |run| run.differences.join("; "))
+        .table("");
+    [Block::heading(heading(lineage)), Block::Table(table)]
 }
 
 fn all_rows(history: &History) -> Vec<Block> {

@@ -153,6 +153,7 @@ pub(super) fn by(suspect: &Suspect) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::report::Paint;
     // Suspects as text: the table at two widths, Markdown, and hostile names.
     use super::*;
     use crate::report::Judged;
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn tables_for_two_widths_and_a_page() {
         for (width, explained) in [(80, false), (140, true)] {
-            let look = VerdictLook { format: VerdictFormat::Table, width, explained };
+            let look = VerdictLook { format: VerdictFormat::Table, width, paint: Paint::Plain, explained };
             let text = suspects_text(&suspects("node-0017"), look).unwrap();
             insta::assert_snapshot!(format!("suspects_{width}"), text);
         }
@@ -242,7 +243,9 @@ mod tests {
         let suspects = suspects("node-0017");
         let text = |explained| {
             let judged = Judged { exit_code: 1, verdict: &verdict, suspects: Ok(&suspects), next: None };
-            judged.text(VerdictLook { format: VerdictFormat::Table, width: 100, explained }).unwrap()
+            judged
+                .text(VerdictLook { format: VerdictFormat::Table, width: 100, paint: Paint::Plain, explained })
+                .unwrap()
         };
         insta::assert_snapshot!("judged_100", text(false));
         let (answer, whole) = (text(false), text(true));
@@ -254,7 +257,11 @@ mod tests {
     fn hostile_names_leave_no_control_character_and_no_markup() {
         let hostile = "<img src=x onerror=alert(1)>\u{1b}[31m\u{202e}|a\nb";
         for format in [VerdictFormat::Table, VerdictFormat::Markdown, VerdictFormat::Json] {
-            let text = suspects_text(&suspects(hostile), VerdictLook { format, width: 100, explained: true }).unwrap();
+            let text = suspects_text(
+                &suspects(hostile),
+                VerdictLook { format, width: 100, paint: Paint::Plain, explained: true },
+            )
+            .unwrap();
             let bad = text.chars().find(|c| *c != '\n' && (c.is_control() || *c == '\u{202e}'));
             assert_eq!(bad, None, "{format:?}: {text}");
             assert!(format != VerdictFormat::Markdown || !text.contains("<img"), "{text}");

@@ -239,7 +239,7 @@ fn note(row: &Row) -> Option<String> {
     let label = row.status.label();
     // A mismatch belongs to one case; other reasons often apply to many, which then share a note.
     match row.status {
-        Status::Wrong { .. } => Some(format!("{label}: {}: {reason}", row.facts.name)),
+        Status::Wrong { .. } => Some(format!("{label}: {}: {reason}", row::in_words(&row.facts))),
         _ => Some(format!("{label}: {reason}")),
     }
 }

@@ -1,6 +1,7 @@
 //! A plan as text: the best layouts as a table with the breakdown of the first, as CSV, and two layouts side by side.
 
-use crate::report::document::{Block, Column, Fields, Mark, Table, Terminal, optional, percent};
+use crate::chart::{Axis, Bar, Bars, Plot, Point, Series, Unit, xy};
+use crate::report::document::{Badge, Block, Column, Fields, Figure, Mark, Table, Terminal, Tone, optional, percent};
 use crate::report::framework_defaults;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
@@ -10,6 +11,7 @@ use commgauge_plan::planner::plan_document::{
     Comparison, OrderVerdict, PartDifference, PlanDocument, PlannedLayout, Reason, Rival,
 };
 use commgauge_plan::planner::price::Exposed;
+use std::collections::BTreeMap;
 
 const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes memory_bytes_low \
     memory_bytes_high memory_fit \
@@ -47,8 +49,14 @@ pub fn details_text(document: &PlanDocument, width: u16) -> String {
 
 /// The best layouts, and what decides between them.
 fn choice(document: &PlanDocument) -> Vec<Block> {
-    let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
-    blocks.push(Block::apart(Mark::Flush, sentences(document)));
+    let card = document.layouts.first().map(|best| Block::Strong(card(best)));
+    let [marks, facts] = head(document).map(|lines| Block::marked(Mark::Close, lines));
+    [marks].into_iter().chain(card).chain([facts]).chain(choices(document)).collect()
+}
+
+/// The table of the best layouts, and what decides between them.
+pub(super) fn choices(document: &PlanDocument) -> Vec<Block> {
+    let mut blocks = vec![Block::Table(layouts(document)), Block::apart(Mark::Flush, sentences(document))];
     if !document.what_if.is_empty() {
         blocks.push(Block::text("what another machine would choose"));
         blocks.push(Block::Table(what_if(document)));
@@ -57,14 +65,94 @@ fn choice(document: &PlanDocument) -> Vec<Block> {
 }
 
 /// The plan, whatever it is written for.
-pub(super) fn blocks(document: &PlanDocument) -> Vec<Block> {
-    let mut blocks = choice(document);
-    blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
-    let best = document.layouts.first().filter(|best| !best.memory.is_empty());
-    blocks.extend(best.map(|best| Block::Table(memory(best))));
-    blocks.push(Block::apart(Mark::Flush, details(document)));
-    blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
-    blocks
+fn blocks(document: &PlanDocument) -> Vec<Block> {
+    [choice(document), made_of(document)].concat()
+}
+
+/// The parts of the best layout's step and of its memory, and what they rest on.
+pub(super) fn made_of(document: &PlanDocument) -> Vec<Block> {
+    let best = document.layouts.first();
+    let memory = best.filter(|best| !best.memory.is_empty()).map(memory);
+    let tables = best.map(breakdown).into_iter().chain(memory).map(Block::Table);
+    let framework = document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices)));
+    tables.chain([Block::apart(Mark::Flush, details(document))]).chain(framework).collect()
+}
+
+/// A layout by its degrees, such as `tp4 cp2 pp4 dp2`.
+fn short_name(layout: &PlannedLayout) -> String {
+    let degrees = &layout.layout.degrees;
+    let named = [("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep), ("pp", degrees.pp), ("dp", degrees.dp)];
+    let named: Vec<String> =
+        named.into_iter().filter(|(_, degree)| *degree > 1).map(|(axis, degree)| format!("{axis}{degree}")).collect();
+    if named.is_empty() { "one GPU".to_owned() } else { named.join(" ") }
+}
+
+/// A layout with the time of its step.
+fn card(layout: &PlannedLayout) -> String {
+    let price = &layout.price;
+    let [step, low, high] = [price.step_seconds, price.step_seconds_low, price.step_seconds_high].map(Seconds);
+    format!("{}: {step} a step ({low} .. {high})", short_name(layout))
+}
+
+/// Layouts with a bar.
+const MAX_BARS: usize = 10;
+
+/// The first screen of a page: the best layout in large letters, and what the steps of the best ones are made of.
+pub(super) fn first_screen(document: &PlanDocument) -> Vec<Block> {
+    let Some(best) = document.layouts.first() else {
+        return vec![Block::absent("No layout fits and has a price."), Block::list(head(document).concat())];
+    };
+    let badge = Badge {
+        tone: if document.synthetic || !document.calibrated { Tone::Unsure } else { Tone::Plain },
+        question: "The fastest layout, with the range of 95 of 100 such steps".to_owned(),
+        answer: card(best),
+        detail: format!("GB on its fullest GPU: {}; limited by {}", memory_of(best), best.limited_by),
+    };
+    let mut figures = vec![Figure::new("The best layouts", bars(document).draw())];
+    figures.extend(pareto(document).map(|plot| Figure::new("More GPUs", plot.draw())));
+    vec![Block::Badges(vec![badge]), Block::Charts(figures), Block::list(head(document).concat())]
+}
+
+/// The step of the best layout of each degrees, by its parts.
+fn bars(document: &PlanDocument) -> Bars {
+    let mut best: Vec<(String, &PlannedLayout)> = Vec::new();
+    for layout in &document.layouts {
+        let gpus = if document.gpus_compared.is_empty() { String::new() } else { format!("{} GPUs, ", layout.gpus) };
+        let name = gpus + &short_name(layout);
+        if !best.iter().any(|(known, _)| *known == name) {
+            best.push((name, layout));
+        }
+    }
+    let bar = |(label, layout): (String, &PlannedLayout)| {
+        let price = &layout.price;
+        let parts = [price.compute_seconds, price.exposed.total(), price.bubble_seconds];
+        let other = (price.step_seconds - parts.iter().sum::<f64>()).max(0.0);
+        let parts = parts.into_iter().chain([other]).collect();
+        Bar { label, parts, interval: None, note: Seconds(price.step_seconds).to_string() }
+    };
+    let bars = best.into_iter().take(MAX_BARS).map(bar).collect();
+    let parts = ["compute", "exposed calls", "bubble", "other"].map(str::to_owned).to_vec();
+    let description = "Time of a step by its parts, the best layout of each degrees.".to_owned();
+    Bars { bars, parts, description, ..Bars::new("Time of a step", Axis::linear("", Unit::Seconds)) }
+}
+
+/// The fastest step of each number of GPUs, where several were asked about.
+fn pareto(document: &PlanDocument) -> Option<Plot> {
+    let mut best: BTreeMap<u64, &PlannedLayout> = BTreeMap::new();
+    for layout in document.layouts.iter().rev() {
+        best.insert(layout.gpus, layout);
+    }
+    let point = |(gpus, layout): (&u64, &&PlannedLayout)| {
+        let price = &layout.price;
+        Point::between(*gpus as f64, price.step_seconds, price.step_seconds_low, price.step_seconds_high)
+    };
+    let points: Vec<Point> = best.iter().map(point).collect();
+    let curve = points.iter().map(|point| xy(point.x, point.y)).collect();
+    let mut x = Axis::linear("GPUs", Unit::Count);
+    x.ticks = best.keys().map(|gpus| (*gpus as f64, gpus.to_string())).collect();
+    let series = vec![Series { points, curve, ..Series::new("fastest step") }];
+    let plot = Plot { series, ..Plot::new("More GPUs", x, Axis::linear("time of a step", Unit::Seconds)) };
+    (best.len() > 1).then_some(plot)
 }
 
 /// The choices of machines that differ in one thing.
@@ -97,16 +185,15 @@ fn gigabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e9)
 }
 
-fn head(document: &PlanDocument) -> Vec<String> {
+/// What makes the plan doubtful, and what was asked and searched.
+fn head(document: &PlanDocument) -> [Vec<String>; 2] {
     let d = document;
     let synthetic = "SYNTHETIC: times come from records without real times; this is no plan for a real machine";
     let published = "NOT CALIBRATED: times of calls come from published rates, not from measurements";
-    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
-    let mut lines: Vec<String> =
-        marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence.to_owned()).collect();
-    lines.extend(d.not_validated.clone());
-    lines.extend(d.layouts.first().and_then(|best| untrusted("the best layout", best)));
-    lines.push(format!(
+    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)].into_iter().filter(|(is, _)| *is);
+    let untrusted = d.layouts.first().and_then(|best| untrusted("the best layout", best));
+    let marks = marks.map(|(_, sentence)| sentence.to_owned()).chain(d.not_validated.clone()).chain(untrusted);
+    let asked = format!(
         "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
         d.model,
         gpus(d),
@@ -114,18 +201,16 @@ fn head(document: &PlanDocument) -> Vec<String> {
         gigabytes(d.gpu_memory_bytes),
         d.global_batch,
         d.sequence
-    ));
-    let computing = d.computing.split("; ").next().unwrap_or_default();
-    lines.extend([format!("calls: {}", d.rates), format!("computing: {computing}")]);
-    lines.push(format!(
-        "{} layouts considered, {} fit into memory, {} at its edge, {} priced one by one, in {}",
+    );
+    let searched = format!(
+        "{} layouts, {} fit into memory, {} at its edge; {} priced one by one in {}",
         d.considered,
         d.feasible - d.at_the_edge,
         d.at_the_edge,
         d.priced,
         Seconds(d.elapsed_seconds)
-    ));
-    lines
+    );
+    [marks.collect(), vec![asked, format!("calls: {}", d.rates), searched]]
 }
 
 /// On which curves a layout rests that are not to be trusted, as a sentence.
@@ -143,38 +228,41 @@ fn gpus(document: &PlanDocument) -> String {
     }
 }
 
+/// What the fullest GPU of a layout holds in GB, and whether it can.
+fn memory_of(layout: &PlannedLayout) -> String {
+    let mark = match layout.layout.fit {
+        MemoryFit::Fits => "",
+        MemoryFit::AtTheEdge => " at the edge",
+        MemoryFit::DoesNotFit => " TOO MUCH",
+    };
+    gigabytes(layout.layout.memory.middle.0) + mark
+}
+
 fn layouts(document: &PlanDocument) -> Table {
     let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
     let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.price.step_seconds, 1);
-    let memory = |layout: &&PlannedLayout| {
-        let mark = match layout.layout.fit {
-            MemoryFit::Fits => "",
-            MemoryFit::AtTheEdge => " at the edge",
-            MemoryFit::DoesNotFit => " TOO MUCH",
-        };
-        gigabytes(layout.layout.memory.middle.0) + mark
-    };
     Fields::of(&document.layouts)
         .right("step", 0, |layout| Seconds(layout.price.step_seconds))
         .right("GPUs", of_gpus, |layout| layout.gpus)
         .right("tp", 0, |layout| layout.layout.degrees.tp)
         .right("cp", 0, |layout| layout.layout.degrees.cp)
-        .right("ep", 5, |layout| layout.layout.degrees.ep)
+        .right("ep", 0, |layout| layout.layout.degrees.ep)
         .right("pp", 0, |layout| layout.layout.degrees.pp)
         .right("v", 0, |layout| layout.layout.virtual_stages)
-        .left("schedule", 8, |layout| layout.layout.schedule)
+        .left("schedule", 0, |layout| layout.layout.schedule)
         .right("dp", 0, |layout| layout.layout.degrees.dp)
         .right("zero", 0, |layout| layout.layout.zero_stage)
         .right("mb", 0, |layout| layout.layout.micro_batch)
         .left("recompute", 0, |layout| layout.layout.recompute)
         .right("alike", 1, |layout| layout.layout.variants.len())
-        .left("order", 2, |layout| layout.layout.order.clone())
+        .left("order", 0, |layout| layout.layout.order.clone())
         .right("orders", 6, |layout| layout.layout.orders_alike)
-        .left("GB", 0, memory)
+        .left("GB", 0, |layout| memory_of(layout))
         .right("compute", 3, |layout| share(layout, layout.price.compute_seconds))
         .right("bubble", 4, |layout| share(layout, layout.price.bubble_seconds))
         .left("limited by", 1, |layout| layout.limited_by.replace(" of the step", ""))
         .table("")
+        .without_columns_that_agree()
 }
 
 /// The non-zero parts of a step.
@@ -229,9 +317,6 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
     }
     all.extend(document.measured_by.as_ref().map(|command| format!("To decide, measure: {command}")));
     if let Some(best) = document.layouts.first() {
-        let [low, high] = [best.price.step_seconds_low, best.price.step_seconds_high].map(Seconds);
-        all.push(format!("95 of 100 such steps take {low} to {high} (`commgauge plan validate`)."));
-        all.push(format!("The best again: --only {}", best.name));
         all.extend(at_the_edge(document));
         all.extend(best.layout.stage_layers.as_ref().map(|layers| {
             let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -269,6 +354,7 @@ fn details(document: &PlanDocument) -> Vec<String> {
         "The interval of a step holds the errors of calls, of computing and of what is not modelled, as published runs show them."
             .to_owned(),
     ];
+    all.extend(document.layouts.first().map(|best| format!("The best again: --only {}", best.name)));
     if !document.illegal.is_empty() {
         all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
     }

@@ -1,8 +1,9 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
+use super::document::{Block, Column, Fields, Figure, Table, optional, percent, range, signed_percent};
 use super::row::{self, Row};
 use super::step::StepView;
+use crate::chart::{Axis, Bar, Bars, Unit};
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
@@ -236,6 +237,32 @@ pub(super) fn replays_document(replays: &[ReplayLine], steps: &[StepView]) -> im
     replays.iter().flat_map(|replay| [Block::Table(axes(steps, replay)), Block::list(sentences(replay))])
 }
 
+/// Ranks with a bar of their own.
+const MAX_RANKS: usize = 16;
+
+/// What the slowest rank of a replay spends its time on, and how long each rank takes.
+pub(super) fn replay_bars(replay: &ReplayLine) -> Option<Figure> {
+    let whole = replay_time(replay)?.median.0;
+    let seconds = |nanoseconds: u64| Seconds::from_nanoseconds(nanoseconds).0;
+    let waits = replay.axes.iter().map(|axis| (format!("waiting for {}", axis.axis), axis.waiting_nanoseconds_median));
+    let parts = std::iter::once(("computing".to_owned(), replay.computing_nanoseconds_median)).chain(waits);
+    let mut parts: Vec<(String, f64)> = parts.map(|(name, nanoseconds)| (name, seconds(nanoseconds))).collect();
+    let rest = whole - parts.iter().map(|(_, part)| part).sum::<f64>();
+    parts.extend([("other".to_owned(), rest.max(0.0)), ("own time of a rank".to_owned(), 0.0)]);
+    let (names, of_slowest): (Vec<String>, Vec<f64>) = parts.into_iter().unzip();
+    let bar = |label: String, parts: Vec<f64>| Bar { label, parts, interval: None, note: String::new() };
+    let of_rank = |(rank, nanoseconds): (usize, &u64)| {
+        let mut parts = vec![0.0; names.len()];
+        parts[names.len() - 1] = seconds(*nanoseconds);
+        bar(format!("rank {rank}"), parts)
+    };
+    let ranks = replay.rank_nanoseconds_median.iter().enumerate().take(MAX_RANKS).map(of_rank);
+    let mut bars = Bars::new("The replayed step, rank by rank", Axis::linear("", Unit::Seconds));
+    bars.bars = std::iter::once(bar("the slowest rank".to_owned(), of_slowest)).chain(ranks).collect();
+    bars.parts = names;
+    Some(Figure::new(&bars.title, bars.draw()))
+}
+
 fn axes(steps: &[StepView], replay: &ReplayLine) -> Table {
     let layout = steps
         .get(replay.step as usize)
@@ -322,7 +349,7 @@ pub(super) fn soak_document(rows: &[Row], header: &Header) -> Option<Table> {
     let title = format!("over the {time} of the soak: busbw, and how the time of a call changed");
     let start = |of: usize| if of == 0 { "start".to_owned() } else { Seconds(round.0 * of as f64).to_string() };
     let table = Fields::of(rows.iter().filter_map(Soaked::of))
-        .left("case", 0, |soaked| soaked.row.facts.name.clone())
+        .left("case", 0, |soaked| row::in_words(&soaked.row.facts))
         .right("rounds", 2, |soaked| soaked.rounds)
         .right("first quarter GB/s", 0, |soaked| soaked.rate(soaked.first))
         .right("last quarter GB/s", 0, |soaked| soaked.rate(soaked.last))

@@ -2,7 +2,7 @@
 //!
 //! It must suffice to repeat the measurement.
 
-use super::row::Row;
+use super::row::{Row, in_words};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::visible::quote;
@@ -192,11 +192,11 @@ pub(super) fn warnings_of(record: &Record, rows: &[Row]) -> Vec<String> {
     warnings.extend(clock_warning(&record.clocks, rows));
     let incomplete = rows.iter().filter(|row| row.is_incomplete()).map(|row| {
         let text = format!("{} of {} replicates measured", row.counts.replicates, row.counts.replicates_planned);
-        CaseSentence { case: &row.facts.name, text }
+        CaseSentence { case: in_words(&row.facts), text }
     });
-    let warned = rows
-        .iter()
-        .flat_map(|row| row.warnings.iter().map(|text| CaseSentence { case: &row.facts.name, text: text.clone() }));
+    let warned = rows.iter().flat_map(|row| {
+        row.warnings.iter().map(|text| CaseSentence { case: in_words(&row.facts), text: text.clone() })
+    });
     warnings.extend(gathered(incomplete.chain(warned)));
     warnings.extend(dropped_samples(rows));
     warnings.extend(not_precise(record, rows));
@@ -209,26 +209,26 @@ pub(super) fn warnings_of(record: &Record, rows: &[Row]) -> Vec<String> {
 }
 
 /// A sentence about one case.
-struct CaseSentence<'a> {
-    /// Its name.
-    case: &'a str,
+struct CaseSentence {
+    /// The case, in words.
+    case: String,
     text: String,
 }
 
 /// Sentences about single cases, grouped by kind: those that differ only in numbers are listed once, with the numbers of the
 /// first and the number of cases.
-fn gathered<'a>(sentences: impl Iterator<Item = CaseSentence<'a>>) -> Vec<String> {
-    struct Kind<'a> {
+fn gathered(sentences: impl Iterator<Item = CaseSentence>) -> Vec<String> {
+    struct Kind {
         first: String,
-        first_case: &'a str,
-        cases: HashSet<&'a str>,
+        first_case: String,
+        cases: HashSet<String>,
     }
     let mut kinds: Vec<Kind> = Vec::new();
     let mut place_of: HashMap<String, usize> = HashMap::new();
     for CaseSentence { case, text: sentence } in sentences {
         let key: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
         let place = *place_of.entry(key).or_insert_with(|| {
-            kinds.push(Kind { first: sentence, first_case: case, cases: HashSet::new() });
+            kinds.push(Kind { first: sentence, first_case: case.clone(), cases: HashSet::new() });
             kinds.len() - 1
         });
         kinds[place].cases.insert(case);
@@ -271,7 +271,7 @@ fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
         names.len(),
         rows.len(),
         three_digits(settings.precision * 100.0),
-        widest.facts.name,
+        in_words(&widest.facts),
     ))
 }
 
@@ -291,7 +291,7 @@ fn dropped_samples(rows: &[Row]) -> Option<String> {
     };
     let dropped = rows.iter().filter(|row| row.counts.samples_excluded > 0);
     let worst = dropped.clone().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-    let (name, excluded) = (&worst.facts.name, worst.counts.samples_excluded);
+    let (name, excluded) = (in_words(&worst.facts), worst.counts.samples_excluded);
     let samples = worst.counts.samples + excluded;
     Some(match dropped.clone().count() {
         1 => format!("{name}: {excluded} of {samples} samples are unreliable and left out"),

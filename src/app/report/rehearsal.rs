@@ -5,6 +5,7 @@ use super::locate::suspects_text;
 use super::text::{visible, wrap};
 use super::verdict::VerdictLook;
 use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_base::writing::ascending;
 use commgauge_judge::verdict::locate::{SuspectKind, Suspects};
 use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
 use commgauge_model::config::{Machine, RunSettings, is_embedded};
@@ -86,9 +87,7 @@ fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
 
 /// The cases of each axis, products and copies, each as a plan of its own under its name.
 fn parts(plan: &WorkPlan) -> Vec<(&'static str, WorkPlan)> {
-    let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
-    axes.sort_unstable();
-    axes.dedup();
+    let axes: Vec<Axis> = ascending(plan.cases.iter().map(|case| case.op.axis));
     let alone = || WorkPlan { cases: Vec::new(), products: Vec::new(), copies: Vec::new(), ..plan.clone() };
     let of_axis = |axis: Axis| {
         let cases = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();
@@ -225,8 +224,11 @@ pub fn rehearsal_text(document: &Rehearsed, look: VerdictLook) -> String {
     for sentence in sentences {
         out += &wrapped(&sentence, width);
     }
+    // The first line says that all of it is synthetic.
+    let mut suspects = Suspects { synthetic: false, ..document.suspects.clone() };
+    suspects.problems.retain(|problem| !problem.text.contains("synthetic: "));
     // Formatting a table cannot fail.
-    out + "\n" + &suspects_text(&document.suspects, look).unwrap_or_default()
+    out + "\n" + &suspects_text(&suspects, look).unwrap_or_default()
 }
 
 fn gate_text(gate: &GateOutlook) -> String {
@@ -277,16 +279,8 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
         outlook.expectations_judged,
         outlook.expectations,
     );
-    text += &match outlook.nodes {
-        0 => String::new(),
-        1 => "network: not judged; the run has one node\n".to_owned(),
-        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
-    };
-    for place in outlook.not_measured.iter().take(MOST_PLACES) {
-        text += &format!("not measured: {place}\n");
-    }
-    if outlook.not_measured.len() > MOST_PLACES {
-        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
+    if outlook.shortfalls.is_empty() {
+        text += "a run of it can pass\n";
     }
     for reason in &outlook.shortfalls {
         text += &format!("cannot pass: {reason}\n");
@@ -297,8 +291,16 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
             machine.name, machine.hosts_per_node
         );
     }
-    if outlook.shortfalls.is_empty() {
-        text += "a run of it can pass\n";
+    text += &match outlook.nodes {
+        0 => String::new(),
+        1 => "network: not judged; the run has one node\n".to_owned(),
+        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
+    };
+    for place in outlook.not_measured.iter().take(MOST_PLACES) {
+        text += &format!("not measured: {place}\n");
+    }
+    if outlook.not_measured.len() > MOST_PLACES {
+        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
     }
     text
 }
@@ -340,7 +342,7 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
         percent(tried.rule.sigma, 1),
         tried.rule.seed
     ));
-    say("thresholds are tried on a machine whose true median is at the limit, and 5 % beyond it; nothing is promised where a \
+    say("thresholds are tried on a machine whose true median is at the threshold, and 5 % beyond it; nothing is promised where a \
          machine drifts from run to run, which no rule can distinguish from a change".to_owned());
     say(tried.summary());
     say(match tried.holds {

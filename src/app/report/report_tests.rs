@@ -183,7 +183,7 @@ fn a_warning_that_applies_to_many_cases_is_reported_once() {
     let warnings = View::new(&record).warnings;
     let busy: Vec<&String> = warnings.iter().filter(|warning| warning.contains("the machine is busy")).collect();
     assert_eq!(busy.len(), 1, "{warnings:?}");
-    assert!(busy[0].starts_with("12 cases, the first tp/tensor/all_reduce"), "{busy:?}");
+    assert!(busy[0].starts_with("12 cases, the first tp all_reduce of 2 ranks, "), "{busy:?}");
     assert!(warnings.iter().any(|warning| warning.contains("samples in 11 cases are unreliable")), "{warnings:?}");
 }
 

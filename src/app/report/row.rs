@@ -3,15 +3,17 @@
 //! Numbers only; formatting is in the renderers.
 
 use super::document::Tone;
+use commgauge_base::collective::{Placement, ReduceOp};
 use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::stats::{Histogram, Interval, median, median_interval, percentile, sorted};
-use commgauge_base::units::{Rate, Seconds};
-use commgauge_base::variant::LibraryChoice;
+use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::variant::{self, LibraryChoice};
 use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{RowSubject, Subject};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Header, Outcome, RankHistogram};
 use commgauge_model::record::times::MergedTimes;
+use commgauge_model::workload::Style;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,6 +53,25 @@ pub struct Row {
     pub status: Status,
     /// Warnings of the replicates, each once.
     pub warnings: Vec<String>,
+}
+
+/// A case as people say it: `tp all_reduce of 2 ranks, 16 MiB bfloat16, in place`; pairs with their round.
+pub(super) fn in_words(facts: &CaseFacts) -> String {
+    let round = facts.name.split('/').nth(1).filter(|_| facts.style == Style::Pairs);
+    let whose = round.map_or_else(|| format!("{} ranks", facts.group_size), |round| round.replace('-', " "));
+    let mut words = format!("{} {} of {whose}", facts.axis, facts.collective);
+    if facts.bytes_total != Bytes(0) {
+        words += &format!(", {} {}", facts.bytes_total, facts.element_type);
+    }
+    let op = facts.reduce_op.filter(|op| *op != ReduceOp::Sum).map(|op| op.to_string());
+    let place = (facts.placement == Placement::InPlace).then(|| "in place".to_owned());
+    let cadence = (facts.cadence == Cadence::Isolated).then(|| "isolated".to_owned());
+    let alone = facts.solo_of.map(|_| "one group alone".to_owned());
+    let variant = Some(variant::shown(&facts.labels)).filter(|variant| !variant.is_empty());
+    for part in [op, place, cadence, alone, variant].into_iter().flatten() {
+        words += &format!(", {part}");
+    }
+    words
 }
 
 /// How often a call, a copy or a matrix product was measured.
@@ -510,7 +531,7 @@ pub(crate) fn host_of(record: &Record, rank: u32) -> Option<&str> {
 }
 
 /// One sentence for every late rank, over all cases in which it was late.
-pub(super) fn findings<'a>(late: impl Iterator<Item = (&'a str, &'a Late)>, isolated_cases: usize) -> Vec<String> {
+pub(super) fn findings<'a>(late: impl Iterator<Item = (String, &'a Late)>, isolated_cases: usize) -> Vec<String> {
     let mut by_rank: BTreeMap<u32, Vec<LateCase>> = BTreeMap::new();
     for (case, late) in late {
         by_rank.entry(late.rank).or_default().push(LateCase { case, late });
@@ -521,7 +542,7 @@ pub(super) fn findings<'a>(late: impl Iterator<Item = (&'a str, &'a Late)>, isol
 /// A case in which a rank was late.
 struct LateCase<'a> {
     /// Its name.
-    case: &'a str,
+    case: String,
     late: &'a Late,
 }
 

@@ -157,11 +157,11 @@ impl Paint {
         self.wrapped(&format!("48;5;{color};38;5;15"), text)
     }
 
-    /// For letters in one of the 256 colours.
+    /// For letters in one of the eight basic colours.
     pub fn colored(self, color: u8, text: &str) -> String {
         match self {
             Paint::Plain => text.to_owned(),
-            Paint::Colors => format!("\x1b[38;5;{color}m{text}\x1b[39m"),
+            Paint::Colors => format!("\x1b[3{color}m{text}\x1b[39m"),
         }
     }
 

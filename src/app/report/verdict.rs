@@ -8,7 +8,7 @@ use crate::report::document::{
 };
 use crate::report::products::FlopsUnit;
 use crate::report::template::through;
-use crate::report::text::{Line, object, pretty_json, visible};
+use crate::report::text::{Line, Paint, object, pretty_json, visible};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, counted, three_digits};
 use commgauge_base::writing::distinct;
@@ -42,20 +42,24 @@ pub struct VerdictLook {
     pub format: VerdictFormat,
     /// Columns that a table may take.
     pub width: u16,
+    /// Whether decisions are coloured.
+    pub paint: Paint,
     /// Whether people also read what passed, how it was decided, and what the data cannot show.
     pub explained: bool,
 }
 
 impl VerdictLook {
     /// All of it, for what fits itself to a page.
-    pub const WHOLE: VerdictLook = VerdictLook { format: VerdictFormat::Markdown, width: 0, explained: true };
+    pub const WHOLE: VerdictLook =
+        VerdictLook { format: VerdictFormat::Markdown, width: 0, paint: Paint::Plain, explained: true };
 
     /// A document below its answer, where the format is for people.
     pub(super) fn document(self, answer: &str, blocks: &[Block]) -> Option<String> {
         match self.format {
-            VerdictFormat::Table => {
-                Some(wrapped(&visible(answer), self.width) + &Terminal::plain(self.width).draw(blocks))
-            }
+            VerdictFormat::Table => Some(
+                wrapped(&visible(answer), self.width)
+                    + &Terminal::new(usize::from(self.width), self.paint).draw(blocks),
+            ),
             VerdictFormat::Markdown => Some(format!("# commgauge {}\n{}", escaped_markdown(answer), markdown(blocks))),
             _ => None,
         }
@@ -239,7 +243,7 @@ fn rows(question: Question, title: impl Into<String>, rows: &[&Row], said_elsewh
     let has_hosts = rows.iter().any(|row| row.hosts.is_some());
     let call = |row: &Row, cell: fn(&RowCall) -> String| optional(row.subject.call().map(cell));
     Fields::of(rows)
-        .left("verdict", 0, |row| decision(row))
+        .column(Column::left("verdict", 0).of_status(), |row| decision(row))
         .when(has_hosts, |fields| fields.left("hosts", 0, |row| optional(row.hosts.as_ref())))
         .left("axis", 0, |row| row.subject.axis())
         .left("collective", 0, |row| what(row))
@@ -304,7 +308,7 @@ fn gate_fields<'a>(fields: Fields<'a, &'a Row>) -> Fields<'a, &'a Row> {
         .right("repl.", 5, |row| row.replicates)
         .right("median", 0, move |row| limit(row, |limit| limit.median.map(|median| value(limit.metric, median))))
         .left("bounds", 4, move |row| limit(row, |limit| Some(bounds_of_median(limit))))
-        .right("limit", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
+        .right("threshold", 0, move |row| limit(row, |limit| Some(value(limit.metric, limit.limit))))
         .left("source", 10, move |row| limit(row, |limit| Some(format!("{} ({})", limit.source, limit.date))))
 }
 
@@ -332,7 +336,7 @@ pub(super) fn asked(question: Question) -> &'static str {
 }
 
 /// The first line: the question, the answer and its exit code.
-pub(super) fn headline(verdict: &Verdict) -> String {
+pub(in crate::report) fn headline(verdict: &Verdict) -> String {
     let what = asked(verdict.question);
     let judged = if verdict.question == Question::Gate { format!("; {}", thresholds(verdict)) } else { String::new() };
     format!("{what}: {} (exit code {}){judged}", verdict.decision.name().to_uppercase(), verdict.exit_code)
@@ -462,7 +466,7 @@ mod tests {
     }
 
     fn shown_as(verdict: &Verdict, format: VerdictFormat, width: u16) -> Result<String> {
-        verdict_text(verdict, VerdictLook { format, width, explained: true })
+        verdict_text(verdict, VerdictLook { format, width, paint: Paint::Plain, explained: true })
     }
 
     /// A row that passes, one that fails, and one that needs more replicates.
@@ -492,7 +496,7 @@ mod tests {
 
     #[test]
     fn the_answer_has_the_rows_that_did_not_pass_and_the_rest_is_on_request() {
-        let look = VerdictLook { format: VerdictFormat::Table, width: 80, explained: false };
+        let look = VerdictLook { format: VerdictFormat::Table, width: 80, paint: Paint::Plain, explained: false };
         insta::assert_snapshot!("gate_answer_80", verdict_text(&verdict(mixed()), look).unwrap());
     }
 

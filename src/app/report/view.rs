@@ -11,7 +11,6 @@ use commgauge_base::stats::Interval;
 use commgauge_base::units::{Rate, Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
-use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
 use commgauge_model::record::times::{CopyTime, ProductTime};
@@ -131,6 +130,11 @@ impl View {
         self.warnings.iter().filter(is_serious)
     }
 
+    /// What makes every time of the run doubtful, such as ranks that share cores.
+    pub fn machine_warnings(&self) -> impl Iterator<Item = &String> {
+        self.header.warnings.iter().filter(|text| !text.starts_with("synthetic"))
+    }
+
     /// The exit code of the record, the most severe first: 4 for wrong data, then the failure of the run itself (5, 6
     /// or 7) or 6 for a failed case, 7 where something planned was not measured or the record was changed, 0 where everything is complete and
     /// correct. Skipped cases do not matter.
@@ -187,16 +191,17 @@ impl View {
     }
 }
 
-/// The best bandwidth of each collective over the whole world, and the latency of its smallest size.
+/// The best bandwidth of each collective, and the latency of its smallest size.
 pub(super) fn peaks(rows: &[Row]) -> Option<String> {
-    let measured = rows.iter().filter(|row| row.facts.axis == Axis::World && row.facts.style == Style::Sweep);
+    let measured = rows.iter().filter(|row| row.facts.style != Style::Pairs && row.facts.solo_of.is_none());
     let of_collective = grouped(measured.map(|row| (collective_and_variant(row), row)));
     let sentence = |(name, rows): (String, Vec<&Row>)| {
         let rate = |row: &&Row| Some((row.busbw?.0, row.facts.bytes_total));
         let time = |row: &&Row| Some((row.facts.bytes_total, row.latency?.median.0));
         let (rate, most) = rows.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0))?;
         let (least, seconds) = rows.iter().filter_map(time).min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;
-        Some(format!("{name} {} at {most}, {} at {least}", Rate(rate), Seconds(seconds)))
+        let at_most = if most == least { String::new() } else { format!(" at {most}") };
+        Some(format!("{name} {}{at_most}, {} at {least}", Rate(rate), Seconds(seconds)))
     };
     let sentences: Vec<String> = of_collective.into_iter().filter_map(sentence).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -222,7 +227,7 @@ pub struct Findings {
 
 impl Findings {
     pub(super) fn new(record: &Record, rows: &[Row], pairs: Option<&PairsView>) -> Findings {
-        let late = rows.iter().filter_map(|row| Some((row.facts.name.as_str(), row.late.as_ref()?)));
+        let late = rows.iter().filter_map(|row| Some((row::in_words(&row.facts), row.late.as_ref()?)));
         let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.counts.samples > 0);
         let late = row::findings(late, isolated.count());
         let of_pairs: Vec<String> = pairs.iter().flat_map(|pairs| pairs.findings()).collect();
@@ -400,7 +405,7 @@ mod tests {
         lines.push(Line::DeviceReadings(Box::new(readings.clone())));
         let view = View::new(&Record::from_lines(lines.clone()).unwrap());
         let said = view.warnings.join("\n");
-        let name = &sample.plan.cases[0].name;
+        let name = row::in_words(&sample.plan.cases[0]);
         let expected =
             format!("{name}: the device of rank 3 changed meanwhile (throttled by power cap), and of 1 more");
         assert!(said.contains(&expected), "{said}");

@@ -13,6 +13,7 @@ use commgauge_base::output_file::sync_folder_of;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{RowKey, RunFacts, RunMedians};
 use commgauge_model::record::Record;
+use commgauge_model::record::line::is_unique;
 use commgauge_readers::interop::export::parquet_file;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -31,18 +32,11 @@ pub struct RowFilter {
 }
 
 impl RowFilter {
-    fn wants_row(&self, name: &str) -> bool {
-        self.case.as_ref().is_none_or(|text| name.contains(text.as_str()))
-    }
-
-    fn wants_suite(&self, name: &str) -> bool {
-        self.suite.as_ref().is_none_or(|suite| suite == name)
-    }
-
     /// The wanted rows of a run, if it has any.
     pub(super) fn of(&self, mut medians: RunMedians) -> Option<RunMedians> {
-        medians.rows.retain(|(key, _)| self.wants_row(&key.name));
-        (self.wants_suite(&medians.suite) && !medians.rows.is_empty()).then_some(medians)
+        medians.rows.retain(|(key, _)| self.case.as_ref().is_none_or(|text| key.name.contains(text.as_str())));
+        let is_wanted = self.suite.as_ref().is_none_or(|suite| *suite == medians.suite);
+        (is_wanted && !medians.rows.is_empty()).then_some(medians)
     }
 }
 
@@ -164,6 +158,8 @@ impl Index {
                 let keys = rows.into_iter().map(|row| serde_json::from_value(row).ok().map(Arc::new));
                 self.rows.insert(digest, keys.collect());
             }
+            // Its record is read instead, which gives the run an id of its own.
+            Body::Run(entry) if !is_unique(&entry.run_id) => self.damaged += 1,
             Body::Run(entry) => {
                 self.runs.insert(entry.record().to_owned(), *entry);
             }
@@ -279,50 +275,11 @@ pub(super) struct Run<'a> {
 }
 
 /// The common columns of all lines of a run.
-const RUN: &str = "
-    optional binary run_id (STRING);
-    optional int64 started_at (TIMESTAMP(MICROS,true));
-    optional binary suite (STRING);
-    optional binary backend (STRING);
-    optional binary library (STRING);
-    optional binary driver (STRING);
-    optional binary program_version (STRING);
-    optional int64 world_size;
-";
+const RUN: &str = include_str!("run.schema");
 
-const ROWS: &str = "
-    optional binary case (STRING);
-    optional binary axis (STRING);
-    optional binary style (STRING);
-    optional binary collective (STRING);
-    optional binary element_type (STRING);
-    optional binary placement (STRING);
-    optional binary cadence (STRING);
-    optional int64 bytes_total;
-    optional int64 group_size;
-    optional int64 groups;
-    optional int64 nodes_spanned;
-    optional binary status (STRING);
-    optional int64 samples;
-    optional int64 replicates;
-    optional double latency_seconds_median;
-    optional double latency_seconds_p99;
-    optional double busbw_bytes_per_second;
-    optional double copy_bytes_per_second;
-    optional double flops_per_second;
-    optional binary slowest_host (STRING);
-    optional double slowest_host_share;
-";
+const ROWS: &str = include_str!("rows.schema");
 
-const PAIRS: &str = "
-    optional binary host_a (STRING);
-    optional binary host_b (STRING);
-    optional int64 rank_a;
-    optional int64 rank_b;
-    optional double latency_seconds;
-    optional double one_way_bytes_per_second;
-    optional double both_ways_bytes_per_second;
-";
+const PAIRS: &str = include_str!("pairs.schema");
 
 impl<'a> Run<'a> {
     pub fn of(loaded: &'a LoadedRecord, view: &'a View) -> Run<'a> {

@@ -257,7 +257,11 @@ impl Partition {
         let device = header.ranks.first().map(|rank| rank.device.clone().unwrap_or_else(|| rank.processor.clone()));
         let stem = |path: &String| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let machine = header.backend.machine.as_ref().and_then(stem).or(device).unwrap_or_default();
-        let month = header.started_at.get(..7).filter(|text| is_month(text)).unwrap_or("unknown");
+        let month = header
+            .started_at
+            .get(..7)
+            .filter(|month| format!("{month}-01").parse::<jiff::civil::Date>().is_ok())
+            .unwrap_or("unknown");
         Partition { machine: plain(&machine), month: month.to_owned() }
     }
 
@@ -266,13 +270,6 @@ impl Partition {
         let digest = sha256(run_id);
         format!("{below}/machine={}/month={}/{}-{}.{extension}", self.machine, self.month, plain(run_id), &digest[..16])
     }
-}
-
-/// `2026-11`.
-fn is_month(text: &str) -> bool {
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    text.split_once('-')
-        .is_some_and(|(year, month)| digits(year) && digits(month) && matches!(month.parse::<u8>(), Ok(1..=12)))
 }
 
 /// A name for folders and files; what has no plain letters is called unknown.
@@ -579,7 +576,7 @@ mod tests {
         let model = RunMedians::of(&loaded("m.jsonl", lines("model", &many(0)))).unwrap();
         for run in 0..10_000 {
             let mut medians = model.clone();
-            medians.run_id = format!("run-{run:05}");
+            medians.run_id = format!("{run:032x}");
             // Twenty machines, five hundred nights.
             medians.suite = format!("suite-{}", run % 20);
             medians.started_at = jiff::Timestamp::from_second(1_700_000_000 + run as i64 * 3600).unwrap().to_string();

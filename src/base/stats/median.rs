@@ -131,18 +131,9 @@ fn ln_factorial(k: f64) -> f64 {
 /// Maximum number of values ever requested; beyond it the median is too close to the limit to decide.
 const MAX_VALUES: usize = 2000;
 
-/// P(B >= `at_least`), B binomial over `count` with 1/2.
+/// P(B >= `at_least`), B binomial over `count` with 1/2: by symmetry P(B <= `count` - `at_least`).
 pub fn half_binomial_tail(count: usize, at_least: usize) -> f64 {
-    let n = count as f64;
-    let mut ln_term = -n * std::f64::consts::LN_2;
-    // By symmetry P(B >= a) = P(B <= n - a).
-    let Some(last) = count.checked_sub(at_least) else { return 0.0 };
-    let mut sum = 0.0;
-    for k in 0..=last {
-        sum += ln_term.exp();
-        ln_term += ((n - k as f64) / (k as f64 + 1.0)).ln();
-    }
-    f64::min(sum, 1.0)
+    count.checked_sub(at_least).map_or(0.0, |last| at_most(last as u64, count as u64, 0.5))
 }
 
 /// The lower and the upper bound of the median, each with confidence `level`; `None` with too few values for it.

@@ -2,6 +2,7 @@
 
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::rows;
 use commgauge_base::sample::Cadence;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::line::CaseFacts;
@@ -170,37 +171,13 @@ const REDUCE_OP: &str = "reduce_op";
 /// Defaults of a query without these labels: out-of-place buffers and sums, as in nccl-tests.
 pub(super) const USUAL: [(&str, &str); 2] = [(PLACEMENT, "out-of-place"), (REDUCE_OP, "sum")];
 
-/// Columns that differ between repetitions, or are the same in all records of a fit. All others are assumed to affect the
-/// time.
-const IGNORED_COLUMNS: [&str; 23] = [
-    "system",
-    "device",
-    "run",
-    "run_id",
-    "replicate",
-    "repetition",
-    "iteration",
-    "trial",
-    "sample",
-    "index",
-    "date",
-    "time",
-    "timestamp",
-    "job",
-    "job_id",
-    "host",
-    "hostname",
-    "user",
-    "comment",
-    "note",
-    "source",
-    "file",
-    "line",
-];
+/// Columns that do not affect the time of a call.
+const IGNORED_COLUMNS: &str = include_str!("ignored_columns.txt");
 
 /// All labels of a case that may separate its curve from others.
 pub(super) fn of_case(facts: &CaseFacts) -> Labels {
-    let named = facts.labels.iter().filter(|(name, _)| !IGNORED_COLUMNS.contains(&name.to_ascii_lowercase().as_str()));
+    let is_ignored = |name: &str| rows(IGNORED_COLUMNS).any(|ignored| ignored.eq_ignore_ascii_case(name));
+    let named = facts.labels.iter().filter(|(name, _)| !is_ignored(name));
     let mut labels: Labels = named.map(|(name, text)| (name.clone(), text.clone())).collect();
     labels.insert(PLACEMENT.to_owned(), facts.placement.name().to_owned());
     labels.extend(facts.reduce_op.map(|op| (REDUCE_OP.to_owned(), op.name().to_owned())));

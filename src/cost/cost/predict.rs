@@ -531,7 +531,8 @@ impl Family<'_> {
         let seconds_per_bus_byte = |index: usize| {
             let curve = &self.curves[index];
             let factor = self.fit.key.collective.bus_factor(self.ranks[index]).filter(|factor| *factor > 0.0)?;
-            (curve.tail_share() >= BANDWIDTH_DECIDES).then(|| curve.tail_slope() / factor)
+            let (slope, share) = curve.tail();
+            (share >= BANDWIDTH_DECIDES).then(|| slope / factor)
         };
         Some(seconds_per_bus_byte(larger)? / seconds_per_bus_byte(smaller)?)
     }

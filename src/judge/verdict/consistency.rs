@@ -295,20 +295,18 @@ fn along_curves<'a>(cases: &[&Timed<'a>]) -> Vec<Check<'a>> {
         curve.sort_by_key(|case| case.facts.bytes_total);
         curve.dedup_by_key(|case| case.facts.bytes_total);
     }
-    let steps = curves.iter().flat_map(|(_, curve)| curve.windows(2)).flat_map(|pair| [split(pair), less_time(pair)]);
+    let steps = curves.iter().flat_map(|(_, curve)| curve.windows(2)).flat_map(pair_rules);
     let dips = curves.iter().flat_map(|(_, curve)| curve.windows(3)).map(dip);
     steps.chain(dips).flatten().collect()
 }
 
-/// T(b) is at most ceil(b/a) T(a).
-fn split<'a>(pair: &[&Timed<'a>]) -> Option<Check<'a>> {
+/// T(b) is at most ceil(b/a) T(a), and T(a) at most T(b).
+fn pair_rules<'a>(pair: &[&Timed<'a>]) -> [Option<Check<'a>>; 2] {
     let times = pair[1].facts.bytes_total.0.div_ceil(pair[0].facts.bytes_total.0) as f64;
-    check(Guideline::SplitIsFaster, pair[1], &[pair[0]], |smaller| smaller[0] * times)
-}
-
-/// T(a) is at most T(b).
-fn less_time<'a>(pair: &[&Timed<'a>]) -> Option<Check<'a>> {
-    check(Guideline::MoreBytesAreFaster, pair[0], &[pair[1]], |larger| larger[0])
+    [
+        check(Guideline::SplitIsFaster, pair[1], &[pair[0]], |smaller| smaller[0] * times),
+        check(Guideline::MoreBytesAreFaster, pair[0], &[pair[1]], |larger| larger[0]),
+    ]
 }
 
 /// T(b)/b is at most the larger of T(a)/a and T(c)/c.

@@ -357,8 +357,9 @@ pub struct Finding {
 // How the latency or the bandwidth of a whole curve changed against the base.
 
 /// A part of a curve's cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CurvePart {
     /// Alpha: the cost of a call, however small, in seconds.
     Latency,
@@ -368,10 +369,7 @@ pub enum CurvePart {
 
 impl CurvePart {
     pub fn name(self) -> &'static str {
-        match self {
-            CurvePart::Latency => "latency",
-            CurvePart::Bandwidth => "bandwidth",
-        }
+        self.into()
     }
 }
 

@@ -230,7 +230,7 @@ pub(super) fn check_limit(required: &Required, subject: Subject, seconds: &[f64]
     let needed = values_to_decide(count, majority, level);
     let (reason, replicates_more) = match decision {
         Decision::Pass => (String::new(), None),
-        Decision::Fail => (format!("{} of {count} replicates are beyond the limit", count - agreeing), None),
+        Decision::Fail => (format!("{} of {count} replicates are beyond the threshold", count - agreeing), None),
         _ => undecided(count, agreeing, needed, level),
     };
     let against = required.against(&values, bounds);
@@ -250,12 +250,12 @@ fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -
     let fewest = fewest_for_bound(level);
     let advice = match more {
         Some(more) => format!("about {more} more replicates would decide if they fall as these did"),
-        None => "no reasonable number of replicates will decide: the median is at the limit".to_owned(),
+        None => "no reasonable number of replicates will decide: the median is at the threshold".to_owned(),
     };
     let reason = match count {
-        0 => "no measurement is comparable with the limit".to_owned(),
+        0 => "no measurement is comparable with the threshold".to_owned(),
         _ if count < fewest => format!("{count} replicates give no bound, at least {fewest} are needed; {advice}"),
-        _ => format!("{agreeing} of {count} replicates meet the limit; {advice}"),
+        _ => format!("{agreeing} of {count} replicates meet the threshold; {advice}"),
     };
     (reason, more)
 }

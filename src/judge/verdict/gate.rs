@@ -208,7 +208,7 @@ fn by_run(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> 
         let Some(worst) = checks.into_iter().filter(misses).max_by_key(|check| check.decision) else {
             return (run, Decision::Pass, String::new());
         };
-        (run, worst.decision, format!("{} of {} replicates are beyond the limit", worst.beyond, seconds.len()))
+        (run, worst.decision, format!("{} of {} replicates are beyond the threshold", worst.beyond, seconds.len()))
     });
     judged.collect()
 }
@@ -328,7 +328,7 @@ fn describe_rule(rule: &GateRule, rows: u32, runs: usize) -> Vec<String> {
     let digits = commgauge_base::units::three_digits;
     let mut sentences = vec![
         format!(
-            "a row passes if the lower {percent} % confidence bound of the median of its replicates clears the limit, fails if the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, and need {} replicates",
+            "a row passes if the lower {percent} % confidence bound of the median of its replicates clears the threshold, fails if the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, and need {} replicates",
             fewest_for_bound(rule.confidence)
         ),
         format!(
@@ -337,12 +337,12 @@ fn describe_rule(rule: &GateRule, rows: u32, runs: usize) -> Vec<String> {
             digits(level * f64::from(rows))
         ),
         "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
-        "replicates measured during a machine-wide slowdown prevent a pass unless they meet the limit too, and do not fail a row by themselves"
+        "replicates measured during a machine-wide slowdown prevent a pass unless they meet the threshold too, and do not fail a row by themselves"
             .to_owned(),
     ];
     if runs > 1 {
         sentences.push(
-            "with several runs each is also judged separately: one that fails, or whose median is beyond the limit, prevents a pass; runs on other hosts have separate rows"
+            "with several runs each is also judged separately: one that fails, or whose median is beyond the threshold, prevents a pass; runs on other hosts have separate rows"
                 .to_owned(),
         );
     }

@@ -296,14 +296,7 @@ pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
 pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
     let name: String =
         name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).take(60).collect();
-    format!(
-        "name = \"{name}\"\nranks_per_node = {} # as in the record\n\n[within_node]\nlatency = \"\" # of an empty message\n\
-         rate = \"\" # of one rank, one direction, from the data sheet; such as \"450GB/s\"\n\n[between_nodes]\nlatency = \"\"\n\
-         adapters_per_node = 0 # network adapters of a node\nrate_per_adapter = \"\" # such as \"400Gbit/s\"\n\n\
-         [applies_to]\nbackend = \"\" # nccl or mpi; devices = [\"H100\"] and devices_per_node = 8 for GPUs\n\n\
-         [coverage]\nexpectations = 0 # the fewest [[expect]] below that a run must be judged by before it can pass\n\n",
-        ranks_per_node.max(1)
-    )
+    format!(include_str!("machine_head.txt"), name = name, ranks_per_node = ranks_per_node.max(1))
 }
 
 /// The table of a kind: only names and numbers of the plan, so that the file contains no foreign text. A comment with what the row

@@ -95,12 +95,13 @@ impl Display for Place {
 impl Table {
     /// Parses a file's text.
     pub fn parse(file: &Path, text: &str) -> Result<Table> {
+        let source = Source::new(file, text);
         let root = DeTable::parse(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_of(text, span.start));
-            Error::config(&at_line(file, line), "not TOML", error.message())
+            let start = error.span().map_or(0, |span| span.start);
+            Error::config(&source.place_of(start), "not TOML", error.message())
         })?;
         let place = Place { source: file.to_owned(), key: "the file".to_owned() };
-        Ok(table(file, text, place, "", root.into_inner()))
+        Ok(table(&source, place, "", root.into_inner()))
     }
 
     /// The flags of a command line as a table: for each the flag, the corresponding key, and its text.
@@ -222,18 +223,37 @@ fn value_of_flag(text: String) -> Value {
     }
 }
 
-fn table(file: &Path, text: &str, place: Place, path: &str, table: DeTable) -> Table {
+/// A file, and where each of its lines ends.
+struct Source<'a> {
+    file: &'a Path,
+    line_ends: Vec<usize>,
+}
+
+impl Source<'_> {
+    fn new<'a>(file: &'a Path, text: &str) -> Source<'a> {
+        Source { file, line_ends: text.match_indices('\n').map(|(at, _)| at).collect() }
+    }
+
+    /// File and line of a byte.
+    fn place_of(&self, offset: usize) -> PathBuf {
+        let line = 1 + self.line_ends.partition_point(|end| *end < offset);
+        let mut named = self.file.as_os_str().to_owned();
+        named.push(format!(":{line}"));
+        named.into()
+    }
+}
+
+fn table(source: &Source, place: Place, path: &str, table: DeTable) -> Table {
     let entries = table.into_iter().map(|(key, value)| {
-        let line = line_of(text, key.span().start);
+        let line = source.place_of(key.span().start);
         let key = key.into_inner().into_owned();
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        (key, item(file, text, line, path, value.into_inner()))
+        (key, item(source, Place { source: line, key: path }, value.into_inner()))
     });
     Table { place, entries: entries.collect(), known: Vec::new() }
 }
 
-fn item(file: &Path, text: &str, line: usize, path: String, value: DeValue) -> Item {
-    let place = Place { source: at_line(file, line), key: path.clone() };
+fn item(source: &Source, place: Place, value: DeValue) -> Item {
     let value = match value {
         DeValue::String(text) => Value::Text(text.into_owned()),
         // An integer that TOML accepts but that does not fit 128 bits is shown to the user unchanged.
@@ -247,24 +267,15 @@ fn item(file: &Path, text: &str, line: usize, path: String, value: DeValue) -> I
                 .into_iter()
                 .enumerate()
                 .map(|(index, value)| {
-                    let line = line_of(text, value.span().start);
-                    item(file, text, line, format!("{path}[{index}]"), value.into_inner())
+                    let line = source.place_of(value.span().start);
+                    let place = Place { source: line, key: format!("{}[{index}]", place.key) };
+                    item(source, place, value.into_inner())
                 })
                 .collect(),
         ),
-        DeValue::Table(inner) => Value::Table(table(file, text, place.clone(), &path, inner)),
+        DeValue::Table(inner) => Value::Table(table(source, place.clone(), &place.key, inner)),
     };
     Item { place, value }
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
-}
-
-fn at_line(file: &Path, line: usize) -> PathBuf {
-    let mut named = file.as_os_str().to_owned();
-    named.push(format!(":{line}"));
-    named.into()
 }
 
 // The values of a document, read by type; an error names the place, the value found and what is accepted.

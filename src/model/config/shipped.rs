@@ -8,6 +8,7 @@ use crate::config::document::Place;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::ascending;
 use include_dir::{Dir, include_dir};
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -68,10 +69,7 @@ impl Shipped {
         let here = entries
             .filter_map(|entry| self.name_of_file(&entry.path()))
             .filter(|name| self.files_here(name).iter().any(|file| file.is_file()));
-        let mut names: Vec<String> = here.chain(self.embedded_names()).collect();
-        names.sort();
-        names.dedup();
-        names
+        ascending(here.chain(self.embedded_names()))
     }
 
     /// Names of the embedded ones, in order.

@@ -3,6 +3,7 @@
 use super::axes::Grid;
 use super::{Axis, Groups, Layout};
 use crate::config::machine::ExpectedGroup;
+use commgauge_base::writing::ascending;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -94,9 +95,7 @@ fn small_numbers(host_of_rank: &[u32]) -> Cow<'_, [u32]> {
     if host_of_rank.iter().all(|host| (*host as usize) < host_of_rank.len()) {
         return Cow::Borrowed(host_of_rank);
     }
-    let mut hosts = host_of_rank.to_vec();
-    hosts.sort_unstable();
-    hosts.dedup();
+    let hosts = ascending(host_of_rank.iter().copied());
     // All hosts occur, so a host's place is its number either way.
     Cow::Owned(host_of_rank.iter().map(|host| hosts.partition_point(|other| other < host) as u32).collect())
 }

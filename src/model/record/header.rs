@@ -5,6 +5,7 @@ use crate::workload::{StepUse, Style};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::digest;
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_base::sample::Cadence;
@@ -213,12 +214,16 @@ pub fn number_hosts(ranks: &mut [RankFacts]) {
     }
 }
 
-/// The recorded part of the environment. Of variables whose name says that they are secret, only that they are set.
+/// The recorded part of the environment. Of variables that are not known to matter for communication, only that they are set.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
         .filter(|(name, _)| is_recorded(name))
-        .map(|(name, value)| if is_secret(&name) { (name, HIDDEN.to_owned()) } else { (name, value) })
+        .map(
+            |(name, value)| {
+                if has_shown_value(&name) && !has_user(&value) { (name, value) } else { (name, HIDDEN.to_owned()) }
+            },
+        )
         .collect()
 }
 
@@ -408,8 +413,8 @@ impl CaseFacts {
     }
 }
 
-// Keeps secrets out of records and of the commands that are shown: values of variables whose name says that they are secret. Records
-// hold no values either of what a launcher is told to hand to ranks and that they do not need.
+// Keeps secrets out of records and of the commands that are shown. Records hold the values of the variables in `variables.txt`; commands are
+// shown to who gave them, without the values of variables whose name says that they are secret, and without addresses that name a user.
 
 /// Replaces a value in a record.
 pub const HIDDEN: &str = "set (hidden)";
@@ -418,7 +423,7 @@ pub const HIDDEN: &str = "set (hidden)";
 pub const HIDDEN_FROM_VIEW: &str = "(hidden)";
 
 /// Parts of names whose values are secret.
-const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL"];
+const SECRET: [&str; 9] = ["TOKEN", "SECRET", "PASS", "PWD", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
 
 /// Flags of launchers after which a variable follows, as `NAME=VALUE`, or as two words.
 const EXPORTS: [&str; 9] = ["-x", "--x", "-env", "-genv", "--env", "--genv", "-export", "--export", "--export-env"];
@@ -435,10 +440,24 @@ pub(super) fn is_secret(name: &str) -> bool {
     SECRET.iter().any(|part| name.contains(part))
 }
 
+/// Whether records hold the value of the variable and not only that it is set.
+fn has_shown_value(name: &str) -> bool {
+    let shown = pairs(VARIABLES).filter(|(_, said)| *said == "shown");
+    shown.flat_map(|(words, _)| words.split_whitespace()).any(|word| match word.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning) && !is_secret(name),
+        None => word == name,
+    })
+}
+
+/// Whether a text holds an address with a user, such as `http://user:password@host`.
+fn has_user(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| rest.split('/').next().is_some_and(|authority| authority.contains('@')))
+}
+
 /// The words of a command line for a record, without values of secret variables and of those that a launcher hands on and that records
 /// do not hold. A list of words within a word (`--launch-command`, as JSON) is gone through too.
 pub fn without_secrets(words: &[String]) -> Vec<String> {
-    let is_harmless = |name: &str| is_recorded(name) && !is_secret(name);
+    let is_harmless = |name: &str| is_recorded(name) && has_shown_value(name);
     Hiding { instead: HIDDEN, is_harmless: &is_harmless }.words(words)
 }
 
@@ -509,7 +528,8 @@ impl Hiding<'_> {
 
     fn entry(&self, entry: &str, is_shown: impl Fn(&str) -> bool) -> String {
         match entry.split_once('=') {
-            Some((name, _)) if !is_shown(name) => format!("{name}={}", self.instead),
+            Some((name, value)) if !is_shown(name) || has_user(value) => format!("{name}={}", self.instead),
+            None if has_user(entry) => self.instead.to_owned(),
             _ => entry.to_owned(),
         }
     }
@@ -556,51 +576,21 @@ impl Variable {
     }
 }
 
-/// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
-/// left out, since an environment may contain secrets.
-const RECORDED_PREFIXES: [&str; 11] = [
-    "COMMGAUGE_CACHE",
-    "NCCL_",
-    "OMPI_MCA_",
-    "PRTE_MCA_",
-    "MPIR_CVAR_",
-    "I_MPI_",
-    "UCX_",
-    "FI_",
-    "SLURM_JOB_",
-    "SLURM_NTASKS",
-    "CUDA_VISIBLE_DEVICES",
-];
+/// Variables by their name or its beginning, and what records hold of them.
+const VARIABLES: &str = include_str!("variables.txt");
 
-/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders; and the label that NVIDIA's
-/// container images give the NCCL in them, which no NCCL reads and which need not be the one that is used.
-const INTERNAL_PREFIXES: [&str; 16] = [
-    "NCCL_VERSION",
-    "OMPI_MCA_PREFIXES",
-    "OMPI_MCA_cpu_type",
-    "OMPI_MCA_num_procs",
-    "OMPI_MCA_orte_",
-    "OMPI_MCA_ess",
-    "OMPI_MCA_pmix",
-    "OMPI_MCA_shmem_RUNTIME",
-    "OMPI_MCA_initial_wdir",
-    "OMPI_MCA_mpi_oversubscribe",
-    "I_MPI_INFO_",
-    "I_MPI_INTERNAL_",
-    "I_MPI_PIN_INFO",
-    "I_MPI_PIN_MAPPING",
-    "I_MPI_HYDRA_",
-    "I_MPI_RETURN_",
-];
+fn begins_as(name: &str, what: &str) -> bool {
+    pairs(VARIABLES).any(|(prefix, said)| said == what && name.starts_with(prefix))
+}
 
 /// Whether records hold the variable.
 pub(super) fn is_recorded(name: &str) -> bool {
-    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_launcher_internal(name)
+    begins_as(name, "recorded") && !is_launcher_internal(name)
 }
 
 /// Whether a launcher sets the variable for its own processes only.
 pub fn is_launcher_internal(name: &str) -> bool {
-    INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    begins_as(name, "internal")
 }
 
 #[cfg(test)]
@@ -627,6 +617,8 @@ mod tests {
             ("mpirun -x A_TOKEN=x,y;z p", "mpirun -x A_TOKEN=# p"),
             ("mpirun --mca mca_base_env_list A=1;A_TOKEN=x p", "mpirun --mca mca_base_env_list A=1;A_TOKEN=# p"),
             ("env DB_PASSWORD=x HWLOC=1 srun p", "env DB_PASSWORD=# HWLOC=1 srun p"),
+            ("mpirun -x NCCL_CREDS=x -x NCCL_IB_HCA=mlx5 p", "mpirun -x NCCL_CREDS=# -x NCCL_IB_HCA=mlx5 p"),
+            ("mpirun -x FI_PROVIDER=http://u:p@h/x p http://u@h", "mpirun -x FI_PROVIDER=# p #"),
             (
                 "commgauge run s --launcher-arg=-x --launcher-arg=W=1",
                 "commgauge run s --launcher-arg=-x --launcher-arg=W=#",
@@ -662,21 +654,39 @@ mod tests {
     }
 
     #[test]
-    fn only_allowed_variables_are_recorded() {
+    fn values_are_recorded_only_of_variables_that_matter_for_communication() {
+        let (absent, named, valued) = ((false, false), (true, false), (true, true));
         for (name, recorded) in [
-            ("NCCL_ALGO", true),
-            ("OMPI_MCA_btl", true),
-            ("OMPI_MCA_orte_hnp_uri", false),
-            ("OMPI_MCA_PREFIXES", false),
-            ("NCCL_VERSION", false),
-            ("I_MPI_FABRICS", true),
-            ("I_MPI_PIN_INFO", false),
-            ("I_MPI_INFO_NP", false),
-            ("SLURM_JOB_ID", true),
-            ("AWS_SECRET_ACCESS_KEY", false),
-            ("PATH", false),
+            ("AWS_SECRET_ACCESS_KEY", absent),
+            ("PATH", absent),
+            ("OMPI_MCA_orte_hnp_uri", absent),
+            ("OMPI_MCA_PREFIXES", absent),
+            ("NCCL_VERSION", absent),
+            ("I_MPI_PIN_INFO", absent),
+            ("I_MPI_INFO_NP", absent),
+            ("NCCL_PWD", named),
+            ("NCCL_CREDS", named),
+            ("NCCL_AUTH_COOKIE", named),
+            ("NCCL_IB_AUTH", named),
+            ("UCX_TLS_PASS", named),
+            ("UCX_BEARER", named),
+            ("FI_AUTH", named),
+            ("FI_PRIVATE", named),
+            ("SLURM_JOB_ACCOUNT", named),
+            ("SLURM_JOB_COMMENT", named),
+            ("NCCL_ALGO", valued),
+            ("NCCL_IB_PKEY", valued),
+            ("NCCL_IB_HCA", valued),
+            ("OMPI_MCA_btl", valued),
+            ("I_MPI_FABRICS", valued),
+            ("SLURM_JOB_ID", valued),
         ] {
-            assert_eq!(is_recorded(name), recorded, "{name}");
+            assert_eq!((is_recorded(name), is_recorded(name) && has_shown_value(name)), recorded, "{name}");
+        }
+        for (text, expected) in
+            [("http://u:p@h", true), ("tcp://u@h:1/x", true), ("http://h/a@b", false), ("eth0", false)]
+        {
+            assert_eq!(has_user(text), expected, "{text}");
         }
     }
 }

@@ -14,6 +14,7 @@ use super::launch_lines::{Change, HangLine, ResumeLine, UnwatchedLine, shortened
 use super::work_lines::{CalibrationLine, CopyLine, InterferenceLine, PlanGrowth, ProductLine, ReplayLine};
 use crate::config::RunSettings;
 use crate::workload::{RankedStep, StepFacts};
+use commgauge_base::digest::sha256;
 use commgauge_base::stats::sorted;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
@@ -30,8 +31,9 @@ pub const FORMAT: &str = "commgauge-record";
 pub const VERSION: u32 = 1;
 
 /// One line of a record.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, strum::VariantNames)]
 #[serde(tag = "line", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Line {
     /// First line: where the numbers come from.
     Header(Box<Header>),
@@ -114,6 +116,14 @@ pub struct Header {
 /// A note of records of other tools whose files do not say when they ran.
 pub const START_NOT_STATED: &str = "the log does not say when it ran; the record has the date of its newest file";
 
+/// Hexadecimal digits of 128 bits: the part of a run's id that no other run has.
+pub const ID_DIGITS: usize = 32;
+
+/// Whether a run's id has 128 bits of its own. Records from before it had are read with such an id.
+pub fn is_unique(run_id: &str) -> bool {
+    run_id.split('-').any(|part| part.len() == ID_DIGITS && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 impl Header {
     /// A header of this program with default settings, to be completed with `..`: nothing else is known.
     pub fn new(program: &str, run_id: &str) -> Header {
@@ -124,6 +134,13 @@ impl Header {
             program: program.to_owned(),
             program_version: super::header::program_version().to_owned(),
             ..Header::default()
+        }
+    }
+
+    /// Adds the digest of its line to an id that other runs may have.
+    pub fn identify(&mut self, text: &[u8]) {
+        if !is_unique(&self.run_id) {
+            self.run_id = format!("{}-{}", self.run_id, &sha256(text.trim_ascii_end())[..ID_DIGITS]);
         }
     }
 

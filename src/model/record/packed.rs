@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::io::{BufReader, Read, Write};
 
-/// A shorter JSON text stays as it is.
-const MOST_PLAIN_BYTES: usize = 4 << 10;
+/// Lists of at most this many numbers, about 4 kB as JSON, stay as they are.
+const MOST_PLAIN_NUMBERS: usize = 512;
 
 /// Longer than any machine needs, so that a broken line does not exhaust memory.
 const MOST_BYTES: u64 = 1 << 25;
@@ -36,6 +36,24 @@ pub struct PairTimes {
     pub p90_nanoseconds: Vec<u64>,
 }
 
+/// What is packed where it has many numbers.
+pub(super) trait Numbers: Serialize {
+    /// How many it has, in all lists together.
+    fn count(&self) -> usize;
+}
+
+impl Numbers for Vec<u64> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Numbers for Option<Box<PairTimes>> {
+    fn count(&self) -> usize {
+        self.as_ref().map_or(0, |pairs| 6 * pairs.rank_a.len())
+    }
+}
+
 /// A value as it is, or packed where it is long.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -51,11 +69,11 @@ pub(super) struct Packed {
     differences_zlib_base64: String,
 }
 
-pub(super) fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-    let mut plain = serde_json::to_value(value).map_err(S::Error::custom)?;
-    if plain.to_string().len() <= MOST_PLAIN_BYTES {
+pub(super) fn serialize<T: Numbers, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    if value.count() <= MOST_PLAIN_NUMBERS {
         return value.serialize(to);
     }
+    let mut plain = serde_json::to_value(value).map_err(S::Error::custom)?;
     each_list(&mut plain, to_differences);
     let mut compressor = ZlibEncoder::new(Vec::new(), Compression::default());
     // Whole, as a compressor takes as long for a digit as for a kilobyte.

@@ -16,28 +16,10 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use strum::VariantNames;
 
 /// Upper bound on the length of a line. A case of 100,000 samples with the histograms of 1,000 ranks has a hundredth of it.
 const MAX_LINE_BYTES: u64 = 1 << 30;
-
-/// Every kind of line, as [`Line`] names them.
-const KINDS: [&str; 15] = [
-    "header",
-    "plan",
-    "clock",
-    "case",
-    "replay",
-    "interference",
-    "plan_growth",
-    "calibration",
-    "product",
-    "copy",
-    "hang",
-    "resume",
-    "devices",
-    "device_readings",
-    "end",
-];
 
 impl Record {
     /// Reads a record from a file.
@@ -124,7 +106,10 @@ impl Record {
                 check_first(&text, whole).map_err(|problem| wrong(format!(" {problem}")))?;
             }
             match parse(&text) {
-                Ok(line) => {
+                Ok(mut line) => {
+                    if let Line::Header(header) = &mut line {
+                        header.identify(&text);
+                    }
                     each(&line);
                     assembly.add(line).map_err(|problem| wrong(format!(", line {number}: {problem}")))?;
                 }
@@ -203,7 +188,7 @@ fn explain(text: &[u8], cause: &serde_json::Error) -> String {
         line: Option<String>,
     }
     match serde_json::from_slice::<Tag>(text) {
-        Ok(Tag { line: Some(kind) }) if !KINDS.contains(&kind.as_str()) => {
+        Ok(Tag { line: Some(kind) }) if !Line::VARIANTS.contains(&kind.as_str()) => {
             format!("a record of version {VERSION} has no lines of kind `{kind}`")
         }
         _ => format!("broken: {cause}"),

@@ -143,7 +143,10 @@ impl Communicators {
 pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
     let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDES_SAMPLING);
     match settings.at(case.op.bytes_total).iterations {
-        Some(iterations) => Estimate::Guess(with_rest(f64::from(iterations) * cautious_seconds(case))),
+        Some(iterations) => {
+            let calls = f64::from(iterations) * f64::from(case.variant.calls_at_once());
+            Estimate::Guess(with_rest(calls * cautious_seconds(&case.op)))
+        }
         None => Estimate::Budget(with_rest(settings.case_budget.0)),
     }
 }
@@ -161,16 +164,12 @@ pub fn estimated_copy(shape: &CopyShape, settings: &RunSettings) -> Estimate {
 /// Estimated upper bound of the time of a rank for repeated replays of a program: its computing plus every call alone.
 pub fn estimated_replay_seconds(program: &ReplayProgram, repetitions: u32) -> Seconds {
     let starts = program.starts_per_op();
-    let calls: f64 = program.ops.iter().zip(starts).map(|(op, starts)| starts as f64 * cautious_seconds_of(op)).sum();
+    let calls: f64 = program.ops.iter().zip(starts).map(|(op, starts)| starts as f64 * cautious_seconds(op)).sum();
     let once = program.compute_nanoseconds() as f64 * 1e-9 + calls;
     Seconds(once * f64::from(repetitions) + SECONDS_BESIDES_SAMPLING)
 }
 
-fn cautious_seconds(case: &Case) -> f64 {
-    cautious_seconds_of(&case.op) * f64::from(case.variant.calls_at_once())
-}
-
-fn cautious_seconds_of(op: &Op) -> f64 {
+fn cautious_seconds(op: &Op) -> f64 {
     CAUTIOUS_LATENCY_SECONDS + op.bytes_total.0 as f64 / CAUTIOUS_BYTES_PER_SECOND
 }
 

@@ -190,7 +190,8 @@ impl WorkPlan {
     pub fn curves(&self) -> Vec<Vec<usize>> {
         let mut curves: Vec<Vec<usize>> = Vec::new();
         for (index, case) in self.cases.iter().enumerate().filter(|(_, case)| has_curve(case)) {
-            match curves.iter_mut().find(|curve| is_same_curve(&self.cases[curve[0]], case)) {
+            let is_like = |first: &Case| first.with_bytes(case.op.bytes_total) == *case;
+            match curves.iter_mut().find(|curve| is_like(&self.cases[curve[0]])) {
                 Some(curve) => curve.push(index),
                 None => curves.push(vec![index]),
             }
@@ -214,10 +215,6 @@ fn has_curve(case: &Case) -> bool {
         && case.op.bytes_total.0 > 0
         && case.op.splits == Splits::Equal
         && case.uses.is_empty()
-}
-
-fn is_same_curve(one: &Case, other: &Case) -> bool {
-    one.with_bytes(other.op.bytes_total) == *other
 }
 
 #[cfg(test)]

@@ -52,23 +52,8 @@ impl CalibrationSuite<'_> {
     pub fn text(&self) -> String {
         let model = self.model.shown_name();
         let mut text = format!(
-            "# Written by `commgauge calibrate`: what planning {model} asks for, in groups of every size inside the nodes and across\n\
-             # them, all groups at once and one alone. A suite like any other: `commgauge run` takes it, and it may be changed.\n\
-             name = {name}\n\
-             description = {description}\n\
-             \n\
-             [measure]\n\
-             precision = 0.03\n\
-             minimum_samples = 10\n\
-             maximum_samples = 20_000\n\
-             case_budget = \"200ms\"\n\
-             replicates = 3\n\
-             cadences = \"streaming\"\n\
-             \n\
-             [calibrate]\n\
-             until_error = 0.05\n\
-             most_sizes = 14\n\
-             budget = \"{budget}\"\n",
+            include_str!("calibration_suite.txt"),
+            model = model,
             name = toml_string(&format!("calibrate-{}", self.model.name)),
             description = toml_string(&format!("Calls and products for planning {model}")),
             budget = self.budget,

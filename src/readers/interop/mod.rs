@@ -101,7 +101,11 @@ fn numbered(text: &[u8]) -> Vec<ReadLine> {
             true => "torn: the run ended while it wrote this line".to_owned(),
             false => format!("broken: {cause}"),
         };
-        ReadLine { number, content: serde_json::from_slice(line).map_err(problem) }
+        let mut content = serde_json::from_slice(line).map_err(problem);
+        if let Ok(Line::Header(header)) = &mut content {
+            header.identify(line);
+        }
+        ReadLine { number, content }
     };
     numbers.map(read).collect()
 }
@@ -165,10 +169,11 @@ mod commgauge_tests {
     }
 
     #[test]
-    fn a_complete_record_is_unchanged() {
+    fn a_complete_record_is_unchanged_but_for_an_id_that_others_may_have() {
         let found = renewed(SAMPLE).unwrap();
         let mut original: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let Line::Header(header) = &mut original[0] else { unreachable!() };
+        header.identify(SAMPLE.lines().next().unwrap().as_bytes());
         header
             .notes
             .push("the record was written by an older commgauge: it carries no digest that would show changes".into());

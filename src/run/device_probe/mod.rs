@@ -9,6 +9,7 @@ mod nccl_files;
 pub(crate) use nccl_files::cause;
 pub use nccl_files::{NcclAnswer, NcclFile, Version, is_rccl, nccl_files};
 
+use commgauge_base::embedded::pairs;
 use libloading::{Library, Symbol};
 use nccl_files::{load, missing};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -291,39 +292,8 @@ fn query_cublas(named: Option<&Path>) -> Result<CublasAnswer, String> {
 
 /// The fix for an error code, if known.
 pub fn advice(code: i32) -> Option<&'static str> {
-    Some(match code {
-        34 => "libcuda.so is the toolkit's stub, made for linking: remove its folder (.../stubs) from LD_LIBRARY_PATH",
-        // Also if the device is in exclusive mode and used by another process.
-        46 => {
-            "another process uses the device exclusively (`nvidia-smi -q -d COMPUTE` shows the compute mode): end it, choose another device, \
-             or let ranks share it through MPS (nvidia-cuda-mps-control -d)"
-        }
-        100 => "start the container with GPUs, and check CUDA_VISIBLE_DEVICES and `nvidia-smi`",
-        209 | 218 => "commgauge's kernels need compute capability 7.5 or higher",
-        214 => {
-            "the device's memory has failed: check `nvidia-smi -q -d ECC,ROW_REMAPPER`, and reset or replace the device"
-        }
-        221 => {
-            "the driver's libnvidia-ptxjitcompiler.so.1 is missing: in a container the capability `compute` provides it \
-             (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
-        }
-        222 => "the driver is too old for commgauge's kernels, which need CUDA 10.2 or newer",
-        223 => "commgauge's kernels are compiled by the driver: unset CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT",
-        802 | 919 => {
-            "the system is not ready for CUDA: on hosts with NVSwitch the fabric manager must run, in the driver's version \
-             (systemctl status nvidia-fabricmanager)"
-        }
-        803 => {
-            "the driver's library and kernel module differ in version: restart the host after an update, and let the container use the host's library"
-        }
-        804 => {
-            "this device does not support CUDA libraries newer than its driver: remove .../cuda/compat from LD_LIBRARY_PATH"
-        }
-        805..=809 => {
-            "MPS does not serve this process: check that the daemon of CUDA_MPS_PIPE_DIRECTORY runs, as the same user; without MPS, unset the variable or end the daemon (echo quit | nvidia-cuda-mps-control)"
-        }
-        _ => return None,
-    })
+    let has_code = |codes: &str| codes.split(',').any(|one| one.parse() == Ok(code));
+    pairs(include_str!("cuda_advice.txt")).find(|(codes, _)| has_code(codes)).map(|(_, advice)| advice)
 }
 
 // Queries NVML for the current state of each device. Nothing is changed.

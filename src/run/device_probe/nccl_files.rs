@@ -2,6 +2,7 @@
 //! Python packages of the environment that commgauge was installed into and of the active one (`pip install nvidia-nccl-cu12`), conda, and
 //! NVIDIA's HPC SDK.
 
+use commgauge_base::embedded::{pairs, rows};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsString, c_int};
@@ -117,34 +118,8 @@ fn begins(path: &Path, with: &str) -> bool {
 
 // Queries NCCL: its version, the CUDA that it was built with, and which functions it has. No communicator is created.
 
-/// Functions that the backend requires.
-const NEEDED: [&str; 15] = [
-    "ncclGetUniqueId",
-    "ncclCommInitRankConfig",
-    "ncclCommDestroy",
-    "ncclCommFinalize",
-    "ncclCommAbort",
-    "ncclCommGetAsyncError",
-    "ncclGroupStart",
-    "ncclGroupEnd",
-    "ncclAllReduce",
-    "ncclAllGather",
-    "ncclReduceScatter",
-    "ncclBroadcast",
-    "ncclReduce",
-    "ncclSend",
-    "ncclRecv",
-];
-
-/// Newer functions, and the version that introduced each.
-const NEWER: [(&str, &str); 6] = [
-    ("ncclCommSplit", "2.18"),
-    ("ncclCommRegister", "2.19"),
-    ("ncclCommWindowRegister", "2.27"),
-    ("ncclAlltoAll", "2.28"),
-    ("ncclGather", "2.28"),
-    ("ncclScatter", "2.28"),
-];
+/// Functions that the backend calls.
+const FUNCTIONS: &str = include_str!("nccl_functions.txt");
 
 /// Functions that only AMD's RCCL has (its src/nccl.h.in); they identify it under any file name, such as NCCL's.
 const OF_RCCL: [&str; 2] = ["ncclAllToAllv", "mscclLoadAlgo"];
@@ -201,8 +176,9 @@ pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
     if is_rccl(&library) {
         answer.problem = Some("this is RCCL, for AMD GPUs, which commgauge does not support".to_owned());
     }
-    answer.lacks = missing(&library, &NEEDED);
-    let newer = NEWER.iter().filter(|(symbol, _)| !missing(&library, &[*symbol]).is_empty());
+    let needed: Vec<&str> = rows(FUNCTIONS).filter(|row| !row.contains('|')).collect();
+    answer.lacks = missing(&library, &needed);
+    let newer = pairs(FUNCTIONS).filter(|(symbol, _)| !missing(&library, &[*symbol]).is_empty());
     answer.lacks_newer = newer.map(|(symbol, since)| format!("{symbol} (NCCL {since})")).collect();
     std::mem::forget(library);
     Ok(answer)

@@ -10,7 +10,6 @@ use commgauge_model::record::line::RankFacts;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 /// A fact that every rank determines about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::VariantArray)]
@@ -142,7 +141,7 @@ impl RankProfile {
                 online: online_processors(),
                 memory_lock_bytes: getrlimit(Resource::Memlock).current,
                 open_files: getrlimit(Resource::Nofile).current,
-                has_rdma: has_entries(Path::new("/sys/class/infiniband")),
+                has_rdma: std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()),
                 ..Compact::default()
             },
             ..RankProfile::default()
@@ -212,10 +211,6 @@ impl Compact {
         let at = Fact::ALL.iter().position(|one| *one == fact);
         at.and_then(|at| self.hashes.get(at)).copied().unwrap_or(0)
     }
-}
-
-fn has_entries(folder: &Path) -> bool {
-    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 // Finds the differences between ranks from the hashes of all and the texts of one rank for each value.

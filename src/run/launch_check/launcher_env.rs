@@ -4,6 +4,7 @@
 //! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
 
 use crate::launcher::{Variable as Counted, is_connected, slurm_numbers, variables};
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::header::{self, Variable};
 use schemars::JsonSchema;
@@ -99,79 +100,13 @@ fn contradiction(variables: &[NumberVariable], known: u32) -> Option<NumberVaria
 
 // Selects the environment variables that must be equal on all ranks, without those that a launcher sets per process.
 
-/// Prefixes of variables that affect the measurements.
-const RELEVANT: [&str; 24] = [
-    "NCCL_",
-    "UCX_",
-    "UCC_",
-    "FI_",
-    "OMPI_MCA_",
-    "PRTE_MCA_",
-    "MPIR_CVAR_",
-    "MPICH_",
-    "MV2_",
-    "I_MPI_",
-    "PSM2_",
-    "PSM3_",
-    "HCOLL_",
-    "SHARP_",
-    "OMP_",
-    "KMP_",
-    "GOMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "CUDA_",
-    "NVIDIA_VISIBLE_DEVICES",
-    "MALLOC_",
-    "LD_PRELOAD",
-    "LD_LIBRARY_PATH",
-];
+/// Variables by what follows from a difference between ranks.
+const VARIABLES: &str = include_str!("variables.txt");
 
-/// Prefixes among these that only affect launching: such variables are set on some hosts only and do not describe the
-/// ranks.
-const LAUNCH_ONLY: [&str; 17] = [
-    "OMPI_MCA_plm",
-    "OMPI_MCA_hwloc_base_binding",
-    "OMPI_MCA_oob",
-    "OMPI_MCA_routed",
-    "OMPI_MCA_rml",
-    "OMPI_MCA_ras",
-    "OMPI_MCA_rmaps",
-    "OMPI_MCA_odls",
-    "OMPI_MCA_iof",
-    "OMPI_MCA_state",
-    "OMPI_MCA_errmgr",
-    "OMPI_MCA_grpcomm",
-    "OMPI_MCA_schizo",
-    "OMPI_MCA_mpi_yield_when_idle",
-    "PRTE_MCA_plm",
-    "PRTE_MCA_prte",
-    "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
-];
-
-/// Variables that assign each rank its own device.
-const DEVICE_SELECTION: [&str; 2] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"];
-
-/// Variables that name adapters, paths or cores, which may legitimately differ between hosts or ranks.
-const HOST_SPECIFIC: [&str; 17] = [
-    "NCCL_SOCKET_IFNAME",
-    "NCCL_IB_HCA",
-    "NCCL_TOPO_FILE",
-    "NCCL_HOSTID",
-    "NCCL_DEBUG",
-    "NCCL_DEBUG_FILE",
-    "UCX_NET_DEVICES",
-    "UCX_TLS_DEVICES",
-    "FI_OPX_HFI_SELECT",
-    "FI_PROVIDER_PATH",
-    "PSM2_MULTIRAIL_MAP",
-    "PSM3_NIC",
-    "OMPI_MCA_btl_tcp_if_include",
-    "OMP_PLACES",
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-    "LD_LIBRARY_PATH",
-];
+/// The variables, or their prefixes, of which the table says this.
+fn listed(what: &str) -> impl Iterator<Item = &'static str> {
+    pairs(VARIABLES).filter(move |(_, said)| *said == what).map(|(name, _)| name)
+}
 
 /// The lines `NAME=value` of the relevant variables, sorted by name.
 pub(super) fn relevant(environment: impl Iterator<Item = Variable>) -> String {
@@ -184,8 +119,8 @@ pub(super) fn relevant(environment: impl Iterator<Item = Variable>) -> String {
 }
 
 fn is_relevant(name: &str) -> bool {
-    let begins = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));
-    begins(&RELEVANT) && !begins(&LAUNCH_ONLY) && !header::is_launcher_internal(name)
+    let begins = |what: &str| listed(what).any(|prefix| name.starts_with(prefix));
+    begins("compared") && !begins("launching") && !header::is_launcher_internal(name)
 }
 
 /// Severity of a difference between ranks.
@@ -206,8 +141,8 @@ pub(super) enum Severity {
 /// Severity of a difference in a variable.
 pub(super) fn severity(name: &str) -> Severity {
     match name {
-        _ if DEVICE_SELECTION.contains(&name) => Severity::Info,
-        _ if HOST_SPECIFIC.contains(&name) => Severity::Note,
+        _ if listed("device").any(|one| one == name) => Severity::Info,
+        _ if listed("host").any(|one| one == name) => Severity::Note,
         _ => Severity::Mixed,
     }
 }
@@ -315,6 +250,7 @@ pub struct Allowances {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_base::embedded::rows;
 
     fn of(pairs: &'static [(&str, &str)]) -> LauncherEnv {
         launcher_env(&|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
@@ -405,6 +341,13 @@ mod tests {
         let text = relevant(all.into_iter().map(|(name, _)| Variable::new(name, "a\nb")));
         assert_eq!(text.lines().next(), Some("CUDA_VISIBLE_DEVICES=a\\nb"));
         assert_eq!(text.lines().count(), 6);
+    }
+
+    #[test]
+    fn every_variable_of_the_table_has_a_known_consequence() {
+        let known = ["compared", "launching", "device", "host"];
+        assert_eq!(pairs(VARIABLES).filter(|(_, what)| known.contains(what)).count(), rows(VARIABLES).count());
+        assert!(known.into_iter().all(|what| listed(what).count() > 1));
     }
 
     #[test]

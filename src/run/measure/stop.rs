@@ -86,7 +86,8 @@ impl StopRule {
         let wanted = match self.fixed {
             Some(fixed) => {
                 let wanted = fixed.saturating_sub(self.counted(progress));
-                if wanted == 0 || progress.taken >= most_taken(fixed) {
+                // Invalid samples are repeated, but not without end.
+                if wanted == 0 || progress.taken >= fixed.saturating_mul(2).saturating_add(100) {
                     return Decision::Stop(StopReason::FixedCount);
                 }
                 wanted
@@ -126,11 +127,6 @@ impl StopRule {
         let until_budget = (left_seconds / progress.seconds_per_sample.max(1e-9)).max(0.0) as u32;
         until_look.min(self.maximum - progress.taken).min(until_budget.saturating_add(1))
     }
-}
-
-/// Limit on repeating invalid samples.
-fn most_taken(fixed: u32) -> u32 {
-    fixed.saturating_mul(2).saturating_add(100)
 }
 
 /// Half width of the median's 95 % interval, relative to the median; `None` with too few samples.

@@ -1,7 +1,7 @@
 //! The calls that carry data, prepared once so that the timed loop only adds an offset and calls; executed, or started without waiting.
 
 use super::{Communicator, check, int};
-use commgauge_base::collective::{Collective, Placement, ReduceOp};
+use commgauge_base::collective::{Collective, Division, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::pattern::encode;
@@ -16,32 +16,24 @@ unsafe extern "C" {
 /// A call with everything but the addresses of its buffers.
 #[derive(Debug)]
 pub struct Prepared {
-    call: Kind,
+    collective: Collective,
+    /// Elements of this rank's block.
+    count: c_int,
+    /// Of calls with own blocks: what this rank sends to each rank, in an all_to_all_v only, and what it receives from each.
+    sent: Counts,
+    blocks: Counts,
+    /// Of messages: to and from whom; a rank without a partner is idle.
+    next: c_int,
+    previous: c_int,
+    is_idle: bool,
+    /// Whether it sends first in a ping-pong.
+    is_first: bool,
     communicator: ffi::MPI_Comm,
     datatype: ffi::MPI_Datatype,
     operation: Option<Operation>,
     in_place: bool,
     at_root: bool,
     root: c_int,
-}
-
-#[derive(Debug)]
-enum Kind {
-    AllReduce { count: c_int },
-    AllGather { block: c_int },
-    AllGatherV { mine: c_int, all: Counts },
-    ReduceScatter { block: c_int },
-    ReduceScatterV { all: Counts },
-    Broadcast { count: c_int },
-    Reduce { count: c_int },
-    Gather { block: c_int },
-    Scatter { block: c_int },
-    AllToAll { block: c_int },
-    AllToAllV { send: Counts, receive: Counts },
-    Shift { count: c_int, next: c_int, previous: c_int },
-    PingPong { count: c_int, partner: c_int, first: bool },
-    Idle,
-    Barrier,
 }
 
 impl Prepared {
@@ -56,40 +48,29 @@ impl Prepared {
         operation: Option<Operation>,
     ) -> Result<Prepared> {
         use Collective::*;
-        let blocks = &view.geometry.blocks;
-        let mine = count(blocks[view.me as usize])?;
-        let call = match view.collective {
-            AllReduce => Kind::AllReduce { count: mine },
-            AllGather => Kind::AllGather { block: mine },
-            AllGatherV => Kind::AllGatherV { mine, all: Counts::end_to_end(blocks)? },
-            ReduceScatter => Kind::ReduceScatter { block: mine },
-            ReduceScatterV => Kind::ReduceScatterV { all: Counts::end_to_end(blocks)? },
-            Broadcast => Kind::Broadcast { count: mine },
-            Reduce => Kind::Reduce { count: mine },
-            Gather => Kind::Gather { block: mine },
-            Scatter => Kind::Scatter { block: mine },
-            AllToAll => Kind::AllToAll { block: mine },
+        let geometry = view.geometry;
+        let (sent, blocks) = match view.collective {
+            AllGatherV | ReduceScatterV => (Counts::default(), Counts::end_to_end(&geometry.blocks)?),
             AllToAllV => {
-                let to_each = view.geometry.counts_sent(view.me);
-                let from_each: Vec<u64> =
-                    view.geometry.arrivals(view.me).iter().map(|arrival| arrival.elements).collect();
-                Kind::AllToAllV { send: Counts::end_to_end(&to_each)?, receive: Counts::end_to_end(&from_each)? }
+                let from_each: Vec<u64> = geometry.arrivals(view.me).iter().map(|arrival| arrival.elements).collect();
+                (Counts::end_to_end(&geometry.counts_sent(view.me))?, Counts::end_to_end(&from_each)?)
             }
-            SendRecv | SendRecvChain => {
-                Kind::Shift { count: mine, next: peer(view.next()), previous: peer(view.previous()) }
-            }
-            Bidirectional => match view.partner() {
-                Some(_) => Kind::Shift { count: mine, next: peer(view.partner()), previous: peer(view.partner()) },
-                None => Kind::Idle,
-            },
-            PingPong => match view.partner() {
-                Some(partner) => Kind::PingPong { count: mine, partner: partner as c_int, first: view.me < partner },
-                None => Kind::Idle,
-            },
-            Barrier => Kind::Barrier,
+            _ => Default::default(),
+        };
+        let (next, previous) = match view.collective {
+            SendRecv | SendRecvChain => (view.next(), view.previous()),
+            Bidirectional | PingPong => (view.partner(), view.partner()),
+            _ => (None, None),
         };
         Ok(Prepared {
-            call,
+            collective: view.collective,
+            count: count(geometry.blocks[view.me as usize])?,
+            sent,
+            blocks,
+            next: peer(next),
+            previous: peer(previous),
+            is_idle: matches!(view.collective, Bidirectional | PingPong) && next.is_none(),
+            is_first: next.is_some_and(|partner| view.me < partner),
             communicator: communicator.raw(),
             datatype: datatype.0,
             operation,
@@ -137,7 +118,9 @@ impl Prepared {
         receive: *mut u8,
         request: Option<&mut [ffi::MPI_Request; 2]>,
     ) -> Result<()> {
+        use Collective::*;
         let (comm, kind, root) = (self.communicator, self.datatype, self.root);
+        let Prepared { count, next, previous, .. } = *self;
         let receive: *mut c_void = receive.cast();
         let own: *const c_void = send.cast();
         // MPI_IN_PLACE replaces the send buffer; in rooted reductions and gathers at the root only (MPI-3.1 5.2.1).
@@ -153,108 +136,89 @@ impl Prepared {
         }
         // SAFETY: the buffers are promised by the caller; counts were checked when the call was prepared and are stored in it.
         unsafe {
-            match &self.call {
-                Kind::AllReduce { count } => {
-                    call!(MPI_Allreduce, MPI_Iallreduce, from, receive, *count, kind, self.op(), comm)
+            match self.collective {
+                _ if self.is_idle => Ok(()),
+                AllReduce => call!(MPI_Allreduce, MPI_Iallreduce, from, receive, count, kind, self.op(), comm),
+                AllGather => call!(MPI_Allgather, MPI_Iallgather, from, count, kind, receive, count, kind, comm),
+                AllGatherV => {
+                    let (counts, starts) = (self.blocks.counts.as_ptr(), self.blocks.displacements.as_ptr());
+                    call!(MPI_Allgatherv, MPI_Iallgatherv, from, count, kind, receive, counts, starts, kind, comm)
                 }
-                Kind::AllGather { block } => {
-                    call!(MPI_Allgather, MPI_Iallgather, from, *block, kind, receive, *block, kind, comm)
-                }
-                Kind::AllGatherV { mine, all } => {
-                    let (counts, starts) = (all.counts.as_ptr(), all.displacements.as_ptr());
-                    call!(MPI_Allgatherv, MPI_Iallgatherv, from, *mine, kind, receive, counts, starts, kind, comm)
-                }
-                Kind::ReduceScatter { block } => {
+                ReduceScatter => {
                     let op = self.op();
-                    call!(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, from, receive, *block, kind, op, comm)
+                    call!(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, from, receive, count, kind, op, comm)
                 }
-                Kind::ReduceScatterV { all } => {
-                    let counts = all.counts.as_ptr();
+                ReduceScatterV => {
+                    let counts = self.blocks.counts.as_ptr();
                     call!(MPI_Reduce_scatter, MPI_Ireduce_scatter, from, receive, counts, kind, self.op(), comm)
                 }
-                Kind::Broadcast { count } => call!(MPI_Bcast, MPI_Ibcast, receive, *count, kind, root, comm),
-                Kind::Reduce { count } => {
-                    call!(MPI_Reduce, MPI_Ireduce, from_rooted, receive, *count, kind, self.op(), root, comm)
+                Broadcast => call!(MPI_Bcast, MPI_Ibcast, receive, count, kind, root, comm),
+                Reduce => call!(MPI_Reduce, MPI_Ireduce, from_rooted, receive, count, kind, self.op(), root, comm),
+                Gather => {
+                    call!(MPI_Gather, MPI_Igather, from_rooted, count, kind, receive, count, kind, root, comm)
                 }
-                Kind::Gather { block } => {
-                    call!(MPI_Gather, MPI_Igather, from_rooted, *block, kind, receive, *block, kind, root, comm)
-                }
-                Kind::Scatter { block } => {
+                Scatter => {
                     let to = if self.in_place && self.at_root { commgauge_mpi_in_place() } else { receive };
-                    call!(MPI_Scatter, MPI_Iscatter, own, *block, kind, to, *block, kind, root, comm)
+                    call!(MPI_Scatter, MPI_Iscatter, own, count, kind, to, count, kind, root, comm)
                 }
-                Kind::AllToAll { block } => {
-                    call!(MPI_Alltoall, MPI_Ialltoall, from, *block, kind, receive, *block, kind, comm)
+                AllToAll => call!(MPI_Alltoall, MPI_Ialltoall, from, count, kind, receive, count, kind, comm),
+                AllToAllV => {
+                    let (sent, from_where) = (self.sent.counts.as_ptr(), self.sent.displacements.as_ptr());
+                    let (got, to) = (self.blocks.counts.as_ptr(), self.blocks.displacements.as_ptr());
+                    call!(MPI_Alltoallv, MPI_Ialltoallv, from, sent, from_where, kind, receive, got, to, kind, comm)
                 }
-                Kind::AllToAllV { send, receive: to } => {
-                    let (sent, sent_starts) = (send.counts.as_ptr(), send.displacements.as_ptr());
-                    let (got, got_starts) = (to.counts.as_ptr(), to.displacements.as_ptr());
-                    call!(
-                        MPI_Alltoallv,
-                        MPI_Ialltoallv,
-                        from,
-                        sent,
-                        sent_starts,
-                        kind,
-                        receive,
-                        got,
-                        got_starts,
-                        kind,
-                        comm
-                    )
-                }
-                Kind::Shift { count, next, previous } => match request {
+                SendRecv | SendRecvChain | Bidirectional => match request {
                     None => {
-                        let (n, status) = (*count, ffi::RSMPI_STATUS_IGNORE);
-                        let code =
-                            ffi::MPI_Sendrecv(own, n, kind, *next, TAG, receive, n, kind, *previous, TAG, comm, status);
+                        let status = ffi::RSMPI_STATUS_IGNORE;
+                        let code = ffi::MPI_Sendrecv(
+                            own, count, kind, next, TAG, receive, count, kind, previous, TAG, comm, status,
+                        );
                         check(code, "MPI_Sendrecv")
                     }
                     Some([receiving, sending]) => {
-                        check(ffi::MPI_Irecv(receive, *count, kind, *previous, TAG, comm, receiving), "MPI_Irecv")?;
-                        check(ffi::MPI_Isend(own, *count, kind, *next, TAG, comm, sending), "MPI_Isend")
+                        check(ffi::MPI_Irecv(receive, count, kind, previous, TAG, comm, receiving), "MPI_Irecv")?;
+                        check(ffi::MPI_Isend(own, count, kind, next, TAG, comm, sending), "MPI_Isend")
                     }
                 },
-                Kind::PingPong { .. } if request.is_some() => {
+                PingPong if request.is_some() => {
                     Err(Error::usage("a ping_pong cannot be part of a replay: its reply cannot start at once"))
                 }
-                Kind::PingPong { count, partner, first } => {
-                    let there = |_: ()| check(ffi::MPI_Send(own, *count, kind, *partner, TAG, comm), "MPI_Send");
+                PingPong => {
+                    let there = |_: ()| check(ffi::MPI_Send(own, count, kind, next, TAG, comm), "MPI_Send");
                     let back = |_: ()| {
                         let status = ffi::RSMPI_STATUS_IGNORE;
-                        check(ffi::MPI_Recv(receive, *count, kind, *partner, TAG, comm, status), "MPI_Recv")
+                        check(ffi::MPI_Recv(receive, count, kind, next, TAG, comm, status), "MPI_Recv")
                     };
-                    if *first { there(()).and_then(back) } else { back(()).and_then(there) }
+                    if self.is_first { there(()).and_then(back) } else { back(()).and_then(there) }
                 }
-                Kind::Idle => Ok(()),
-                Kind::Barrier => call!(MPI_Barrier, MPI_Ibarrier, comm),
+                Barrier => call!(MPI_Barrier, MPI_Ibarrier, comm),
             }
         }
     }
 
     /// Elements of the size argument, from the counts passed to MPI, in a group of `ranks` ranks.
     pub fn elements_named(&self, ranks: u32) -> u64 {
-        let of_all = |block: c_int| block as u64 * u64::from(ranks);
         let sum = |counts: &[c_int]| counts.iter().map(|count| *count as u64).sum();
-        match &self.call {
-            Kind::AllReduce { count } | Kind::Broadcast { count } | Kind::Reduce { count } => *count as u64,
-            Kind::Shift { count, .. } | Kind::PingPong { count, .. } => *count as u64,
-            Kind::AllGather { block } | Kind::ReduceScatter { block } | Kind::AllToAll { block } => of_all(*block),
-            Kind::Gather { block } | Kind::Scatter { block } => of_all(*block),
-            Kind::AllGatherV { all, .. } | Kind::ReduceScatterV { all } => sum(&all.counts),
-            Kind::AllToAllV { send, .. } => sum(&send.counts),
-            Kind::Idle | Kind::Barrier => 0,
+        match self.collective.division() {
+            _ if self.is_idle => 0,
+            Division::Nothing => 0,
+            Division::Whole => self.count as u64,
+            Division::EqualBlocks => self.count as u64 * u64::from(ranks),
+            Division::OwnBlocks if self.collective == Collective::AllToAllV => sum(&self.sent.counts),
+            Division::OwnBlocks => sum(&self.blocks.counts),
         }
     }
 
     /// Elements that rank `me` of the group sends to others in an all_to_all_v or receives from them, whichever is more, from the counts
     /// passed to MPI. `None` for other calls.
     pub fn elements_exchanged_with_others(&self, me: u32) -> Option<u64> {
-        let Kind::AllToAllV { send, receive } = &self.call else { return None };
+        if self.collective != Collective::AllToAllV {
+            return None;
+        }
         let others = |counts: &[c_int]| -> u64 {
             counts.iter().enumerate().filter(|(rank, _)| *rank != me as usize).map(|(_, count)| *count as u64).sum()
         };
-        Some(others(&send.counts).max(others(&receive.counts)))
+        Some(others(&self.sent.counts).max(others(&self.blocks.counts)))
     }
 
     fn op(&self) -> ffi::MPI_Op {
@@ -378,7 +342,7 @@ impl Message {
 // Numbers of elements in the form of the C interface, whose ints have 32 bits.
 
 /// Element counts and displacements in the form of the C interface.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) counts: Vec<c_int>,
     pub(super) displacements: Vec<c_int>,

@@ -3,7 +3,7 @@
 //!
 //! Only process 0 has the times, so it decides and broadcasts the choice; every process then measures the same cases.
 
-use super::case::CaseWork;
+use super::case::{CaseLoop, CaseWork};
 use super::facts::{CaseSet, CaseSlot, Planned, case_facts};
 use super::journal::WorkKey;
 use super::request::Request;
@@ -25,21 +25,16 @@ use std::time::Instant;
 
 /// Adds rounds until every curve is precise enough or may not grow further. `measured` are the lines of the cases of
 /// the plan; on process 0 only.
-pub(super) fn measure_all(
-    run: &mut Run,
-    backend: &mut dyn Backend,
-    time: &mut Timekeeping,
-    calibrate: &Calibrate,
-    measured: &[CaseLine],
-) -> Result<()> {
-    let (request, host_of_rank, begun) = (run.request, &run.ranks.host_of_rank, Instant::now());
+fn measure_all(running: &mut CaseLoop, calibrate: &Calibrate, measured: &[CaseLine]) -> Result<()> {
+    let (request, host_of_rank, begun) = (running.run.request, &running.run.ranks.host_of_rank, Instant::now());
     let mut curves = Curves::of(&request.plan, host_of_rank, request);
     curves.add_lines(measured);
     let mut cases_so_far = request.plan.cases.len();
     let mut round = 0;
-    let spent_before = run.completed.sampling_seconds_from(cases_so_far);
+    let spent_before = running.run.completed.sampling_seconds_from(cases_so_far);
     let is_spent = || begun.elapsed().as_secs_f64() + spent_before > calibrate.budget.0;
-    while !run.tally.is_stopped() {
+    while !running.run.tally.is_stopped() {
+        let run = &mut *running.run;
         let recorded_growth = run.completed.growth(round + 1);
         let before = recorded_growth.map_or_else(|| Ok(Vec::new()), |growth| curves.chosen_before(growth));
         let mut chosen = agree(run.world, before)?;
@@ -68,16 +63,16 @@ pub(super) fn measure_all(
             (!is_recorded).then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
         })?;
         let cases = CaseSet { planned: &planned, first_case: cases_so_far, round };
-        let measured = measure_all_replicates(run, backend, time, cases)?;
+        let measured = measure_all_replicates(running, cases)?;
         curves.add(&chosen, cases_so_far as u32, &measured);
         cases_so_far += planned.len();
     }
     let stopped = match () {
-        () if run.tally.is_stopped() => CalibrationEnd::Interrupted,
+        () if running.run.tally.is_stopped() => CalibrationEnd::Interrupted,
         () if cases_so_far >= MOST_CASES && !is_spent() => CalibrationEnd::MostCases,
         () => CalibrationEnd::Budget,
     };
-    run.journal.write(|| Line::Calibration(curves.line(calibrate, round, stopped)))
+    running.run.journal.write(|| Line::Calibration(curves.line(calibrate, round, stopped)))
 }
 
 struct Curves {
@@ -277,13 +272,14 @@ pub(super) fn measure_all_cases(run: &mut Run, backend: &mut dyn Backend, planne
     let now = work_loop::reading_of(backend);
     let mut time = Timekeeping::begin(run, backend, &now)?;
     let cases = CaseSet { planned, first_case: 0, round: 0 };
+    let mut running = CaseLoop { run, backend, time: &mut time };
     let lines = match settings.within {
-        Some(soak) if settings.soak => self::soak(run, backend, &mut time, cases, soak).map(|()| Vec::new())?,
-        Some(within) => case::measure_all(run, backend, &mut time, cases, within).map(|()| Vec::new())?,
-        None => measure_all_replicates(run, backend, &mut time, cases)?,
+        Some(soak) if settings.soak => self::soak(&mut running, cases, soak).map(|()| Vec::new())?,
+        Some(within) => case::measure_all(&mut running, cases, within).map(|()| Vec::new())?,
+        None => measure_all_replicates(&mut running, cases)?,
     };
-    if let Some(calibrate) = settings.calibrate.as_ref().filter(|_| !run.completed.calibrated) {
-        measure_all(run, backend, &mut time, calibrate, &lines)?;
+    if let Some(calibrate) = settings.calibrate.as_ref().filter(|_| !running.run.completed.calibrated) {
+        measure_all(&mut running, calibrate, &lines)?;
     }
     if run.tally.is_stopped() { Ok(()) } else { time.end(run) }
 }
@@ -295,35 +291,31 @@ const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Measures every case in every replicate. If the run adds cases that depend on them, returns the lines on process 0,
 /// including those of earlier launches.
-pub(super) fn measure_all_replicates(
-    run: &mut Run,
-    backend: &mut dyn Backend,
-    time: &mut Timekeeping,
-    cases: CaseSet,
-) -> Result<Vec<CaseLine>> {
+fn measure_all_replicates(running: &mut CaseLoop, cases: CaseSet) -> Result<Vec<CaseLine>> {
+    let run = &*running.run;
     let settings = &run.request.settings;
     let collects_lines = settings.calibrate.is_some() && run.world.process() == 0;
     let mut lines = if collects_lines { run.completed.lines_of(cases.indices()) } else { Vec::new() };
     let mut collect = |line: &mut CaseLine, _| lines.extend(collects_lines.then(|| line.clone()));
     for replicate in 0..settings.replicates {
-        let mut missing = missing(run, cases, replicate);
+        let mut missing = missing(running.run, cases, replicate);
         let estimates = missing.iter().map(|slot| estimated_case(cases.planned[slot.case].case, settings));
         let Some(shortest) = estimates.min_by(|a, b| a.seconds().0.total_cmp(&b.seconds().0)) else { continue };
         // Communicators of many ranks take a while, so they are created only if there is time for a case.
-        if run.begin(shortest)?.is_none() {
+        if running.run.begin(shortest)?.is_none() {
             return Ok(lines);
         }
-        cases.connect(run.request, backend)?;
+        cases.connect(running.run.request, running.backend)?;
         while !missing.is_empty() {
-            let held_back = measure(run, backend, time, cases, &missing, &mut collect)?;
+            let held_back = measure(running, cases, &missing, &mut collect)?;
             // Measured cases show how long the others take; without any there will be none.
-            run.tally.out_of_time = held_back.len() == missing.len();
-            if run.tally.is_stopped() {
+            running.run.tally.out_of_time = held_back.len() == missing.len();
+            if running.run.tally.is_stopped() {
                 return Ok(lines);
             }
             missing = held_back;
         }
-        backend.disconnect()?;
+        running.backend.disconnect()?;
     }
     Ok(lines)
 }
@@ -331,17 +323,16 @@ pub(super) fn measure_all_replicates(
 /// Measures cases of a replicate, and returns those for which the time limit leaves no time, as far as known now: shorter cases that come
 /// later may have time, and show that an estimate was far too long.
 fn measure(
-    run: &mut Run,
-    backend: &mut dyn Backend,
-    time: &mut Timekeeping,
+    running: &mut CaseLoop,
     cases: CaseSet,
     slots: &[CaseSlot],
     observe: &mut dyn FnMut(&mut CaseLine, Seconds),
 ) -> Result<Vec<CaseSlot>> {
+    let CaseLoop { run, backend, time } = running;
     let settings = &run.request.settings;
     let mut held_back = Vec::new();
     for slot in slots {
-        CaseWork { cases, slot: *slot, settings, time, observe: &mut *observe }.measure(run, backend)?;
+        CaseWork { cases, slot: *slot, settings, time, observe: &mut *observe }.measure(run, *backend)?;
         if run.tally.signal != 0 {
             break;
         }
@@ -354,13 +345,8 @@ fn measure(
 }
 
 /// Measures all cases in rounds until a time is over or data is wrong, each round with different data.
-pub(super) fn soak(
-    run: &mut Run,
-    backend: &mut dyn Backend,
-    time: &mut Timekeeping,
-    cases: CaseSet,
-    allowed: Seconds,
-) -> Result<()> {
+fn soak(running: &mut CaseLoop, cases: CaseSet, allowed: Seconds) -> Result<()> {
+    let CaseLoop { run, backend, time } = running;
     let settings = &run.request.settings;
     let in_all = u64::from(settings.replicates) * cases.planned.len() as u64;
     let mut left: u64 = (0..settings.replicates).map(|round| missing(run, cases, round).len() as u64).sum();
@@ -378,10 +364,10 @@ pub(super) fn soak(
             let seed = settings.seed.wrapping_add(u64::from(round).wrapping_mul(SEED_STEP));
             let settings = RunSettings { case_budget: Seconds::from_nanoseconds(visit[0]), seed, ..settings.clone() };
             if !is_connected {
-                cases.connect(run.request, backend)?;
+                cases.connect(run.request, *backend)?;
                 is_connected = true;
             }
-            CaseWork { cases, slot, settings: &settings, time, observe: &mut |_, _| () }.measure(run, backend)?;
+            CaseWork { cases, slot, settings: &settings, time, observe: &mut |_, _| () }.measure(run, *backend)?;
             left -= 1;
             if run.tally.is_stopped() || run.tally.corrupt > 0 {
                 return Ok(());

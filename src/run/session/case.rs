@@ -20,6 +20,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+/// A run and what its cases are measured with.
+pub(super) struct CaseLoop<'a, 'run, 'clock> {
+    pub run: &'a mut Run<'run>,
+    pub backend: &'a mut dyn Backend,
+    pub time: &'a mut Timekeeping<'clock>,
+}
+
 pub(super) struct CaseWork<'a, 'clock> {
     pub cases: CaseSet<'a>,
     pub slot: CaseSlot,
@@ -187,13 +194,8 @@ const MIN_FEW_SAMPLES_WIDTH: f64 = 0.1;
 const MAX_FURTHER_ROUNDS: u32 = 16;
 
 /// Measures every case at least once, and those with the widest intervals again until all are precise or the time is over.
-pub(super) fn measure_all(
-    run: &mut Run,
-    backend: &mut dyn Backend,
-    time: &mut Timekeeping,
-    cases: CaseSet,
-    within: Seconds,
-) -> Result<()> {
+pub(super) fn measure_all(running: &mut CaseLoop, cases: CaseSet, within: Seconds) -> Result<()> {
+    let CaseLoop { run, backend, time } = running;
     let settings = &run.request.settings;
     let mut division = Division::of(run, cases, within);
     for round in 0..settings.replicates + MAX_FURTHER_ROUNDS {
@@ -206,7 +208,7 @@ pub(super) fn measure_all(
             let visit: Option<Visit> = from_first(run.world, &division.next(&order[position..]))?;
             let Some(visit) = visit else { continue };
             if !is_connected {
-                cases.connect(run.request, backend)?;
+                cases.connect(run.request, *backend)?;
                 is_connected = true;
                 division.clock.begun.get_or_insert_with(Instant::now);
             }
@@ -216,7 +218,7 @@ pub(super) fn measure_all(
             let begun = Instant::now();
             let mut observe =
                 |line: &mut CaseLine, sampling| division.record(line, sampling, begun.elapsed().as_secs_f64());
-            CaseWork { cases, slot, settings: &settings, time, observe: &mut observe }.measure(run, backend)?;
+            CaseWork { cases, slot, settings: &settings, time, observe: &mut observe }.measure(run, *backend)?;
             if run.tally.is_stopped() {
                 return Ok(());
             }

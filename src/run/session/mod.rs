@@ -137,6 +137,9 @@ fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) ->
         Ok(tally) if tally.failed > 0 => {
             end(EndStatus::Complete, 6, Some(format!("{} case lines did not complete", tally.failed)))
         }
+        Ok(tally) if tally.measured == 0 && tally.skipped > 0 => {
+            end(EndStatus::Complete, 7, Some("nothing was measured: every case was skipped".to_owned()))
+        }
         Ok(_) => end(EndStatus::Complete, 0, None),
         Err(error) => end(EndStatus::Failed, error.exit_code(), Some(error.to_string())),
     }
@@ -152,7 +155,9 @@ mod end_tests {
 
     #[test]
     fn only_a_run_without_errors_ends_with_0() {
-        let tally = |corrupt, failed, signal, out_of_time| Ok(Tally { corrupt, failed, signal, out_of_time });
+        let tally = |corrupt, failed, signal, out_of_time| {
+            Ok(Tally { corrupt, failed, signal, out_of_time, measured: 1, skipped: 1 })
+        };
         for (measured, code) in [
             (tally(0, 0, 0, false), 0),
             (tally(0, 1, 0, false), 6),
@@ -160,6 +165,8 @@ mod end_tests {
             (tally(1, 1, 2, false), 130),
             (tally(0, 1, 0, true), 75),
             (tally(0, 0, 15, true), 143),
+            (Ok(Tally { skipped: 2, ..Tally::default() }), 7),
+            (Ok(Tally::default()), 0),
             (Err(Error::usage("wrong")), 2),
         ] {
             assert_eq!(end_line(&measured, Instant::now(), None).exit_code, code);

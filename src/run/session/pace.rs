@@ -147,6 +147,10 @@ pub(super) struct Tally {
     pub corrupt: u64,
     /// Lines of work that did not complete.
     pub failed: u64,
+    /// Lines of work that cannot be run here.
+    pub skipped: u64,
+    /// Lines of work with times.
+    pub measured: u64,
     /// The signal that ended the run early, or 0.
     pub signal: i32,
     /// Whether the time limit ended it early.
@@ -157,6 +161,8 @@ impl Tally {
     pub(super) fn count(&mut self, outcome: &Outcome) {
         self.corrupt += u64::from(outcome.is_wrong());
         self.failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
+        self.skipped += u64::from(matches!(outcome, Outcome::Skipped { .. }));
+        self.measured += u64::from(matches!(outcome, Outcome::Measured { .. }));
     }
 
     /// Whether no further work may begin.

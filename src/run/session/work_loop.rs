@@ -10,6 +10,7 @@ use crate::measure::{CommonClock, Repetitions, ReplayContext};
 use crate::world::{World, agree, gather_all};
 use commgauge_base::error::Result;
 use commgauge_base::host::noted;
+use commgauge_base::writing::ascending;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
 use commgauge_model::record::launch_lines::UnwatchedLine;
 use commgauge_model::record::line::{ClockMethod, ClockMoment, Line, Outcome};
@@ -295,9 +296,7 @@ fn spread<'a>(states: impl Iterator<Item = &'a DeviceState> + Clone) -> DeviceSp
             Some(range.map_or((one, one), |(a, b)| (a.min(one), b.max(one))))
         })
     };
-    let mut reasons: Vec<String> = states.clone().flat_map(|state| state.throttle_reasons.iter().cloned()).collect();
-    reasons.sort_unstable();
-    reasons.dedup();
+    let reasons: Vec<String> = ascending(states.clone().flat_map(|state| state.throttle_reasons.iter().cloned()));
     DeviceSpread {
         multiprocessor_clock_mhz: of(|state| state.multiprocessor_clock_mhz),
         memory_clock_mhz: of(|state| state.memory_clock_mhz),
@@ -322,9 +321,7 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
             what.push(format!("{name} {first:.0} -> {second:.0} MHz"));
         }
     }
-    let mut reasons: Vec<&String> = before.throttle_reasons.iter().chain(&after.throttle_reasons).collect();
-    reasons.sort_unstable();
-    reasons.dedup();
+    let reasons: Vec<&String> = ascending(before.throttle_reasons.iter().chain(&after.throttle_reasons));
     what.extend(reasons.into_iter().map(|reason| format!("throttled by {reason}")));
     if let (Some(first), Some(second)) = (before.nvlinks_active, after.nvlinks_active)
         && first != second

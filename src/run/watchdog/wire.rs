@@ -297,17 +297,14 @@ pub fn greet(stream: &mut TcpStream, hello: &Hello, token: &Token) -> Result<Ses
     Ok(session_of_peer(token, &challenge, &bytes))
 }
 
-/// An unpredictable challenge.
+/// Random bytes of the system, for a challenge or a token.
 ///
 /// # Errors
-/// If the system has no random bytes.
-pub(super) fn challenge() -> Result<Challenge> {
-    let mut challenge = [0; CHALLENGE_BYTES];
-    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut challenge))?;
-    if challenge == [0; CHALLENGE_BYTES] {
-        return Err(Error::other("no random bytes"));
-    }
-    Ok(challenge)
+/// If the system has none.
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes))?;
+    if bytes == [0; N] { Err(Error::other("no random bytes")) } else { Ok(bytes) }
 }
 
 /// Limit of the send buffer. Downwards only short commands are sent; upwards, the states of a host's ranks.
@@ -550,7 +547,7 @@ mod tests {
     #[test]
     fn the_secret_is_in_nothing_that_travels_and_a_greeting_answers_one_challenge_only() {
         let hello = Hello { peer_kind: PeerKind::Host(1), pid: 2, process_start: 3 };
-        let (challenge, other) = (challenge().unwrap(), challenge().unwrap());
+        let (challenge, other): (Challenge, Challenge) = (random().unwrap(), random().unwrap());
         let bytes = hello.encode(&TOKEN, &challenge);
         assert!(!bytes.windows(8).any(|window| window == &TOKEN[..8]));
         assert_eq!(Hello::decode(&bytes, &TOKEN, &challenge), Ok(Some((hello, bytes.len()))));

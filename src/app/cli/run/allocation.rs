@@ -4,13 +4,14 @@ use super::arguments::RunArguments;
 use crate::cli::launched_arguments::Backend;
 use crate::cli::suite;
 use crate::doctor::{Machine, Query, Response, System};
-use crate::launch::{self, Allocation, Family, Launcher, LauncherContext, find, parse_hosts, slots_of_hosts, srun_mpi};
+use crate::launch::{self, Allocation, Family, HostFile, Launcher, LauncherContext, find, parse_hosts, srun_mpi};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use commgauge_base::writing::eprintln;
+use commgauge_base::writing::{ascending, eprintln};
 use commgauge_model::config::Machine as MachineFile;
-use commgauge_model::layout::Nodes;
+use commgauge_model::layout::{MOST_RANKS, Nodes};
 use commgauge_run::device_probe::{CudaAnswer, Probe};
+use std::cell::LazyCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,7 +28,7 @@ const MIN_RANKS: u32 = 2;
 ///
 /// # Errors
 /// If flags and allocation contradict each other.
-pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, Option<Allocation>)> {
+pub(super) fn resolve_ranks(arguments: &RunArguments, driver: &Driver) -> Result<(RunArguments, Option<Allocation>)> {
     let allocation = match arguments.backend {
         // It runs in this process, inside or outside of an allocation.
         Backend::Simulated => None,
@@ -45,13 +46,20 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
         eprintln!("commgauge: hosts of the job: {shown} ({variable})");
         resolved.host_file = Some(path);
     }
+    if arguments.backend != Backend::Simulated {
+        resolved.listed_hosts = resolved.host_file.as_deref().map(read_hosts).transpose()?;
+    }
     resolved.ranks = match &allocation {
-        None => arguments.asked_ranks.map_or_else(|| default_ranks(&resolved), Ok)?,
+        None => arguments.asked_ranks.map_or_else(|| default_ranks(&resolved, driver), Ok)?,
         Some(allocation) => {
             arguments.hosts.as_deref().map_or(Ok(()), |hosts| allocation.check_hosts(hosts))?;
             allocation.ranks_for(arguments.asked_ranks)?
         }
     };
+    if resolved.ranks > MOST_RANKS {
+        let ranks = resolved.ranks;
+        return Err(Error::usage(format!("{ranks} ranks; accepted: at most {MOST_RANKS} (2^20), by -n or as slots")));
+    }
     Ok((resolved, allocation))
 }
 
@@ -81,7 +89,7 @@ pub(super) fn ranks_per_host(arguments: &RunArguments) -> Result<Option<u32>> {
 
 /// The default number of ranks: the slots of the hosts, else one for each GPU, or for each core, since oversubscribed ranks give no usable
 /// times.
-fn default_ranks(arguments: &RunArguments) -> Result<u32> {
+fn default_ranks(arguments: &RunArguments, driver: &Driver) -> Result<u32> {
     if arguments.backend == Backend::Simulated {
         return Ok(RANKS_WITHOUT_CORES);
     }
@@ -89,12 +97,12 @@ fn default_ranks(arguments: &RunArguments) -> Result<u32> {
         let slots = parse_hosts(hosts)?.iter().fold(0, |sum: u32, (_, slots)| sum.saturating_add(*slots));
         return Ok(slots.max(MIN_RANKS));
     }
-    if let Some(file) = &arguments.host_file {
+    if let Some(file) = &arguments.listed_hosts {
         return slots_of_file(file, arguments.backend);
     }
     Ok(match arguments.backend {
         Backend::Nccl => {
-            let ranks = ranks_for_gpus(gpus_of_this_host(), arguments.extra.iter().any(|word| word == "--share-gpu"));
+            let ranks = ranks_for_gpus(devices(driver), arguments.extra.iter().any(|word| word == "--share-gpu"));
             if ranks < MIN_RANKS {
                 eprintln!(
                     "one GPU, so one rank, which communicates with no other; `-n 4 ... -- --share-gpu` lets four share it (NCCL 2.30 or newer)"
@@ -106,15 +114,13 @@ fn default_ranks(arguments: &RunArguments) -> Result<u32> {
     })
 }
 
-fn slots_of_file(file: &Path, backend: Backend) -> Result<u32> {
-    suite::check_file("--hostfile", file)?;
-    let text = read_hosts(file)?;
-    match (slots_of_hosts(&file.shown(), &text), backend) {
+fn slots_of_file(file: &HostFile, backend: Backend) -> Result<u32> {
+    match (file.slots(), backend) {
         (Ok(Some(slots)), _) => Ok(slots.max(MIN_RANKS)),
         (Ok(None), Backend::Nccl) => Err(Error::usage(format!(
             "--hostfile {}: it gives no slots, and the GPUs of other hosts are not known here; write `HOST slots=8` for eight GPUs \
              (MPICH: `HOST:8`), or give the ranks by -n",
-            file.shown()
+            file.name
         ))),
         // A form that only the launcher understands does not prevent the launch.
         (Ok(None) | Err(_), _) => Ok(RANKS_WITHOUT_CORES),
@@ -125,13 +131,17 @@ fn slots_of_file(file: &Path, backend: Backend) -> Result<u32> {
 ///
 /// # Errors
 /// A usage error where the ranks run on this host, whose driver cannot be asked.
-pub(super) fn check_this_host(arguments: &RunArguments, allocation: Option<&Allocation>) -> Result<()> {
+pub(super) fn check_this_host(
+    arguments: &RunArguments,
+    allocation: Option<&Allocation>,
+    driver: &Driver,
+) -> Result<()> {
     if allocation.is_some() || arguments.hosts.is_some() || arguments.host_file.is_some() {
         return Ok(());
     }
     match (arguments.backend, arguments.asked_ranks) {
         (Backend::Nccl, _) => {
-            if let Response::Failed(reason) = Machine::default().query(Query::Library(Probe::Cuda)) {
+            if let Response::Failed(reason) = &**driver {
                 return Err(Error::usage(format!(
                     "--backend nccl: {reason}; `commgauge doctor` shows what is missing, and --backend mpi measures host memory"
                 )));
@@ -148,10 +158,18 @@ pub(super) fn check_this_host(arguments: &RunArguments, allocation: Option<&Allo
     Ok(())
 }
 
-/// Devices that the driver of this host shows to a process; none where it cannot be asked.
-fn gpus_of_this_host() -> u32 {
-    let Response::Text(text) = Machine::default().query(Query::Library(Probe::Cuda)) else { return 0 };
-    serde_json::from_str::<CudaAnswer>(&text).map_or(0, |answer| answer.devices.len() as u32)
+/// What the GPU driver of this host answers, asked where it is first needed.
+pub(super) type Driver = LazyCell<Response>;
+
+/// The driver of this host, not asked yet.
+pub(super) fn driver() -> Driver {
+    LazyCell::new(|| Machine::default().query(Query::Library(Probe::Cuda)))
+}
+
+/// Devices that the driver shows to a process; none where it cannot be asked.
+fn devices(driver: &Driver) -> u32 {
+    let Response::Text(text) = &**driver else { return 0 };
+    serde_json::from_str::<CudaAnswer>(text).map_or(0, |answer| answer.devices.len() as u32)
 }
 
 fn ranks_for_gpus(gpus: u32, are_shared: bool) -> u32 {
@@ -189,10 +207,8 @@ pub(super) fn predicted_nodes(
 ) -> Result<Nodes> {
     let ranks = arguments.ranks as usize;
     let launched = arguments.backend != Backend::Simulated;
-    if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
-        suite::check_file("--hostfile", file)?;
-        let text = read_hosts(file)?;
-        match launch::hosts_of_ranks(&file.shown(), &text, arguments.ranks) {
+    if let Some(file) = &arguments.listed_hosts {
+        match file.hosts_of_ranks(arguments.ranks) {
             Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
             // A form that only the launcher understands does not prevent the launch.
             Err(cause) if arguments.dry_run => return Err(cause),
@@ -257,11 +273,11 @@ pub(super) fn unreachable(arguments: &RunArguments) -> Option<String> {
 
 /// The hosts that the user named.
 fn hosts(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
-    match (&arguments.hosts, &arguments.host_file) {
+    match (&arguments.hosts, &arguments.listed_hosts) {
         (Some(hosts), _) => {
             Ok(Some(launch::parse_hosts(hosts)?.into_iter().map(|(name, _)| name.to_owned()).collect()))
         }
-        (None, Some(file)) => hosts_of(file, arguments.ranks).map(Some),
+        (None, Some(file)) => Ok(Some(ascending(file.hosts_of_ranks(arguments.ranks)?))),
         (None, None) => Ok(None),
     }
 }
@@ -271,29 +287,18 @@ fn shell(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
     Ok(launch::remote_shell(&launcher, &arguments.launcher_arguments, &|name| std::env::var(name).ok()))
 }
 
-fn read_hosts(file: &Path) -> Result<String> {
-    commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))
+fn read_hosts(file: &Path) -> Result<HostFile> {
+    suite::check_file("--hostfile", file)?;
+    let text = commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    Ok(HostFile { name: file.shown().into_owned(), text })
 }
 
 /// The hosts of a file in the form of another launcher. A form that is not known here is left to the launcher.
 pub(super) fn hosts_for_launcher(arguments: &RunArguments, launcher: &Launcher) -> Option<String> {
-    let file = arguments.host_file.as_deref()?;
-    let listed = launch::hosts_for_launcher(&file.shown(), &read_hosts(file).ok()?, launcher.family).ok()??;
-    eprintln!(
-        "commgauge: {} does not read the form of {}; it gets its hosts as a list",
-        launcher.program,
-        file.shown()
-    );
+    let file = arguments.listed_hosts.as_ref()?;
+    let listed = file.list_for(launcher.family).ok()??;
+    eprintln!("commgauge: {} does not read the form of {}; it gets its hosts as a list", launcher.program, file.name);
     Some(listed)
-}
-
-/// The hosts of the file that get ranks, each once.
-fn hosts_of(file: &Path, ranks: u32) -> Result<Vec<String>> {
-    let text = read_hosts(file)?;
-    let mut hosts = launch::hosts_of_ranks(&file.shown(), &text, ranks)?;
-    hosts.sort_unstable();
-    hosts.dedup();
-    Ok(hosts)
 }
 
 #[cfg(test)]
@@ -321,12 +326,7 @@ mod tests {
 
     #[test]
     fn a_file_of_hosts_gives_the_ranks_by_its_slots_and_on_gpus_needs_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = |text: &str| {
-            let path = folder.path().join("hosts");
-            std::fs::write(&path, text).unwrap();
-            path
-        };
+        let file = |text: &str| HostFile { name: "hosts".to_owned(), text: text.to_owned() };
         let slots = |text: &str, backend| slots_of_file(&file(text), backend);
         assert_eq!(slots("a slots=8\nb slots=8\n", Backend::Nccl).unwrap(), 16);
         assert_eq!(slots("a\nb\n", Backend::Mpi).unwrap(), RANKS_WITHOUT_CORES);

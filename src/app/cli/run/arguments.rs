@@ -3,6 +3,7 @@
 use crate::cli::launched_arguments::{Algorithm, Backend, Protocol, parse_time_limit, parse_timeout};
 use crate::cli::like::with_tool_defaults;
 use crate::cli::{OutputArguments, SweepArguments};
+use crate::launch::HostFile;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use commgauge_base::error::{Error, Result};
@@ -60,6 +61,9 @@ pub struct RunArguments {
     /// Number of ranks, as settled by the flag or the allocation.
     #[arg(skip = 2u32)]
     pub ranks: u32,
+    /// What the file of --hostfile or of the job says, once the number of ranks is settled.
+    #[arg(skip)]
+    pub(crate) listed_hosts: Option<HostFile>,
     /// Backend
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
     pub backend: Backend,

@@ -152,7 +152,7 @@ pub(super) fn run_in_process(
         record: record.clone(),
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
         after_plan: wanted.after_plan,
-        ..session::Request::simulated(suite::run_id_of(&record), suite, plan, settings, &machine, arguments.ranks)
+        ..session::Request::simulated(suite::new_run_id(), suite, plan, settings, &machine, arguments.ranks)
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
     let limit = arguments.time_limit.map(|limit| TimeLimit::of(limit, Instant::now()));
@@ -164,7 +164,7 @@ pub(super) fn run_in_process(
     if end.status != EndStatus::Complete {
         eprintln!("commgauge: resume with: {}", command(&request.record));
     }
-    summarise(arguments, &request.record, out)?;
+    summarise(arguments, &Record::read(&request.record)?, &request.record, out)?;
     Ok(end.exit_code)
 }
 
@@ -447,15 +447,14 @@ pub(super) fn run_arguments(words: &[String]) -> Vec<String> {
 }
 
 /// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
-pub(super) fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
-    show(arguments, record, out)?;
-    eprintln!("record: {}", record.shown());
+pub(super) fn summarise(arguments: &RunArguments, record: &Record, path: &Path, out: &mut dyn Write) -> Result<()> {
+    show(arguments, record, path, out)?;
+    eprintln!("record: {}", path.shown());
     Ok(())
 }
 
-fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()> {
-    let record = Record::read(path)?;
-    let (view, sink) = (View::new(&record), Sink::stdout());
+fn show(arguments: &RunArguments, record: &Record, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let (view, sink) = (View::new(record), Sink::stdout());
     let output = &arguments.output;
     // Of pairs, and of copies alone, the table is the summary.
     let has_table = view.pairs.is_some() || view.rows.is_empty() && !view.copies.is_empty();
@@ -463,7 +462,7 @@ fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()
         return output.show_on(&view, sink, out);
     }
     let path = launch::quote(&path.display().to_string());
-    let screen = Screen::of(&record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
+    let screen = Screen::of(record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
     let text = match arguments.summary {
         SummaryParts::Screen => screen::text,
         SummaryParts::Head => screen::head_text,

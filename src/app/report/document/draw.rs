@@ -1,8 +1,9 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
-use super::{Badge, Block, Column, Fact, Figure, Folded, List, Mark, Row, Table, Tone};
+use super::{Block, Column, Fact, Figure, Folded, List, Mark, Row, Table, Tone};
 use crate::chart::escaped as escaped_html;
 use crate::report::text::{Paint, hung, text_width, visible, wrap};
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -159,6 +160,8 @@ pub struct TableLayout {
     columns: Vec<Column>,
     widths: Vec<usize>,
     shown: Vec<usize>,
+    /// How many of those shown are on the first line of a row; the others follow on a second one.
+    on_first_line: usize,
     left_out: Vec<&'static str>,
 }
 
@@ -168,7 +171,7 @@ impl TableLayout {
         TableLayout::new(columns, widths(columns, rows), width)
     }
 
-    /// Leaves out columns until the others fit, or none may be left out. `widths` are those of the widest cells.
+    /// Leaves out columns until the others fit, or none may be left out; those take two lines. `widths` are those of the widest cells.
     pub fn new(columns: &[Column], widths: Vec<usize>, width: usize) -> TableLayout {
         let on_terminals = |index: &usize| columns[*index].expendable() != Column::PAGES_ONLY;
         let mut shown: Vec<usize> = (0..columns.len()).filter(on_terminals).collect();
@@ -179,7 +182,9 @@ impl TableLayout {
             shown.retain(|other| *other != index);
             left_out.push(columns[index].heading());
         }
-        TableLayout { columns: columns.to_vec(), widths, shown, left_out }
+        let fits = |count: &usize| whole(&shown[..*count], &widths) <= width;
+        let on_first_line = (1..=shown.len()).rev().find(fits).unwrap_or(shown.len());
+        TableLayout { columns: columns.to_vec(), widths, shown, on_first_line, left_out }
     }
 
     /// Whether a column is shown.
@@ -189,7 +194,7 @@ impl TableLayout {
 
     /// Columns of text that it takes.
     pub fn width(&self) -> usize {
-        whole(&self.shown, &self.widths)
+        whole(&self.shown[..self.on_first_line], &self.widths)
     }
 
     /// The headings, the units where there are any, and a rule.
@@ -215,6 +220,10 @@ impl TableLayout {
     pub(in crate::report) fn row(&self, row: &Row, paint: Paint) -> String {
         let mut out = String::new();
         for (position, index) in self.shown.iter().enumerate() {
+            if position == self.on_first_line {
+                out.truncate(out.trim_end().len());
+                out += "\n    ";
+            }
             let cell = row.cells.get(*index).map_or_else(String::new, |cell| visible(cell));
             let pad = self.widths[*index].saturating_sub(text_width(&cell));
             let gap = if position + 1 == self.shown.len() { 0 } else { GAP };
@@ -237,14 +246,13 @@ impl TableLayout {
     }
 }
 
-/// A text in the colour of a tone.
+/// A text in the colour of a tone, one of the eight that every terminal has; what is as it should be stays plain.
 fn toned(paint: Paint, tone: Tone, text: &str) -> String {
     match tone {
-        Tone::Plain => text.to_owned(),
-        Tone::Good => paint.colored(10, text),
-        Tone::Bad => paint.colored(9, text),
-        Tone::Unsure => paint.colored(11, text),
-        Tone::Synthetic => paint.colored(13, text),
+        Tone::Plain | Tone::Good => text.to_owned(),
+        Tone::Bad => paint.colored(1, text),
+        Tone::Unsure => paint.colored(3, text),
+        Tone::Synthetic => paint.colored(5, text),
     }
 }
 
@@ -358,10 +366,9 @@ fn markdown_code(text: &str) -> String {
     }
 }
 
-// Documents as parts of an HTML page: every text escaped, no two headings alike. Tables are in `html_table`, the page itself is
-// elsewhere.
+// Documents as parts of an HTML page, for `reports/templates/blocks.html`, which escapes every text; no two headings are alike.
 
-/// Writes the sections of one page.
+/// Prepares the sections of one page.
 #[derive(Debug, Default)]
 pub struct Html {
     /// Headings, summaries and captions so far.
@@ -370,22 +377,30 @@ pub struct Html {
     under: Vec<String>,
 }
 
-/// The document, in a section of a page whose heading is of level 2.
+/// The document as a page has it, in a section without a title.
 #[cfg(test)]
 pub fn html(blocks: &[Block]) -> String {
-    Html::default().section("", blocks)
+    Html::default().text("", blocks)
 }
 
 impl Html {
-    /// A section below its title, which is of level 2.
-    pub fn section(&mut self, title: &str, blocks: &[Block]) -> String {
+    /// The blocks of a section below its title, which is of level 2.
+    pub fn section(&mut self, title: &str, blocks: &[Block]) -> Vec<Value> {
         self.used.insert(title.to_owned());
         self.under = vec![title.to_owned()];
         self.all(blocks)
     }
 
-    fn all(&mut self, blocks: &[Block]) -> String {
-        blocks.iter().map(|block| self.drawn(block)).collect()
+    /// The same as text.
+    #[cfg(test)]
+    pub fn text(&mut self, title: &str, blocks: &[Block]) -> String {
+        let source = concat!(include_str!("../../../../reports/templates/blocks.html"), "{{ draw(blocks) }}");
+        let blocks = json!({ "blocks": self.section(title, blocks) });
+        crate::report::template::through("blocks.html", source, blocks).expect("the template fits")
+    }
+
+    fn all(&mut self, blocks: &[Block]) -> Vec<Value> {
+        blocks.iter().map(|block| self.block(block)).collect()
     }
 
     /// A heading that the page does not have yet: the same name below two headings gets that of its heading, and a table without
@@ -403,99 +418,37 @@ impl Html {
         name
     }
 
-    fn drawn(&mut self, block: &Block) -> String {
+    fn block(&mut self, block: &Block) -> Value {
         match block {
             Block::Heading(heading) => {
-                let level = heading.level + 1;
                 let text = self.unlike(heading.text.trim_end_matches(':'));
                 self.under.truncate(1);
                 self.under.push(text.clone());
-                format!("<h{level}>{}</h{level}>\n", escaped_html(&text))
+                json!({ "kind": "heading", "level": heading.level + 1, "text": text })
             }
-            Block::Paragraph(text) => element("p", "", text),
-            Block::Strong(text) => format!("<p><strong>{}</strong></p>\n", escaped_html(text)),
-            Block::Alarm(text) => element("p", "alarm", text),
-            Block::Absent(text) => element("p", "absent", text),
-            Block::List(list) if list.items.is_empty() => String::new(),
-            Block::List(list) => {
-                let items: String = list.on_page().map(|item| format!("<li>{}</li>", escaped_html(&item))).collect();
-                format!("<ul class=\"sentences\">{items}</ul>\n")
+            Block::Paragraph(text) => json!({ "kind": "paragraph", "text": text }),
+            Block::Strong(text) => json!({ "kind": "strong", "text": text }),
+            Block::Alarm(text) => json!({ "kind": "alarm", "text": text }),
+            Block::Absent(text) => json!({ "kind": "absent", "text": text }),
+            Block::List(list) => json!({ "kind": "list", "items": list.on_page().collect::<Vec<_>>() }),
+            Block::Command(text) => json!({ "kind": "command", "text": text }),
+            Block::Facts(facts) => json!({ "kind": "facts", "facts": facts }),
+            Block::Table(table) => table_on_page(table, self.unlike(table.title.trim_end_matches(':'))),
+            Block::Charts(figures) => {
+                let figure = |one: &Figure| json!({ "name": one.name, "is_wide": one.wide, "svg": one.svg.inline() });
+                json!({ "kind": "charts", "figures": figures.iter().map(figure).collect::<Vec<_>>() })
             }
-            Block::Command(text) => html_command(&escaped_html(text)),
-            Block::Facts(facts) => {
-                let one = |Fact { label, text }: &Fact| {
-                    format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped_html(label), escaped_html(text))
-                };
-                format!("<dl>{}</dl>\n", facts.iter().map(one).collect::<String>())
-            }
-            Block::Table(table) => {
-                let title = self.unlike(table.title.trim_end_matches(':'));
-                let drawn = html_table(table, &title);
-                match table.folded {
-                    true => format!("<details><summary>{}</summary>{drawn}</details>\n", escaped_html(&title)),
-                    false => drawn + "\n",
-                }
-            }
-            Block::Charts(figures) => html_charts(figures),
-            Block::Badges(badges) => {
-                format!("<div class=\"badges\">{}</div>\n", badges.iter().map(html_badge).collect::<String>())
-            }
+            Block::Badges(badges) => json!({ "kind": "badges", "badges": badges }),
             Block::Folded(Folded { summary, blocks }) => {
                 let summary = self.unlike(summary);
                 let around = std::mem::replace(&mut self.under, vec![summary.clone()]);
                 let inner = self.all(blocks);
                 self.under = around;
-                format!(
-                    "<details class=\"group\"><summary>{}</summary><div class=\"folded\">\n{inner}</div></details>\n",
-                    escaped_html(&summary)
-                )
+                json!({ "kind": "folded", "summary": summary, "blocks": inner })
             }
-            Block::Narrow(_) => String::new(),
+            Block::Narrow(_) => json!({ "kind": "narrow" }),
         }
     }
-}
-
-fn element(name: &str, class: &str, text: &str) -> String {
-    format!("<{name}{}>{}</{name}>\n", attribute("class", class), escaped_html(text))
-}
-
-fn html_command(escaped: &str) -> String {
-    format!("<pre class=\"command\"><code>{escaped}</code></pre>\n")
-}
-
-fn html_badge(badge: &Badge) -> String {
-    let tone = match badge.tone {
-        Tone::Plain | Tone::Synthetic => "none",
-        Tone::Good => "good",
-        Tone::Bad => "bad",
-        Tone::Unsure => "unsure",
-    };
-    format!(
-        "<div class=\"badge {tone}\"><p class=\"what\">{}</p><p class=\"answer\">{}</p><p class=\"detail\">{}</p></div>",
-        escaped_html(&badge.question),
-        escaped_html(&badge.answer),
-        escaped_html(&badge.detail)
-    )
-}
-
-/// Each picture with its numbers in words below it, folded, as it has them for screen readers.
-fn html_charts(figures: &[Figure]) -> String {
-    let single = if figures.len() == 1 { " single" } else { "" };
-    let mut out = format!("<div class=\"charts{single}\">");
-    for figure in figures {
-        let (class, reachable) = match figure.wide {
-            true => ("wide", format!(" tabindex=\"0\" role=\"region\" aria-label=\"{}\"", escaped_html(&figure.name))),
-            false => ("", String::new()),
-        };
-        let (class, svg, words) = (attribute("class", class), figure.svg.inline(), escaped_html(figure.svg.summary()));
-        // Writing to a string cannot fail.
-        let _ = write!(out, "<figure{class}><div class=\"scroll\"{reachable}>{svg}</div>");
-        if !words.is_empty() {
-            let _ = write!(out, "<figcaption>{words}</figcaption>");
-        }
-        out += "</figure>";
-    }
-    out + "</div>\n"
 }
 
 // Tables of an HTML page, with all their rows. The first ones are rows of a table; the others follow as text below it, a line
@@ -511,74 +464,52 @@ const SHORT: usize = 30;
 /// Maximum number of rows on a page, which keeps it below two megabytes. What is left out is said above the table.
 const MAX_ROWS: usize = 12_000;
 
-/// The table below its caption.
-pub(super) fn html_table(table: &Table, title: &str) -> String {
-    let title = escaped_html(title);
-    // An interval is not broken over lines.
-    let has_intervals = |index: usize| {
-        table.rows.iter().take(DRAWN_ROWS).any(|row| row.cells.get(index).is_some_and(|cell| cell.contains(" .. ")))
+fn table_on_page(table: &Table, title: String) -> Value {
+    let any = |index: usize, of: &dyn Fn(&str) -> bool| {
+        table.rows.iter().take(DRAWN_ROWS).any(|row| row.cells.get(index).is_some_and(|cell| of(cell)))
     };
-    let is_text = |index: usize| {
-        let cells = table.rows.iter().take(DRAWN_ROWS).filter_map(|row| row.cells.get(index));
-        cells.into_iter().any(|cell| cell.chars().count() > SHORT)
-    };
-    let classes: Vec<&str> = (table.columns.iter().enumerate())
-        .map(|(index, column)| match column.is_number() {
-            true => " class=\"n\"",
-            false if has_intervals(index) => " class=\"s\"",
-            false if is_text(index) => " class=\"t\"",
+    let column = |(index, column): (usize, &Column)| {
+        let class = match column.is_number() {
+            true => "n",
+            // An interval is not broken over lines.
+            false if any(index, &|cell| cell.contains(" .. ")) => "s",
+            false if any(index, &|cell| cell.chars().count() > SHORT) => "t",
             false => "",
-        })
-        .collect();
-    let class = |index: usize| classes.get(index).copied().unwrap_or_default();
+        };
+        json!({ "heading": column.heading_on_page(), "class": class })
+    };
     let rows = first_rows(&table.rows);
-    let mut out = cut(table);
-    // Writing to a string cannot fail.
-    let _ = write!(
-        out,
-        "<div class=\"scroll table\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table>\n<caption>{title}</caption>\n<thead><tr>"
-    );
-    for (index, column) in table.columns.iter().enumerate() {
-        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(index), escaped_html(&column.heading_on_page()));
-    }
-    out += "</tr></thead>\n<tbody>";
-    for row in rows.iter().take(DRAWN_ROWS) {
-        let _ = write!(out, "<tr{}>", attribute("class", row_class(row.tone)));
-        for (index, cell) in row.cells.iter().enumerate() {
-            let _ = write!(out, "<td{}>{}</td>", class(index), escaped_html(cell));
-        }
-        out += "</tr>\n";
-    }
-    out += "</tbody></table></div>";
-    out += &html_lines(table, rows.get(DRAWN_ROWS..).unwrap_or_default());
-    if !table.note.is_empty() {
-        let _ = write!(out, "<p class=\"note\">{}</p>", escaped_html(&table.note));
-    }
-    out
+    let (drawn, others) = rows.split_at(rows.len().min(DRAWN_ROWS));
+    let row = |row: &&Row| json!({ "class": row_class(row.tone), "cells": row.cells });
+    json!({
+        "kind": "table",
+        "title": title,
+        "is_quiet": table.title.is_empty(),
+        "is_folded": table.folded,
+        "cut": cut(table),
+        "columns": table.columns.iter().enumerate().map(column).collect::<Vec<_>>(),
+        "rows": drawn.iter().map(row).collect::<Vec<_>>(),
+        "more": others.len(),
+        "lines": lines_on_page(table, others),
+        "note": table.note,
+    })
 }
 
 /// What is not on the page, said before the rows.
 fn cut(table: &Table) -> String {
-    if table.rows.len() <= MAX_ROWS {
-        return String::new();
+    match table.rows.len() > MAX_ROWS {
+        true => format!("{MAX_ROWS} of {} rows, those that stand out first; {}", table.rows.len(), table.elsewhere),
+        false => String::new(),
     }
-    let text = format!("{MAX_ROWS} of {} rows, those that stand out first; {}", table.rows.len(), table.elsewhere);
-    format!("<p class=\"alarm\">{}</p>", escaped_html(&text))
 }
 
-/// Rows as lines of text with tabs between the cells. The first line has the headings, and the first cell of each other line a
+/// Rows as lines of escaped text with tabs between the cells. The first line has the headings, and the first cell of each other line a
 /// mark of the row's tone.
-fn html_lines(table: &Table, rows: &[&Row]) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let headings: Vec<String> = table.columns.iter().map(|column| escaped_html(&column.heading_on_page())).collect();
-    let mut out = format!(
-        "<details class=\"more\"><summary>{} more rows, as text</summary><pre>\t{}\n",
-        rows.len(),
-        headings.join("\t")
-    );
-    for row in rows {
+fn lines_on_page(table: &Table, rows: &[&Row]) -> String {
+    let headings: Vec<String> = table.columns.iter().map(|column| column.heading_on_page()).collect();
+    let headings = Row::from(headings);
+    let mut out = String::new();
+    for row in std::iter::once(&headings).chain(rows.iter().copied()) {
         out += row_class(row.tone);
         for cell in &row.cells {
             out.push('\t');
@@ -586,7 +517,7 @@ fn html_lines(table: &Table, rows: &[&Row]) -> String {
         }
         out.push('\n');
     }
-    out + "</pre></details>"
+    out
 }
 
 /// All rows; of very many, those that stand out come first and the last ones are left out.
@@ -605,11 +536,6 @@ fn row_class(tone: Tone) -> &'static str {
         Tone::Unsure => "unsure",
         Tone::Plain | Tone::Good | Tone::Synthetic => "",
     }
-}
-
-/// An attribute; none where its value is empty.
-pub(super) fn attribute(name: &str, value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }
 }
 
 #[cfg(test)]

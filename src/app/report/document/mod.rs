@@ -13,6 +13,7 @@ pub use draw::{GAP, Html, TableLayout, Terminal, escaped_markdown, markdown, wra
 use crate::chart::Svg;
 use commgauge_base::stats::{Interval, Span};
 use commgauge_base::units::{Bytes, Rate, three_digits};
+use serde::Serialize;
 use std::fmt::Display;
 
 /// A part of a document.
@@ -56,7 +57,7 @@ pub struct Heading {
 }
 
 /// A text and what it is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
     /// What it is about; empty where it continues the fact before.
     pub label: String,
@@ -111,7 +112,7 @@ pub struct Folded {
 }
 
 /// A result in large letters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Badge {
     /// Its colour.
     pub tone: Tone,
@@ -212,10 +213,12 @@ pub struct Column {
 }
 
 /// The role of a row or a result, which decides its colour. What it says is always written as text as well.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Tone {
     /// Nothing to be seen at once.
     #[default]
+    #[serde(rename = "none")]
     Plain,
     /// As it should be.
     Good,
@@ -224,6 +227,7 @@ pub enum Tone {
     /// Missing or not decided.
     Unsure,
     /// Not measured at all.
+    #[serde(rename = "none")]
     Synthetic,
 }
 
@@ -574,9 +578,9 @@ mod tests {
 
     #[test]
     fn a_column_of_sentences_keeps_its_width_on_a_page_where_others_want_room() {
-        let sentence = "nine of nine replicates are beyond the limit; and data were not checked";
+        let sentence = "nine of nine replicates are beyond the threshold; and data were not checked";
         let page =
-            Html::default().section("", &[Block::Table(Table::new("", &COLUMNS, [cells(&["one", "1", sentence])]))]);
+            Html::default().text("", &[Block::Table(Table::new("", &COLUMNS, [cells(&["one", "1", sentence])]))]);
         assert!(page.contains(&format!("<td>one</td><td class=\"n\">1</td><td class=\"t\">{sentence}</td>")), "{page}");
     }
 
@@ -676,7 +680,7 @@ mod tests {
             [(Tone::Bad, "WRONG"), (Tone::Plain, "-")].map(|(tone, check)| Row::toned(tone, cells(&["x", check, "y"])));
         let table = [Block::Table(Table::new("", &columns, rows))];
         let colored = Terminal::new(80, crate::report::text::Paint::Colors).draw(&table);
-        assert!(colored.contains("x     \u{1b}[38;5;9mWRONG\u{1b}[39m  y\nx     -      y\n"), "{colored:?}");
+        assert!(colored.contains("x     \u{1b}[31mWRONG\u{1b}[39m  y\nx     -      y\n"), "{colored:?}");
         assert!(!drawn(&table, 80).contains('\u{1b}'));
         assert!(html(&table).contains("<tr class=\"bad\"><td>x</td>"));
     }
@@ -713,8 +717,7 @@ mod tests {
         let table = || Block::Table(Table::new("per step:", &COLUMNS[..1], [cells(&["x"])]));
         let fold = || Block::folded("a step", vec![Block::heading("time"), table(), table()]);
         let mut page = Html::default();
-        let text =
-            page.section("one", &[Block::heading("time"), table(), fold(), fold()]) + &page.section("two", &[table()]);
+        let text = page.text("one", &[Block::heading("time"), table(), fold(), fold()]) + &page.text("two", &[table()]);
         let mut heads: Vec<&str> = Vec::new();
         for tag in ["h3", "summary", "caption"] {
             let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));

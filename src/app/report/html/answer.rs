@@ -1,22 +1,23 @@
 //! The first screen: the answer, the rows that failed with what was measured and what was required, who is suspected, and the
 //! command to run next. The sections below have all of it in full.
 
-use super::page::{HtmlInput, HtmlRun};
+use super::page::{HtmlInput, HtmlRun, without_many_passes};
+use super::{cost, curves, pairs};
 use crate::launch::quote;
 use crate::report::document::{Badge, Block, Fact, Fields, Tone, optional, signed_percent};
 use crate::report::judged::Answered;
 use crate::report::locate::{self, by};
-use crate::report::row::Status;
-use crate::report::screen::ending;
-use crate::report::verdict::{VerdictLook, coverage, problems, rows_on_page, thresholds, tone, value};
-use crate::report::view::View;
-use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use crate::report::row::{Status, in_words};
+use crate::report::screen::{self, ending};
+use crate::report::verdict::{VerdictLook, coverage, headline, problems, rows_on_page, tone, value};
+use crate::report::view::{View, peaks};
+use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
-use commgauge_judge::verdict::{
-    Decision, Metric, Question, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe,
-};
+use commgauge_judge::verdict::{Decision, Metric, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe};
+use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::line::EndStatus;
+use std::collections::HashMap;
 
 /// Rows, suspects and warnings each on the first screen; the sections below have all.
 const MAX_ROWS: usize = 5;
@@ -28,7 +29,7 @@ pub(super) struct Answer {
     /// In a few words, such as `FAIL: 3 rows failed, 1 suspect`.
     pub words: String,
     /// The heading of the first section.
-    pub heading: &'static str,
+    pub heading: String,
     /// The section.
     pub blocks: Vec<Block>,
 }
@@ -36,7 +37,6 @@ pub(super) struct Answer {
 /// A row that did not pass.
 struct NotPassed {
     name: String,
-    bytes: Option<Bytes>,
     measured: String,
     threshold: String,
     off_by: String,
@@ -44,15 +44,6 @@ struct NotPassed {
     badness: f64,
     reasons: Vec<String>,
     tone: Tone,
-}
-
-impl NotPassed {
-    /// The name without its number of bytes, for which there is a column.
-    fn call(&self) -> String {
-        let bytes = self.bytes.map(|bytes| bytes.0.to_string());
-        let parts = self.name.split('/').filter(|part| bytes.as_deref() != Some(*part));
-        parts.collect::<Vec<_>>().join("/")
-    }
 }
 
 impl Answer {
@@ -71,27 +62,65 @@ impl Answer {
         let counts: Vec<String> = counts.collect();
         let word = word(input, code);
         let words = if counts.is_empty() { word.to_owned() } else { format!("{word}: {}", counts.join(", ")) };
+        // Every run has some remark; amber is for what makes all of its times doubtful.
+        let is_doubtful = input.runs.iter().any(|run| run.view.machine_warnings().next().is_some());
         let tone = match code {
-            0 if !warnings.is_empty() => Tone::Unsure,
+            0 if is_doubtful => Tone::Unsure,
             0 if input.verdict.is_none() && input.comparison.is_none() => Tone::Plain,
             0 => Tone::Good,
             3 | 7 if failed.is_empty() => Tone::Unsure,
             _ => Tone::Bad,
         };
+        let lead = if failed.is_empty() && undecided.is_empty() { lead(input) } else { Vec::new() };
         let heading = match code {
-            0 => "Nothing failed",
-            3 | 7 if failed.is_empty() => "What is not decided, and why",
-            _ => "What failed, and why",
+            0 => lead_heading(input).unwrap_or_else(|| "Nothing failed".to_owned()),
+            3 | 7 if failed.is_empty() => "What is not decided, and why".to_owned(),
+            _ => "What failed, and why".to_owned(),
         };
         failed.extend(undecided);
+        let rows_of_runs = input.runs.iter().flat_map(|run| &run.view.rows);
+        let cases: HashMap<&str, &CaseFacts> = rows_of_runs.map(|row| (row.facts.name.as_str(), &row.facts)).collect();
+        for row in &mut failed {
+            row.name = cases.get(row.name.as_str()).map_or_else(|| row.name.clone(), |facts| in_words(facts));
+        }
         let badge = Badge { tone, question: "Overall".to_owned(), answer: words.clone(), detail: detail(input) };
-        let mut blocks = vec![Block::Badges(vec![badge])];
-        blocks.extend(rows(&failed));
-        blocks.extend(facts(input, &failed, &warnings));
+        let told = rows(&failed).into_iter().chain(facts(input, &failed, &warnings));
+        let mut blocks: Vec<Block> = std::iter::once(Block::Badges(vec![badge])).chain(told).collect();
         if let Some(command) = next_command(input, code) {
             blocks.extend([Block::text("Run next:"), Block::Command(command)]);
         }
+        let place = if suspects > 0 { blocks.len() } else { 1 };
+        drop(blocks.splice(place..place, lead));
         Answer { words, heading, blocks }
+    }
+}
+
+/// Whether the page begins with the step of a model.
+fn shows_a_step(run: &HtmlRun) -> bool {
+    run.view.ranking.is_some() || (run.view.pairs.is_none() && !run.view.steps.is_empty())
+}
+
+/// What the run was made for: what a step costs, the pairs of ranks, or all curves.
+fn lead(input: &HtmlInput) -> Vec<Block> {
+    let Some(run) = input.runs.first() else { return Vec::new() };
+    let mut blocks = match (input.comparison, &run.view.pairs) {
+        (Some(comparison), _) => vec![cost::slowdown(comparison)],
+        (None, _) if shows_a_step(run) => screen::lead(&run.view),
+        (None, Some(_)) => pairs::worst(run, input.verdict),
+        (None, None) => curves::overview(input).into_iter().collect(),
+    };
+    blocks.extend(peaks(&run.view.rows).map(|peaks| Block::list(peaks.split("; "))));
+    blocks
+}
+
+/// The same as a heading.
+fn lead_heading(input: &HtmlInput) -> Option<String> {
+    let run = input.runs.first()?;
+    match (input.comparison, &run.view.pairs) {
+        (Some(_), _) => Some("How each row compares with the base".to_owned()),
+        (None, _) if shows_a_step(run) => screen::lead_title(&run.view),
+        (None, Some(_)) => Some("Which pairs of ranks are slow".to_owned()),
+        (None, None) => (!run.view.rows.is_empty()).then(|| "Bandwidth and latency by size".to_owned()),
     }
 }
 
@@ -143,7 +172,6 @@ fn failed(input: &HtmlInput) -> Vec<NotPassed> {
         };
         Some(NotPassed {
             name: row.facts.name.clone(),
-            bytes: Some(row.facts.bytes_total),
             measured: row.status.label().to_owned(),
             threshold: optional(None::<String>),
             off_by: optional(None::<String>),
@@ -170,7 +198,6 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
         let (measured, threshold, off_by) = deviation(row);
         NotPassed {
             name: row.full_name().into_owned(),
-            bytes: row.subject.bytes(),
             measured: optional(measured),
             threshold: optional(threshold),
             off_by: optional(off_by.map(signed_percent)),
@@ -207,8 +234,7 @@ fn rows(rows: &[NotPassed]) -> Option<Block> {
         _ => ("Rows that are not decided", "difference"),
     };
     let table = Fields::of(rows.iter().take(MAX_ROWS))
-        .left("row", 0, |row| row.call())
-        .right("size", 0, |row| optional(row.bytes))
+        .left("case", 0, |row| row.name.clone())
         .right("measured", 0, |row| row.measured.clone())
         .right("threshold", 0, |row| row.threshold.clone())
         .right(difference, 0, |row| row.off_by.clone())
@@ -295,6 +321,15 @@ fn can_resume(run: &HtmlRun) -> bool {
 
 // Suspects and next steps; without a search for suspects, the findings of pairs and arrivals alone.
 
+/// Whether there is a suspect, and how many findings and warnings there are.
+pub(super) fn suspects_in_short(input: &HtmlInput, suspects: Option<&Suspects>) -> String {
+    let of_runs = |of: fn(&View) -> usize| input.runs.iter().map(|run| of(&run.view)).sum::<usize>();
+    let is_clear = |found: &Suspects| found.exit_code == 0 || is_cleared(found, input.verdict);
+    let answer = suspects.map_or("no search", |found| if is_clear(found) { "no suspects" } else { "undecided" });
+    let findings = counted(of_runs(|view| view.findings.all.len()), "finding");
+    format!("{answer}, {findings}, {}", counted(of_runs(|view| view.warnings.len()), "warning"))
+}
+
 /// The section.
 pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = match &input.suspects {
@@ -322,18 +357,11 @@ pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
 
 // The summary at the top: results of the run, of the expectations and of the comparison, and the coverage.
 
-/// Judged rows up to which those that passed are listed with the others.
-const MAX_PASSED: usize = 200;
-
 /// The section.
 pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
-    let mut badges: Vec<Badge> = vec![gated(input.verdict)];
-    badges.extend(input.comparison.map(|verdict| badge("Slower than the base?", verdict)));
-    badges.extend(input.suspects.as_ref().ok().map(|suspects| suspects_badge(suspects, input.verdict)));
-    badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
-    let mut blocks = vec![Block::Badges(badges)];
+    let mut blocks = Vec::new();
     for verdict in input.verdict.iter().chain(&input.comparison) {
-        let judged = (verdict.question == Question::Gate).then(|| thresholds(verdict)).into_iter();
+        let judged = std::iter::once(headline(verdict));
         blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
         if !verdict.problems.is_empty() {
             blocks.push(Block::heading("Warnings about the records"));
@@ -362,26 +390,7 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
         let rules = vec![Block::list(rules.chain([tried]))];
         blocks.push(Block::folded("How it was decided, and how often such rules err", rules));
     }
-    if input.verdict.is_none() {
-        blocks.push(Block::absent(
-            "Nothing is expected of this machine here: no machine file was given, so no row could pass or fail. `commgauge report \
-             RECORD --machine FILE -o report.html` compares the rows with what a machine file expects.",
-        ));
-    }
-    let pairs = input.runs.iter().filter_map(|run| Some(run.view.pairs.as_ref()?.sentence()));
-    let sentences: Vec<String> = input.runs.iter().map(|run| run.view.summary()).chain(pairs).collect();
-    blocks.push(Block::list(sentences));
     blocks
-}
-
-/// All rows; of very many only those that did not pass, and a sentence on where the others are.
-pub(super) fn without_many_passes<'a>(rows: &[&'a VerdictRow]) -> (Vec<&'a VerdictRow>, String) {
-    let passed = rows.iter().filter(|row| matches!(row.decision, Some(Decision::Pass) | None)).count();
-    if rows.len() <= MAX_PASSED {
-        return (rows.to_vec(), String::new());
-    }
-    let others = rows.iter().filter(|row| !matches!(row.decision, Some(Decision::Pass) | None)).copied().collect();
-    (others, format!("{passed} rows that did not fail are not repeated here: All rows has the verdict on each."))
 }
 
 /// Upper bound on the false alarms of the verdict on a healthy machine.
@@ -400,70 +409,4 @@ fn false_alarms(verdict: &Verdict) -> String {
             three_digits(budget.expected_at_most)
         ),
     }
-}
-
-fn gated(verdict: Option<&Verdict>) -> Badge {
-    match verdict {
-        Some(verdict) => badge("Does the machine reach what is expected?", verdict),
-        None => Badge {
-            tone: Tone::Plain,
-            question: "Does the machine reach what is expected?".into(),
-            answer: "NOT JUDGED".into(),
-            detail: "no machine file was given".into(),
-        },
-    }
-}
-
-/// Result of the search for suspects. Finding none does not prove that there is none.
-fn suspects_badge(suspects: &Suspects, verdict: Option<&Verdict>) -> Badge {
-    let cleared = is_cleared(suspects, verdict);
-    let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
-        (0, code) if code == 0 || cleared => (Tone::Plain, "NO SUSPECTS".to_owned()),
-        (0, _) => (Tone::Unsure, "UNDECIDED".to_owned()),
-        (count, _) => (Tone::Bad, counted(count, "suspect").to_uppercase()),
-    };
-    let full = suspects.answer.as_str();
-    let mut detail = full.strip_prefix("undecided: ").unwrap_or(full).to_owned();
-    if cleared {
-        detail = "what one measure alone shows is within its thresholds".to_owned();
-    }
-    if let Some(unseen) = suspects.unseen_in_words().filter(|_| suspects.suspects.is_empty()) {
-        detail += &format!("; {unseen}");
-    }
-    Badge { tone, question: "Suspects, strongest first".into(), answer, detail }
-}
-
-fn badge(question: &str, verdict: &Verdict) -> Badge {
-    let c = &verdict.coverage;
-    let (passed, failed, unsure) = (c.rows_passed, c.rows_failed, c.rows_inconclusive);
-    Badge {
-        tone: tone(Some(verdict.decision)),
-        question: question.into(),
-        answer: verdict.decision.name().to_uppercase(),
-        detail: format!(
-            "{} of {} rows judged: {passed} passed, {failed} failed, {unsure} inconclusive (exit code {})",
-            c.rows_judged, c.rows, verdict.exit_code
-        ),
-    }
-}
-
-fn measured(name: &str, view: &View, several: bool) -> Badge {
-    let code = view.exit_code();
-    let warnings = view.serious_warnings().count();
-    let (tone, answer) = match code {
-        0 if warnings > 0 => (Tone::Unsure, "COMPLETE, WITH WARNINGS"),
-        0 if view.header.backend.synthetic => (Tone::Plain, "COMPLETE, SYNTHETIC"),
-        0 => (Tone::Good, "COMPLETE"),
-        4 => (Tone::Bad, "WRONG DATA"),
-        5 | 6 => (Tone::Bad, "FAILED"),
-        _ if view.completion.running => (Tone::Unsure, "STILL RUNNING"),
-        _ => (Tone::Unsure, "INCOMPLETE"),
-    };
-    let warned = if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() };
-    let question =
-        if several { format!("Was everything measured? {name}") } else { "Was everything measured?".to_owned() };
-    let short = view.rows.iter().filter(|row| row.is_incomplete()).count();
-    let lacking = if short > 0 { format!("; {} without all replicates", counted(short, "row")) } else { String::new() };
-    let detail = format!("{}{lacking}{warned} (exit code {code})", view.summary());
-    Badge { tone, question, answer: answer.to_owned(), detail }
 }

@@ -1,14 +1,13 @@
-//! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
+//! The cost model: alpha and beta with intervals, and the curve over the points.
 
-use super::answer::without_many_passes;
 use super::curves::thin;
-use super::page::HtmlInput;
+use super::page::{HtmlInput, without_many_passes};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
-use crate::report::document::{Block, Fields, Figure, Table, Tone, optional};
+use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone};
 use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};
 use crate::report::{fit, view};
 use commgauge_base::stats::Interval;
-use commgauge_base::units::{Bytes, Seconds, counted};
+use commgauge_base::units::{Bytes, counted};
 use commgauge_cost::cost::{CurveFit, FamilyFit, Predictor};
 use commgauge_judge::verdict::{Decision, Row as VerdictRow, Verdict};
 use std::collections::BTreeMap;
@@ -33,8 +32,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let calibrated = input.runs.iter().filter_map(|run| view::document(&run.view));
     let fitted = match &input.fit {
         Ok(fitted) => *fitted,
-        Err(reason) => {
-            return std::iter::once(Block::absent(format!("Not available: {reason}"))).chain(calibrated).collect();
+        Err(_) => {
+            return calibrated.collect();
         }
     };
     let from = if input.fit_is_own { "Fitted to these records" } else { "From the fit that was given with --fit" };
@@ -56,10 +55,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let mut curve = curve.clone();
         let left_out = thin(&mut curve.points, MAX_POINTS, |point| point.outlier);
         let curve = &curve;
-        let charts = Block::Charts(vec![
-            Figure::new("Cost curve", curve_plot(&name, &predictor, &Drawn { curve, ..*drawn }).draw()),
-            Figure::new("Residuals", residuals(&name, curve).draw()),
-        ]);
+        let plot = curve_plot(&name, &predictor, &Drawn { curve, ..*drawn });
+        let charts = Block::Charts(vec![Figure::new("Cost curve", plot.draw())]);
         let mut shown = vec![charts, Block::Table(points(&name, curve))];
         if left_out > 0 {
             shown.push(Block::text(format!(
@@ -78,18 +75,18 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     if all > drawn {
         blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge calibrate` writes them all.")));
     }
-    if !fitted.warnings.is_empty() {
-        blocks.push(Block::heading("Warnings about the fit"));
-        const MAX: usize = 30;
-        blocks.push(Block::list(fitted.warnings.iter().take(MAX)));
-        if fitted.warnings.len() > MAX {
-            blocks.push(Block::text(format!(
-                "And {} more; `commgauge calibrate` prints them.",
-                fitted.warnings.len() - MAX
-            )));
-        }
-    }
+    const MAX: usize = 30;
+    let more = fitted.warnings.len().saturating_sub(MAX);
+    let more = (more > 0).then(|| format!("And {more} more; `commgauge calibrate` prints them."));
+    let warnings = fitted.warnings.iter().take(MAX).cloned().chain(more);
+    blocks.extend(Block::headed_list("Warnings about the fit", Mark::None, warnings));
     blocks
+}
+
+/// How many curves there are.
+pub(super) fn in_short(input: &HtmlInput) -> String {
+    let curves = input.fit.as_ref().map_or(0, |fit| fit.families.iter().map(|family| family.curves.len()).sum());
+    counted(curves, "curve")
 }
 
 /// A curve, its family, and the number of that in the fit.
@@ -141,36 +138,6 @@ fn curve_plot(name: &str, predictor: &Predictor, Drawn { number, curve, .. }: &D
     plot
 }
 
-/// Residuals of the points from the lines alpha + beta bytes, in which protocol changes show as a pattern.
-fn residuals(name: &str, curve: &CurveFit) -> Plot {
-    let mut plot = Plot::new(
-        "Measured against the lines",
-        Axis::log("bytes_total", Unit::Bytes),
-        Axis::linear("slower (+) than the lines", Unit::Percent),
-    );
-    plot.description = format!("{name}: measured time over the lower envelope of the lines, in per cent.");
-    let mut series = Series::new("residual");
-    for point in curve.points.iter().filter(|point| point.bytes_total.0 > 0) {
-        let bytes = point.bytes_total.0 as f64;
-        if let Some(lines) = envelope(curve, bytes) {
-            let residual = 100.0 * (point.measured_seconds.0 / lines - 1.0);
-            series.points.push(Point { crossed: point.outlier, ..Point::at(bytes, residual) });
-        }
-    }
-    let ends = series.points.first().zip(series.points.last()).map(|(first, last)| (first.x, last.x));
-    if let Some((low, high)) = ends {
-        let points = vec![xy(low, 0.0), xy(high, 0.0)];
-        plot.lines.push(Line { name: String::new(), kind: LineKind::Plain, points });
-    }
-    plot.series.push(series);
-    plot
-}
-
-fn envelope(curve: &CurveFit, bytes: f64) -> Option<f64> {
-    let lines = curve.envelope.iter().map(|line| line.alpha_seconds + line.beta_seconds_per_byte * bytes);
-    lines.reduce(f64::min).filter(|seconds| *seconds > 0.0)
-}
-
 fn points(name: &str, curve: &CurveFit) -> Table {
     Fields::of(&curve.points)
         .right("bytes_total", 0, |point| point.bytes_total)
@@ -178,7 +145,6 @@ fn points(name: &str, curve: &CurveFit) -> Table {
         .right("curve", 0, |point| {
             point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string())
         })
-        .right("lines", 0, |point| optional(envelope(curve, point.bytes_total.0 as f64).map(Seconds)))
         .right("replicates", 0, |point| point.replicates)
         .right("disturbed", 0, |point| point.replicates_disturbed)
         .toned(format!("Table: {name}"), |point| if point.outlier { Tone::Unsure } else { Tone::Plain })
@@ -192,19 +158,19 @@ const MAX_SERIES: usize = 6;
 
 /// The section.
 pub(super) fn comparison_blocks(input: &HtmlInput) -> Vec<Block> {
-    let Some(verdict) = input.comparison else {
-        return vec![Block::absent(
-            "Not requested: `commgauge report RECORD --base EARLIER -o report.html` compares with an earlier run.",
-        )];
-    };
-    let mut blocks =
-        vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])];
+    let Some(verdict) = input.comparison else { return Vec::new() };
+    let mut blocks = vec![Block::list(&verdict.rule)];
     blocks.extend(curves_document(&verdict.curves.iter().collect::<Vec<_>>()));
     let all: Vec<&VerdictRow> = verdict.rows.iter().collect();
     let (shown, note) = without_many_passes(&all);
     let title = "Rows against the base, the worst first";
     blocks.push(Block::Table(rows_on_page(verdict.question, title, &shown, &note).folded()));
     blocks
+}
+
+/// The slow-down of every row.
+pub(super) fn slowdown(verdict: &Verdict) -> Block {
+    Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])
 }
 
 fn plot(verdict: &Verdict) -> Plot {
@@ -255,7 +221,7 @@ fn plot(verdict: &Verdict) -> Plot {
 pub(super) fn consistency_blocks(input: &HtmlInput) -> Vec<Block> {
     let verdict = match &input.consistency {
         Ok(verdict) => *verdict,
-        Err(reason) => return vec![Block::absent(format!("Not looked for: {reason}"))],
+        Err(_) => return Vec::new(),
     };
     let mut blocks = vec![
         Block::text(
@@ -275,6 +241,7 @@ mod tests {
     use super::*;
     use commgauge_base::collective::{Collective, Placement};
     use commgauge_base::element::ElementType;
+    use commgauge_base::units::Seconds;
     use commgauge_cost::cost::{self, FitOptions, Measurements};
     use commgauge_model::layout::Locality;
     use commgauge_model::record::Record;

@@ -3,9 +3,10 @@
 
 use super::page::HtmlInput;
 use crate::chart::{Axis, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Point, Position, Series, Unit, xy};
-use crate::report::document::{Block, Fields, Figure, Table, Tone, optional, percent, range};
+use crate::report::document::{Block, Figure};
 use crate::report::row::{Latency, Row};
 use commgauge_base::collective::Placement;
+use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Seconds, counted};
 use commgauge_base::variant;
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_GROUPS: usize = 16;
 
 /// Groups whose charts are open initially.
-const MAX_OPEN: usize = 3;
+const MAX_OPEN: usize = 1;
 
 /// Points of a curve; a picture shows no more of them apart.
 const MAX_POINTS: usize = 400;
@@ -35,21 +36,16 @@ const MAX_CURVES: usize = 6;
 /// Expectations by row name: metric, limit and source.
 type Limits<'a> = BTreeMap<&'a str, (Metric, f64, &'a str)>;
 
-/// A limit on the axis of a chart, for a row.
-type OnAxis<'a> = &'a dyn Fn(&Row, (Metric, f64)) -> Option<f64>;
-
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let (groups, without) = groups(input);
     if groups.is_empty() {
-        return vec![Block::absent(
-            "Not available: no call was measured at three sizes or more. What was measured is among all rows.",
-        )];
+        return Vec::new();
     }
     let limits = limits(input);
     let mut blocks = vec![Block::text(
-        "Points are medians of the replicates' medians, whiskers the hull of their 95 % intervals. Small messages are to be read on the \
-         time axis, large ones on the bandwidth axis.",
+        "Points are medians of the replicates' medians, whiskers the hull of their 95 % intervals; All rows has the numbers. Small messages \
+         are to be read on the time axis, large ones on the bandwidth axis.",
     )];
     let expected: BTreeSet<&str> = limits.values().map(|(.., from)| *from).collect();
     if !expected.is_empty() {
@@ -69,7 +65,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let mut charts = of_group(input, &group, &limits);
         if left_out > 0 {
             charts.push(Block::text(format!(
-                "{} in between are omitted from the pictures and tables here; see All rows.",
+                "{} in between are omitted from the pictures here; see All rows.",
                 counted(left_out, "row")
             )));
         }
@@ -80,17 +76,36 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             blocks.push(Block::folded(&group.name, charts));
         }
     }
-    if more > 0 {
-        blocks.push(Block::text(format!(
-            "{} more of three sizes and more without a chart here; their rows are among all rows below.",
-            kinds(more)
-        )));
-    }
-    if without > 0 {
-        let kinds = kinds(without);
-        blocks.push(Block::text(format!("{kinds} measured at one or two sizes make no curve; see all rows.")));
-    }
+    let others =
+        [(more, "have three sizes or more and no chart here"), (without, "have one or two sizes and no curve")];
+    let others = others.into_iter().filter(|(count, _)| *count > 0);
+    blocks.extend(others.map(|(count, what)| Block::text(format!("{} {what}: see All rows.", kinds(count)))));
     blocks
+}
+
+/// All collectives on one chart of bandwidth and one of latency: the streaming curves, of many only the first of each call.
+pub(super) fn overview(input: &HtmlInput) -> Option<Block> {
+    let (groups, _) = groups(input);
+    let is_streaming = |curve: &&Curve| curve.rows.iter().all(|(_, row)| row.facts.cadence == Cadence::Streaming);
+    let streaming = groups.iter().any(|group| group.curves.iter().any(|curve| is_streaming(&curve)));
+    let shown = |curve: &&Curve| !streaming || is_streaming(curve);
+    let all: usize = groups.iter().map(|group| group.curves.iter().filter(shown).count()).sum();
+    let of_each = if all > MAX_CURVES { 1 } else { MAX_CURVES };
+    let named = groups.iter().flat_map(|group| group.curves.iter().filter(shown).take(of_each)).map(|curve| Curve {
+        run: curve.run,
+        name: format!("{}, {}", curve.rows.first().map_or("", |(_, row)| row.facts.collective.name()), curve.name),
+        rows: curve.rows.clone(),
+    });
+    let mut together = Group { name: "every collective".to_owned(), curves: named.collect() };
+    if together.curves.is_empty() {
+        return None;
+    }
+    together.thin(MAX_POINTS);
+    let none = Limits::new();
+    let drawn = [("Bus bandwidth", bandwidth(&together, &none)), ("Latency", latency(&together, &none))];
+    let figures = drawn.into_iter().filter(|(_, plot)| plot.series.iter().any(|series| !series.points.is_empty()));
+    let figure = |(name, plot): (&str, Plot)| Figure::new(name, Plot { room_height: 150.0, ..plot }.draw());
+    Some(Block::Charts(figures.map(figure).collect()))
 }
 
 fn kinds(count: usize) -> String {
@@ -103,9 +118,8 @@ fn of_group(input: &HtmlInput, group: &Group, limits: &Limits) -> Vec<Block> {
         figures.push(Figure::new("Bus bandwidth", bandwidth(group, limits).draw()));
     }
     figures.push(Figure::new("Latency", latency(group, limits).draw()));
-    let (chart, table) = distributions(input, group);
-    figures.extend(chart);
-    vec![Block::Charts(figures), Block::Table(table_of(group, limits)), Block::Table(table.folded())]
+    figures.extend(distributions(input, group));
+    vec![Block::Charts(figures)]
 }
 
 fn limits<'a>(input: &HtmlInput<'a>) -> Limits<'a> {
@@ -115,34 +129,16 @@ fn limits<'a>(input: &HtmlInput<'a>) -> Limits<'a> {
 }
 
 fn bandwidth(group: &Group, limits: &Limits) -> Plot {
-    let of = |row: &Row, seconds: f64| {
-        let bytes = row.facts.bytes_accounted.0 as f64 * row.facts.bus_factor?;
-        (seconds > 0.0 && bytes > 0.0).then(|| bytes / seconds)
-    };
     let rate = Axis::linear("bus bandwidth", Unit::BytesPerSecond);
-    let mut plot = plot(group, "Bus bandwidth", rate, &of).log_over_decades();
-    let limit = |row: &Row, (metric, limit): (Metric, f64)| match metric {
-        Metric::BusBandwidthBytesPerSecond => Some(limit),
-        Metric::LatencySeconds => of(row, limit),
-        Metric::CopyBytesPerSecond | Metric::FlopsPerSecond => None,
-    };
-    plot.lines.extend(expected(group, limits, &limit));
+    let mut plot = plot(group, "Bus bandwidth", rate, &bytes_over).log_over_decades();
+    plot.lines.extend(expected(group, limits, Metric::BusBandwidthBytesPerSecond));
     plot.lines.extend(bound(group, |_, rate| Some(rate)));
     plot
 }
 
 fn latency(group: &Group, limits: &Limits) -> Plot {
     let mut plot = plot(group, "Latency", Axis::log("time of one call", Unit::Seconds), &|_, seconds| Some(seconds));
-    let seconds = |row: &Row, rate: f64| {
-        let bytes = row.facts.bytes_accounted.0 as f64 * row.facts.bus_factor?;
-        (rate > 0.0 && bytes > 0.0).then(|| bytes / rate)
-    };
-    let limit = |row: &Row, (metric, limit): (Metric, f64)| match metric {
-        Metric::BusBandwidthBytesPerSecond => seconds(row, limit),
-        Metric::LatencySeconds => Some(limit),
-        Metric::CopyBytesPerSecond | Metric::FlopsPerSecond => None,
-    };
-    plot.lines.extend(expected(group, limits, &limit));
+    plot.lines.extend(expected(group, limits, Metric::LatencySeconds));
     plot
 }
 
@@ -167,10 +163,22 @@ fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
     series
 }
 
-fn expected(group: &Group, limits: &Limits, of: OnAxis) -> Option<Line> {
+/// The bus bandwidth of a row that takes these seconds, or its seconds at this bandwidth.
+fn bytes_over(row: &Row, other: f64) -> Option<f64> {
+    let bytes = row.facts.bytes_accounted.0 as f64 * row.facts.bus_factor?;
+    (other > 0.0 && bytes > 0.0).then(|| bytes / other)
+}
+
+/// The limits of the rows on an axis of this metric.
+fn expected(group: &Group, limits: &Limits, axis: Metric) -> Option<Line> {
+    let of = |row: &Row, metric: Metric, limit: f64| match metric {
+        Metric::CopyBytesPerSecond | Metric::FlopsPerSecond => None,
+        _ if metric == axis => Some(limit),
+        _ => bytes_over(row, limit),
+    };
     let mut points: BTreeMap<u64, f64> = BTreeMap::new();
     for (_, row) in group.curves.iter().flat_map(|curve| &curve.rows) {
-        let limit = limits.get(row.facts.name.as_str()).and_then(|(metric, limit, _)| of(row, (*metric, *limit)));
+        let limit = limits.get(row.facts.name.as_str()).and_then(|(metric, limit, _)| of(row, *metric, *limit));
         if let Some(limit) = limit {
             points.insert(row.facts.bytes_total.0, limit);
         }
@@ -193,96 +201,35 @@ fn line(name: &str, kind: LineKind, points: BTreeMap<u64, f64>) -> Option<Line> 
     (!points.is_empty()).then(|| Line { name: name.to_owned(), kind, points })
 }
 
-fn table_of(group: &Group, limits: &Limits) -> Table {
-    let expected = |row: &Row| {
-        let (metric, limit, _) = limits.get(row.facts.name.as_str())?;
-        Some(crate::report::verdict::value(*metric, *limit))
-    };
-    let rows = group.curves.iter().flat_map(|curve| curve.rows.iter().map(move |(_, row)| (curve, *row)));
-    Fields::of(rows)
-        .right("bytes_total", 0, |(_, row)| row.facts.bytes_total)
-        .left("curve", 0, |(curve, _)| curve.name.clone())
-        .right("latency", 0, |(_, row)| optional(row.latency.map(|latency| latency.median)))
-        .right("95 % interval", 0, |(_, row)| range(row.latency.and_then(|latency| latency.interval)))
-        .right("busbw", 0, |(_, row)| optional(row.busbw))
-        .right("of the bound", 0, |(_, row)| optional(row.bound_share.map(|share| percent(share, 0))))
-        .right("expected", 0, |(_, row)| optional(expected(row)))
-        .right("samples", 0, |(_, row)| row.counts.samples)
-        .right("replicates", 0, |(_, row)| row.counts.replicates)
-        .left("status", 0, |(_, row)| row.status.label())
-        .toned(
-            format!("Table: {}", group.name),
-            |(_, row)| {
-                if row.status.reason().is_some() { Tone::Bad } else { Tone::Plain }
-            },
-        )
-        .whole_in("`commgauge report --format csv` has every row")
-        .folded()
-}
-
 // How the times of a call scatter: histograms whose bins are the same in every report, and percentiles.
 
 /// Sizes in the picture, spread over those measured.
 const MAX_SIZES: usize = 5;
 
-/// Picture and table of the first curve that has samples.
-pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>, Table) {
-    let curve = group.curves.iter().max_by_key(|curve| (curve.rows.len(), std::cmp::Reverse(curve.run)));
-    let Some(curve) = curve else { return (None, percentiles(Vec::new()).table("Percentiles")) };
+/// The picture of the curve with the most sizes.
+fn distributions(input: &HtmlInput, group: &Group) -> Option<Figure> {
+    let curve = group.curves.iter().max_by_key(|curve| (curve.rows.len(), std::cmp::Reverse(curve.run)))?;
     let lines = lines_of(input, curve);
-    let scattered: Vec<Scattered> = (curve.rows.iter())
-        .filter_map(|(index, row)| {
-            let (latency, (bins, largest)) = (row.latency?, bins(row, lines.get(index)?));
-            Some(Scattered { row, latency, bins, largest: Seconds(largest) })
-        })
-        .collect();
-    let rows: Vec<HistogramRow> = scattered.iter().map(Scattered::histogram).collect();
-    let table = percentiles(scattered)
-        .table(format!("Percentiles of {}, {}", group.name, curve.name))
-        .whole_in("`commgauge report --format csv` has every row");
-    if rows.is_empty() {
-        return (None, table);
-    }
-    let all = rows.len();
-    let rows = spread(rows);
+    let of_row = |(index, row): &(usize, &Row)| Some(scattered(row, row.latency?, lines.get(index)?));
+    let rows: Vec<HistogramRow> = curve.rows.iter().filter_map(of_row).collect();
     let mut histogram = Histogram::new("How latency scatters");
-    histogram.description = format!("Histograms of the times of {}; {} of {all} sizes.", group.name, rows.len());
-    histogram.rows = rows;
-    let curve = format!("{}; bins are 40 to a factor of ten in every report", curve.name);
-    (Some(Figure::new("How latency scatters", histogram.draw())), table.noted(curve))
+    let all = rows.len();
+    histogram.rows = spread(rows);
+    histogram.description =
+        format!("Histograms of the times of {}, {}; {} of {all} sizes.", group.name, curve.name, histogram.rows.len());
+    (all > 0).then(|| Figure::new("How latency scatters", histogram.draw()))
 }
 
 /// The samples of a row.
-struct Scattered<'a> {
-    row: &'a Row,
-    latency: Latency,
-    bins: Vec<(i32, u64)>,
-    largest: Seconds,
-}
-
-impl Scattered<'_> {
-    fn histogram(&self) -> HistogramRow {
-        let percentiles = [("p50", Some(self.latency.median)), ("p99", self.latency.p99), ("p99.9", self.latency.p999)];
-        let marks = percentiles.into_iter().chain([("max", Some(self.largest))]);
-        HistogramRow {
-            label: self.row.facts.bytes_total.to_string(),
-            bins: self.bins.clone(),
-            marks: marks.filter_map(|(name, at)| Some(Mark { name, at: at?.0 })).collect(),
-        }
+fn scattered(row: &Row, latency: Latency, lines: &[&CaseLine]) -> HistogramRow {
+    let (bins, largest) = bins(row, lines);
+    let percentiles = [("p50", Some(latency.median)), ("p99", latency.p99), ("p99.9", latency.p999)];
+    let marks = percentiles.into_iter().chain([("max", Some(Seconds(largest)))]);
+    HistogramRow {
+        label: row.facts.bytes_total.to_string(),
+        bins,
+        marks: marks.filter_map(|(name, at)| Some(Mark { name, at: at?.0 })).collect(),
     }
-}
-
-fn percentiles(rows: Vec<Scattered<'_>>) -> Fields<'_, Scattered<'_>> {
-    let percentile = |value: Option<Seconds>, fewest: u64| {
-        value.map_or_else(|| format!("not available below {fewest} samples"), |value| value.to_string())
-    };
-    Fields::of(rows)
-        .right("bytes_total", 0, |scattered| scattered.row.facts.bytes_total)
-        .right("samples", 0, |scattered| scattered.row.counts.samples)
-        .right("p50", 0, |scattered| scattered.latency.median)
-        .right("p99", 0, move |scattered| percentile(scattered.latency.p99, 100))
-        .right("p99.9", 0, move |scattered| percentile(scattered.latency.p999, 1000))
-        .right("maximum", 0, |scattered| scattered.largest)
 }
 
 /// The first, the last and some between.
@@ -295,14 +242,12 @@ fn spread(rows: Vec<HistogramRow>) -> Vec<HistogramRow> {
     rows.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, row)| row).collect()
 }
 
+/// The measured lines of each case of the run of a curve.
 fn lines_of<'a>(input: &HtmlInput<'a>, curve: &Curve) -> BTreeMap<usize, Vec<&'a CaseLine>> {
-    let wanted: BTreeMap<usize, ()> = curve.rows.iter().map(|(index, _)| (*index, ())).collect();
     let mut lines: BTreeMap<usize, Vec<&CaseLine>> = BTreeMap::new();
-    let Some(run) = input.runs.iter().chain(input.base).nth(curve.run) else { return lines };
-    for line in &run.record.cases {
-        if wanted.contains_key(&(line.case as usize)) && matches!(line.outcome, Outcome::Measured { .. }) {
-            lines.entry(line.case as usize).or_default().push(line);
-        }
+    let cases = input.runs.iter().chain(input.base).nth(curve.run).map_or(&[][..], |run| &run.record.cases);
+    for line in cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
+        lines.entry(line.case as usize).or_default().push(line);
     }
     lines
 }

@@ -13,8 +13,11 @@ pub use page::{HtmlInput, HtmlRun};
 
 use super::products;
 use super::view::View;
+use crate::report::document::Block;
+use crate::report::verdict::coverage;
 use answer::Answer;
 use commgauge_base::error::Result;
+use commgauge_base::units::counted;
 use commgauge_plan::planner::plan_document::PlanDocument;
 use page::{Section, page_text};
 
@@ -25,8 +28,12 @@ use page::{Section, page_text};
 pub fn plan_page(plan: &PlanDocument) -> Result<String> {
     let title = format!("A plan for {}", plan.model);
     let subtitle = format!("{} GPUs, {} samples of {} tokens a step", plan.gpus, plan.global_batch, plan.sequence);
-    let section = Section::new("plan", "Layouts", super::plan::blocks(plan));
-    page_text(None, &title, &subtitle, plan.synthetic, vec![section], "commgauge plan")
+    let sections = vec![
+        Section::new("answer", "The best layout", super::plan::first_screen(plan)),
+        Section::new("layouts", "Layouts", super::plan::choices(plan)),
+        Section::new("details", "What it is made of", super::plan::made_of(plan)),
+    ];
+    page_text(None, &title, &subtitle, plan.synthetic, sections, "commgauge plan")
 }
 
 /// The report as the text of a file.
@@ -36,39 +43,26 @@ pub fn plan_page(plan: &PlanDocument) -> Result<String> {
 pub fn html(input: &HtmlInput) -> Result<String> {
     let Some(first) = input.runs.first() else { return Ok(String::new()) };
     let header = &first.view.header;
-    let Answer { words, heading, blocks } = Answer::of(input);
-    let mut sections = vec![
-        Section::new("answer", heading, blocks),
-        Section::new("verdict", "Verdict and coverage", answer::verdict_blocks(input)),
-        Section::new("suspects", "Suspects and next steps", answer::suspects_blocks(input)),
-        Section::new("provenance", "Provenance", page::runs_blocks(input)),
-    ];
-    let has_model = |view: &View| !view.steps.is_empty() || !view.replays.is_empty() || view.ranking.is_some();
-    if input.runs.iter().any(|run| has_model(&run.view)) {
-        sections.push(Section::new("model", "The model's communication", page::step_blocks(input)));
+    let Answer { words, heading, mut blocks } = Answer::of(input);
+    let mut sections = Vec::new();
+    let mut not_looked_for = Vec::new();
+    let has_map =
+        blocks.iter().any(|block| matches!(block, Block::Charts(figures) if figures.iter().any(|figure| figure.wide)));
+    let map = if has_map { Vec::new() } else { pairs::worst(first, input.verdict) };
+    for (what, section) in parts(input, first, map) {
+        match section.is_empty() {
+            true => not_looked_for.push(what),
+            false => sections.push(section),
+        }
     }
-    sections.push(Section::new("curves", "Bandwidth and latency", curves::blocks(input)));
-    if input.runs.iter().any(|run| !run.view.products.is_empty()) {
-        sections.push(Section::new(
-            "products",
-            "Matrix products",
-            page::of_runs(input, |view| products::document(&view.products, &view.header)),
-        ));
+    not_looked_for.retain(|what| !what.is_empty());
+    if !not_looked_for.is_empty() {
+        blocks.push(Block::absent(format!("Not looked for: {}.", not_looked_for.join("; "))));
     }
-    if input.runs.iter().any(|run| !run.view.copies.is_empty()) {
-        sections.push(Section::new(
-            "copies",
-            "Copies between hosts and GPUs",
-            page::of_runs(input, |view| products::copies_document(&view.copies, &view.header)),
-        ));
-    }
-    sections.push(Section::new("consistency", "Self-consistency", cost::consistency_blocks(input)));
-    sections.push(Section::new("pairs", "Pairs of ranks", pairs::blocks(first, input.verdict)));
-    sections.push(Section::new("late", "Late ranks", page::late(first)));
-    sections.push(Section::new("cost", "Cost model", cost::blocks(input)));
-    sections.push(Section::new("base", "Against the base", cost::comparison_blocks(input)));
-    sections.push(Section::new("rows", "All rows", page::rows_blocks(input)));
-    let model = header.suite.model.as_ref().map_or_else(String::new, |model| format!(", {model}"));
+    sections.insert(0, Section::new("answer", heading, blocks));
+    let ranked = first.view.ranking.as_ref().map(|step| &step.facts.model);
+    let model = ranked.or(header.suite.model.as_ref()).filter(|model| !header.suite.name.contains(model.as_str()));
+    let model = model.map_or_else(String::new, |model| format!(", {model}"));
     let title = format!("{}{model}", header.suite.name);
     let runs = match input.runs.len() {
         1 => String::new(),
@@ -83,10 +77,52 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     );
     let synthetic = input.runs.iter().chain(input.base).any(|run| run.view.header.backend.synthetic);
     let footer = format!(
-        "commgauge {}. GB is 10^9 bytes; sizes are binary. Tables behind the charts open with a click, and on paper all are open.",
+        "commgauge {}. GB is 10^9 bytes; sizes are binary. What is folded opens with a click, and on paper all is open.",
         env!("CARGO_PKG_VERSION")
     );
     page_text(Some(&words), &title, &subtitle, synthetic, sections, &footer)
+}
+
+/// The sections below the answer: what the run was made for, then what follows from it, each with the words that name it where the run
+/// has nothing of it. `map` is the heat map of pairs unless the answer has it.
+fn parts(input: &HtmlInput, first: &HtmlRun, map: Vec<Block>) -> Vec<(String, Section)> {
+    let of_runs = |of: fn(&View) -> Option<Block>| page::of_runs(input, of);
+    let products = of_runs(|view| products::document(&view.products, &view.header));
+    let copies = of_runs(|view| products::copies_document(&view.copies, &view.header));
+    let rows: usize = input.runs.iter().map(|run| run.view.rows.len()).sum();
+    let consistent = input.consistency.as_ref().map_or_else(String::clone, |found| coverage(found).join("; "));
+    let suspects = Section::new("suspects", "Suspects and warnings", answer::suspects_blocks(input));
+    let suspects = match input.suspects.as_ref() {
+        Ok(found) if !found.suspects.is_empty() => suspects,
+        found => suspects.folded(answer::suspects_in_short(input, found.ok().copied())),
+    };
+    let contradictions = format!("calls that contradict each other ({consistent})");
+    let no_fit = input.fit.as_ref().err().map_or_else(String::new, |reason| format!("a cost model ({reason})"));
+    let mut parts = Vec::new();
+    let mut part = |what: &str, id, title: &str, blocks| parts.push((what.to_owned(), Section::new(id, title, blocks)));
+    part("thresholds (`--machine FILE`)", "verdict", "Verdict and coverage", answer::verdict_blocks(input));
+    part("an earlier run (`--base EARLIER`)", "base", "Against the base", cost::comparison_blocks(input));
+    part("costs of a step (`commgauge run quick`)", "model", "The model's communication", page::step_blocks(input));
+    part("curves (three sizes or more)", "curves", "Bandwidth and latency", curves::blocks(input));
+    part(
+        "pairs of ranks (`commgauge run --pairs`)",
+        "pairs",
+        "Pairs of ranks",
+        pairs::blocks(first, input.verdict, map),
+    );
+    part("", "products", "Matrix products", products);
+    part("", "copies", "Copies between hosts and GPUs", copies);
+    parts.push((String::new(), suspects));
+    let mut folded = |what: &str, id, title: &str, blocks, brief: String| {
+        parts.push((what.to_owned(), Section::new(id, title, blocks).folded(brief)));
+    };
+    folded("late ranks (`--cadence both`)", "late", "Late ranks", page::late(first), page::late_in_short(first));
+    folded(&contradictions, "consistency", "Self-consistency", cost::consistency_blocks(input), consistent);
+    folded(&no_fit, "cost", "Cost model", cost::blocks(input), cost::in_short(input));
+    folded("", "rows", "All rows", page::rows_blocks(input), counted(rows, "row"));
+    let library = first.view.header.backend.library.clone();
+    folded("", "provenance", "Provenance", page::runs_blocks(input), library);
+    parts
 }
 
 #[cfg(test)]
@@ -265,7 +301,7 @@ mod tests {
         empty.cases.clear();
         (empty.header.ranks, empty.clocks) = (Vec::new(), Vec::new());
         let text = page(&empty);
-        assert!(text.contains("Not available") && text.contains("INCOMPLETE"));
+        assert!(text.contains("Not looked for: ") && text.contains("INCOMPLETE"));
     }
 
     #[test]
@@ -279,7 +315,7 @@ mod tests {
         for row in 0..1_500 {
             assert_eq!(rows.matches(&format!("row-{row}!")).count(), 1, "row {row}");
         }
-        assert!(rows.contains("1250 more rows, as text") && rows.contains("The same in all rows: axis "), "{rows}");
+        assert!(rows.contains("1250 more rows, as text") && rows.contains("; axis "), "{rows}");
     }
 
     /// A complete run whose rows are as they should be.
@@ -317,20 +353,20 @@ mod tests {
         ];
         for (row, (decision, limit)) in verdict.rows.iter_mut().zip(limits) {
             row.decision = Some(decision);
-            row.reasons = vec!["6 of 6 replicates are beyond the limit".into()];
+            row.reasons = vec!["6 of 6 replicates are beyond the threshold".into()];
             row.against_limit = Some(limit);
         }
         (verdict.exit_code, verdict.problems) = (1, Vec::new());
         let text = page_judged(&record, Some(&verdict));
         assert!(text.contains("<title>FAIL: 2 rows failed · "), "the tab says it: {text}");
         let (first, _) = text.split_once("<nav").expect("the first screen ends with the list of sections");
-        let (names, at) = (&verdict.rows, |part: &str| first.find(part).unwrap_or_else(|| panic!("{part} in {first}")));
-        assert!(at(&names[2].name) < at(&names[1].name), "the worst first");
-        assert!(!first.contains(&format!("<td>{}</td>", names[0].name)), "what passed is not there");
+        let at = |part: &str| first.find(part).unwrap_or_else(|| panic!("{part} in {first}"));
+        assert!(at("pp all_reduce of ") < at("dp all_reduce of "), "the worst first, in words");
+        assert!(!first.contains("tp all_reduce of "), "what passed is not there");
         for cells in [
             "<td class=\"n\">60.0 GB/s</td><td class=\"n\">≥ 240 GB/s</td><td class=\"n\">-75.0 %</td>",
             "<td class=\"n\">1.20 ms</td><td class=\"n\">≤ 1.00 ms</td><td class=\"n\">+20.0 %</td>",
-            "<dt>why</dt><dd>6 of 6 replicates are beyond the limit</dd>",
+            "<dt>why</dt><dd>6 of 6 replicates are beyond the threshold</dd>",
             "<pre class=\"command\"><code>commgauge ",
             "<div class=\"badge bad\">",
         ] {
@@ -339,14 +375,12 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_run_is_green_only_without_warnings() {
-        let green = |text: &str| text.contains("<div class=\"badge good\"><p class=\"what\">Was everything measured?");
+    fn a_complete_run_is_amber_only_where_all_of_its_times_are_doubtful() {
         let mut run = complete();
         let text = page_judged(&run, None);
-        assert!(green(&text) && text.contains("COMPLETE, NOT JUDGED"), "{text}");
+        assert!(text.contains("<div class=\"badge none\">") && text.contains("COMPLETE, NOT JUDGED"), "{text}");
         run.header.warnings.push("8 ranks on 4 cores".into());
         let text = page_judged(&run, None);
-        assert!(!green(&text) && text.contains("COMPLETE, WITH WARNINGS"), "{text}");
         let (first, _) = text.split_once("<nav").unwrap();
         assert!(
             first.contains("<div class=\"badge unsure\">") && first.contains("<dd>8 ranks on 4 cores</dd>"),

@@ -1,24 +1,22 @@
 //! The page: its head, its sections and the template that frames them.
 
-use crate::chart::{Axis, Bar, Bars, STYLE, Unit};
+use crate::chart::STYLE;
 use crate::report::columns::{FIELDS, Field, tone};
-use crate::report::document::{Block, Fact, Fields, Figure, Html, gigabytes, optional, share, signed_percent};
-use crate::report::row::{Row, host_of};
-use crate::report::step::{Measure, StepView, Sum};
+use crate::report::document::{Block, Fact, Fields, Html, optional, share};
+use crate::report::row::{Row, host_of, in_words};
+use crate::report::step::StepView;
 use crate::report::text::visible;
-use crate::report::verdict::{bounds_of_median, bounds_of_slowdown, value};
 use crate::report::view::View;
 use crate::report::{Notes, columns, products, screen, step, template, verdict};
 use base64::Engine;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Seconds, three_digits};
+use commgauge_base::units::{counted, three_digits};
 use commgauge_cost::cost::Fit;
 use commgauge_judge::verdict::locate::Suspects;
-use commgauge_judge::verdict::{Difference, Row as Judged, SelfTest, Verdict};
+use commgauge_judge::verdict::{Decision, Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::Outcome;
-use commgauge_plan::planner::rank::Rule;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
@@ -26,17 +24,35 @@ use std::collections::{BTreeMap, HashMap};
 /// Searches and sorts tables; the only script that the policy of the page allows.
 const SCRIPT: &str = include_str!("../../../../reports/templates/report.js");
 
+/// The page with the macros that draw its blocks.
+const PAGE: &str = concat!(
+    include_str!("../../../../reports/templates/blocks.html"),
+    include_str!("../../../../reports/templates/report.html")
+);
+
 /// A part of the page with a heading.
 #[derive(Debug)]
 pub(in crate::report) struct Section {
     id: &'static str,
     title: String,
     blocks: Vec<Block>,
+    /// What the line says that opens it with a click.
+    brief: Option<String>,
 }
 
 impl Section {
     pub fn new(id: &'static str, title: impl Into<String>, blocks: Vec<Block>) -> Section {
-        Section { id, title: title.into(), blocks }
+        Section { id, title: title.into(), blocks, brief: None }
+    }
+
+    /// The same below a line that opens it with a click.
+    pub fn folded(self, brief: impl Into<String>) -> Section {
+        Section { brief: Some(brief.into()), ..self }
+    }
+
+    /// Whether the run has nothing of it.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 }
 
@@ -52,8 +68,9 @@ pub(in crate::report) fn page_text(
     let style = format!("{STYLE}{}", include_str!("../../../../reports/templates/report.css"));
     let mut html = Html::default();
     let drawn = |section: Section| {
-        let text = html.section(&section.title, &section.blocks);
-        json!({ "id": section.id, "title": visible(&section.title), "html": text })
+        let blocks = html.section(&section.title, &section.blocks);
+        let (is_folded, brief) = (section.brief.is_some(), visible(&section.brief.unwrap_or_default()));
+        json!({ "id": section.id, "title": visible(&section.title), "is_folded": is_folded, "brief": brief, "blocks": blocks })
     };
     let page = json!({
         "tab": visible(&answer.map_or_else(|| title.to_owned(), |answer| format!("{answer} · {title}"))),
@@ -67,7 +84,7 @@ pub(in crate::report) fn page_text(
         "script": SCRIPT,
         "script_sha256_base64": sha256_base64(SCRIPT),
     });
-    template::through("report.html", include_str!("../../../../reports/templates/report.html"), page)
+    template::through("report.html", PAGE, page)
 }
 
 fn sha256_base64(text: &str) -> String {
@@ -114,32 +131,21 @@ pub struct HtmlInput<'a> {
     pub suspects: std::result::Result<&'a Suspects, String>,
 }
 
-// What the model communicates: every step in one line, then each with its charts and tables, of which the first is open.
+// What the model communicates: each step with its tables, folded where there are several.
 
 /// The section.
 pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
-    let several = input.runs.len() > 1;
     let mut blocks: Vec<Block> = input.runs.iter().flat_map(|run| screen::document(&run.view)).collect();
-    let mut names = Vec::new();
-    let mut steps = Vec::new();
+    let alone = input.runs.iter().map(|run| run.view.steps.len()).sum::<usize>() == 1;
     for (index, run) in input.runs.iter().enumerate() {
-        let which = if several { format!("run {}: ", index + 1) } else { String::new() };
+        let which = if input.runs.len() > 1 { format!("run {}: ", index + 1) } else { String::new() };
         for step in &run.view.steps {
-            let model = format!("{which}{}", step.facts.model);
-            names.push(format!("{model}, {}: {}", step.facts.layout, styles(step)));
-            steps.push((model, step, &run.view.rows));
-        }
-    }
-    blocks.extend(overview(steps.iter().map(|(model, step, _)| (model.clone(), *step)).collect()));
-    for (index, (name, (_, step, rows))) in names.iter().zip(&steps).enumerate() {
-        let is_alone = names.iter().filter(|other| *other == name).count() == 1;
-        let numbered = format!("{name}, step {} of {}", index + 1, names.len());
-        let (name, shown) = (if is_alone { name } else { &numbered }, step::document(step, rows));
-        if index == 0 {
-            blocks.push(Block::heading(name));
-            blocks.extend(shown);
-        } else {
-            blocks.push(Block::folded(name, shown));
+            let name = format!("{which}{}, {}: {}", step.facts.model, step.facts.layout, styles(step));
+            let shown = step::document(step, &run.view.rows);
+            match alone {
+                true => blocks.extend([vec![Block::heading(name)], shown].concat()),
+                false => blocks.push(Block::folded(name, shown)),
+            }
         }
     }
     for run in input.runs {
@@ -149,35 +155,6 @@ pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
         blocks.extend(products::replays_document(&run.view.replays, &run.view.steps));
     }
     blocks
-}
-
-fn overview(steps: Vec<(String, &StepView)>) -> Option<Block> {
-    let of = |sum: &Sum| match sum.without_a_time {
-        0 if sum.known_seconds.middle == 0.0 => "nothing".to_owned(),
-        0 => Seconds(sum.known_seconds.middle).to_string(),
-        without if without == sum.ops => "not measured".to_owned(),
-        _ => format!("{}, incomplete", Seconds(sum.known_seconds.middle)),
-    };
-    let rule = |step: &StepView| {
-        let by_time = step.rankings.iter().find(|ranking| ranking.measure == Measure::Time);
-        by_time.map_or_else(String::new, |ranking| match ranking.rule {
-            Rule::NothingToCompare => "only one of them".to_owned(),
-            _ => ranking.rule_text(),
-        })
-    };
-    let table = Fields::of(steps)
-        .left("model", 0, |(model, _)| model.clone())
-        .left("layout", 0, |(_, step)| step.facts.layout.clone())
-        .left("styles", 0, |(_, step)| styles(step))
-        .right("payload of a rank", 0, |(_, step)| gigabytes(step.whole.payload_bytes_per_step))
-        .right("wire bytes of a rank", 0, |(_, step)| gigabytes(step.whole.wire_bytes_per_step))
-        .right("time of all calls", 0, |(_, step)| of(&step.whole.time))
-        .right("of it exposed", 0, |(_, step)| of(&step.whole.exposed_time))
-        .left("TP > DP > PP by time", 0, |(_, step)| rule(step))
-        .table("Every step that was measured")
-        .noted("Orders: > is larger, = a tie within the intervals, ? too few samples.")
-        .whole_in("`commgauge report --format json` has every step");
-    (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 
 fn styles(step: &StepView) -> String {
@@ -205,44 +182,23 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
     let mut notes = Notes::default();
     let numbers = notes.numbers_of(rows);
     let limits = by_name(input.verdict);
-    let limit = |row: &Row, cell: fn(&Judged) -> Option<String>| {
-        optional(limits.get(&*row.facts.name).and_then(|row| cell(row)))
-    };
     let base = by_name(input.comparison);
-    let compared =
-        |row: &Row, cell: fn(&Judged) -> Option<String>| optional(base.get(&*row.facts.name).and_then(|row| cell(row)));
-    let mut fields = Fields::of(rows.iter().zip(numbers))
+    let decided = |rows: &HashMap<&str, &Judged>, row: &Row| {
+        optional(rows.get(&*row.facts.name).map(|row| verdict::decision(row)))
+    };
+    let mut fields = Fields::of(rows.iter().zip(numbers)).left("case in words", 0, |(row, _)| in_words(&row.facts));
+    for field in FIELDS.iter().filter(|field| field.is_own() && is_said(field, rows)) {
+        fields = fields.column(field.column, |(row, number)| field.cell(row, *number));
+    }
+    let table = fields
         .left("axis", 0, |(row, _)| row.facts.axis)
         .left("style", 0, |(row, _)| row.facts.style.name())
         .left("cadence", 0, |(row, _)| row.facts.cadence)
         .right("groups", 0, |(row, _)| row.facts.groups)
         .right("ranks", 0, |(row, _)| row.facts.group_size)
-        .left("hosts x ranks", 0, |(row, _)| row.facts.locality.to_string());
-    for field in FIELDS.iter().filter(|field| field.is_own() && is_said(field, rows)) {
-        fields = fields.column(field.column, |(row, number)| field.cell(row, *number));
-    }
-    let table = fields
-        .when(!limits.is_empty(), |fields| {
-            fields
-                .left("verdict", 0, |(row, _)| limit(row, |row| Some(verdict::decision(row).to_owned())))
-                .right("limit", 0, |(row, _)| {
-                    limit(row, |row| row.against_limit.as_ref().map(|limit| value(limit.metric, limit.limit)))
-                })
-                .left("bounds of the median", 0, |(row, _)| {
-                    limit(row, |row| row.against_limit.as_ref().map(bounds_of_median))
-                })
-        })
-        .when(!base.is_empty(), |fields| {
-            fields
-                .left("against the base", 0, |(row, _)| compared(row, |row| Some(verdict::decision(row).to_owned())))
-                .right("slower by", 0, |(row, _)| {
-                    compared(row, |row| row.against_base.as_ref()?.slowdown.map(signed_percent))
-                })
-                .left("bounds", 0, |(row, _)| compared(row, |row| row.against_base.as_ref().map(bounds_of_slowdown)))
-                .right("p corrected", 0, |(row, _)| {
-                    compared(row, |row| row.against_base.as_ref()?.p_corrected.map(|p| format!("{p:.4}")))
-                })
-        })
+        .left("hosts x ranks", 0, |(row, _)| row.facts.locality.to_string())
+        .when(!limits.is_empty(), |fields| fields.left("verdict", 0, |(row, _)| decided(&limits, row)))
+        .when(!base.is_empty(), |fields| fields.left("against the base", 0, |(row, _)| decided(&base, row)))
         .toned(format!("All {} rows of {}", rows.len(), run.name), |(row, _)| tone(row))
         .without_columns_that_agree()
         .whole_in(format!("`commgauge report {} --format csv` has every row", run.name));
@@ -260,6 +216,19 @@ fn is_said(field: &Field, rows: &[Row]) -> bool {
     rows.iter().any(|row| field.cell(row, None) != "-")
 }
 
+/// Judged rows up to which those that passed are listed with the others.
+const MAX_PASSED: usize = 200;
+
+/// All rows; of very many only those that did not pass, and a sentence on where the others are.
+pub(super) fn without_many_passes<'a>(rows: &[&'a Judged]) -> (Vec<&'a Judged>, String) {
+    let passed = rows.iter().filter(|row| matches!(row.decision, Some(Decision::Pass) | None)).count();
+    if rows.len() <= MAX_PASSED {
+        return (rows.to_vec(), String::new());
+    }
+    let others = rows.iter().filter(|row| !matches!(row.decision, Some(Decision::Pass) | None)).copied().collect();
+    (others, format!("{passed} rows that did not fail are not repeated here: All rows has the verdict on each."))
+}
+
 /// What each run has of a kind, below the name of the run where there are several.
 pub(super) fn of_runs(input: &HtmlInput, of: impl Fn(&View) -> Option<Block>) -> Vec<Block> {
     let runs = input.runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, of(&run.view)?)));
@@ -273,7 +242,7 @@ fn heading(input: &HtmlInput, index: usize, run: &HtmlRun) -> Option<Block> {
 
 // Provenance of every run, and late ranks.
 
-/// Ranks in the picture of late arrivals.
+/// Ranks in the table of late arrivals.
 const MAX_RANKS: usize = 12;
 
 /// Provenance of every run.
@@ -312,38 +281,36 @@ pub(super) fn runs_blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
+/// How many cases name a late rank.
+pub(super) fn late_in_short(run: &HtmlRun) -> String {
+    match run.view.rows.iter().filter(|row| row.late.is_some()).count() {
+        0 => "no rank is late in any case".to_owned(),
+        late => format!("a late rank in {}", counted(late, "case")),
+    }
+}
+
 /// Late ranks.
 pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     let (counts, samples) = last_arrivals(run);
     if samples == 0 {
-        return vec![Block::absent(
-            "Not available: no isolated case has arrival times, so no straggler can be found. Suites with the cadence \
-             `isolated` measure them.",
-        )];
+        return Vec::new();
     }
     let mut ranks: Vec<(u32, u64)> = counts.into_iter().collect();
     ranks.sort_by_key(|(rank, count)| (std::cmp::Reverse(*count), *rank));
-    let part = |count: u64| count as f64 / samples as f64;
-    let bar = |(rank, count): &(u32, u64)| Bar {
-        label: format!("rank {rank} ({})", host_of(run.record, *rank).unwrap_or("host unknown")),
-        parts: vec![100.0 * part(*count)],
-        interval: None,
-        note: share(part(*count)),
-    };
-    let title = "How often a rank arrived last";
-    let mut bars = Bars::new(title, Axis::linear("", Unit::Percent));
-    bars.description = format!("Share of {samples} isolated samples in which each rank arrived last.");
-    bars.bars = ranks.iter().take(MAX_RANKS).map(bar).collect();
     let world = run.view.header.world_size;
+    let ranks = Fields::of(ranks.iter().take(MAX_RANKS))
+        .left("rank", 0, |(rank, _)| format!("{rank} ({})", host_of(run.record, *rank).unwrap_or("host unknown")))
+        .right("arrived last in", 0, |(_, count)| share(*count as f64 / samples as f64))
+        .table("How often a rank arrived last");
     let mut blocks = vec![
         Block::text(format!(
             "Of {samples} isolated samples; by chance each of {world} ranks would be last in {} %. A rank is named as late only where \
              it was last in a clear majority, by more than the clocks' disagreement.",
             three_digits(100.0 / f64::from(world.max(1)))
         )),
-        Block::Charts(vec![Figure::new(title, bars.draw())]),
+        Block::Table(ranks),
     ];
-    let late = run.view.rows.iter().filter_map(|row| Some((&row.facts.name, row.late.as_ref()?)));
+    let late = run.view.rows.iter().filter_map(|row| Some((in_words(&row.facts), row.late.as_ref()?)));
     let table = Fields::of(late)
         .left("case", 0, |(case, _)| (*case).clone())
         .right("late rank", 0, |(_, late)| late.rank)

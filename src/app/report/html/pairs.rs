@@ -1,6 +1,5 @@
 //! Pairs of ranks as heat maps in per cent of the median of their locality, so that a healthy machine is calm: by rank or, where
-//! there are many, by host. One measure is open, the worst; the others are folded. What else pairs are compared with is in
-//! `pair_reference`.
+//! there are many, by host. One measure is open, the worst, often on the first screen; the others are folded.
 
 use super::page::HtmlRun;
 use crate::chart::{Cell, HeatMap};
@@ -19,38 +18,105 @@ const MAX_ROWS: usize = 64;
 /// Up to this many ranks each row is a rank.
 const MAX_RANKS: usize = 32;
 
-/// The section.
-pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
-    let Some(view) = &run.view.pairs else {
-        return vec![Block::absent(
-            "Not available: no pairs of ranks were measured. `commgauge-pairs`, under the launcher, measures every two of them.",
-        )];
-    };
+/// The section; `map` is the picture of the worst measure unless the first screen has it.
+pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>, map: Vec<Block>) -> Vec<Block> {
+    let Some(view) = &run.view.pairs else { return Vec::new() };
     let references = References::of(run, view, verdict);
-    let mut blocks = vec![Block::text(view.sentence()), Block::text(how_to_read(view))];
+    let mut blocks = vec![Block::text(view.sentence())];
     let cells = pairs::measured(view).map(|(locality, measure)| references.cell(view, locality, measure));
     let column = Column::left("the median pair reaches", Column::PAGES_ONLY);
     blocks.push(Block::Table(pairs::localities(view).with_column(column, cells)));
-    let rows = members(view);
-    let spoilt = spoilt_pairs(run);
+    let pictures = Pictures::of(run, view, references);
     let worst = worst_measure(view);
-    for measure in std::iter::once(worst).chain(Measure::ALL.into_iter().filter(|measure| *measure != worst)) {
-        let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MAX_ROWS);
-        let mut picture = Vec::new();
-        if block > 1 {
-            let text = format!("One row shows {block} neighbouring hosts, and a cell the worst of their pairs.");
-            picture.push(Block::text(text));
-        }
-        let name = map.title.clone();
-        picture.push(Block::Charts(vec![Figure::wide(&name, map.draw())]));
-        match measure == worst {
-            true => blocks.extend([vec![Block::heading(heading(view, measure))], picture].concat()),
-            false => blocks.push(Block::folded(heading(view, measure), picture)),
-        }
+    blocks.extend(map);
+    for measure in Measure::ALL.into_iter().filter(|measure| *measure != worst) {
+        blocks.push(Block::folded(heading(view, measure), pictures.of_measure(measure)));
     }
     blocks.push(Block::Table(pairs::standings(view)));
     blocks.push(Block::Table(pairs::pairs(view)));
     blocks
+}
+
+/// Which pair is slow, the picture of the worst measure, and how it is read.
+pub(super) fn worst(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
+    let Some(view) = &run.view.pairs else { return Vec::new() };
+    let pictures = Pictures::of(run, view, References::of(run, view, verdict));
+    let picture = pictures.of_measure(worst_measure(view));
+    let slow = view.findings().into_iter().find(|text| text.starts_with("ranks "));
+    let slow = slow.unwrap_or_else(|| "No pair of ranks is called slow.".to_owned());
+    let answer = vec![Block::Strong(slow), Block::heading(heading(view, worst_measure(view)))];
+    [answer, picture, vec![Block::text(how_to_read(view))]].concat()
+}
+
+/// What all heat maps of a run are drawn from.
+struct Pictures<'a> {
+    view: &'a PairsView,
+    rows: Vec<Member>,
+    spoilt: HashMap<[u32; 2], Cell>,
+    references: References,
+}
+
+impl<'a> Pictures<'a> {
+    fn of(run: &HtmlRun, view: &'a PairsView, references: References) -> Pictures<'a> {
+        Pictures { view, rows: members(view), spoilt: spoilt_pairs(run), references }
+    }
+
+    fn of_measure(&self, measure: Measure) -> Vec<Block> {
+        let (map, block) = self.heat_map(measure).gathered(MAX_ROWS);
+        let merged = format!("One row shows {block} neighbouring hosts, and a cell the worst of their pairs.");
+        let merged = (block > 1).then(|| Block::text(merged));
+        let name = map.title.clone();
+        merged.into_iter().chain([Block::Charts(vec![Figure::wide(&name, map.draw())])]).collect()
+    }
+
+    fn heat_map(&self, measure: Measure) -> HeatMap {
+        let Pictures { view, rows: members, spoilt, references } = self;
+        let mut member_of = vec![0; view.ranks.len()];
+        for (index, member) in members.iter().enumerate() {
+            member.ranks.iter().for_each(|rank| member_of[*rank] = index);
+        }
+        // Where only pairs between hosts were planned, cells within a host are not missing.
+        let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
+        let ranks = view.ranks.len() as u64;
+        // Where only some pairs of ranks were planned, the others are not missing.
+        let all_ranks_meet = view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
+        let all_meet = !view.screened && (members.len() < view.ranks.len() || all_ranks_meet);
+        let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
+        let mut cells = vec![vec![blank; members.len()]; members.len()];
+        for (index, member) in members.iter().enumerate() {
+            if member.ranks.len() == 1 || !within {
+                cells[index][index] = Cell::Nothing;
+            }
+        }
+        let mut hovers = vec![vec![String::new(); members.len()]; members.len()];
+        let few = members.len() <= MAX_RANKS;
+        for pair in &view.pairs {
+            let (a, b) = (member_of[pair.a], member_of[pair.b]);
+            let value = pair.values[measure as usize];
+            let spoilt = spoilt.get(&[view.ranks[pair.a].rank, view.ranks[pair.b].rank]).copied();
+            let percent = value.map(|value| measure.speed(value.percent)).filter(|percent| percent.is_finite());
+            let Some(cell) = percent.map(Cell::Percent).or(spoilt) else { continue };
+            if cells[a][b].worse(cell) == cells[a][b] {
+                continue;
+            }
+            let shown = value.map_or_else(String::new, |value| format!(": {}", measure.shown(value.value)));
+            let share = references.share(view, pair, measure).filter(|_| few);
+            let share = share.map_or_else(String::new, |share| format!(", {share}"));
+            let hover = format!("{}, {}{shown}{share}", members[a].label, members[b].label);
+            (cells[a][b], cells[b][a]) = (cell, cell);
+            (hovers[a][b], hovers[b][a]) = (hover.clone(), hover);
+        }
+        let begins = (1..members.len())
+            .filter(|index| members[*index].node != members[index - 1].node && members.len() == view.ranks.len());
+        let begins = begins.collect();
+        let reference = "the median".to_owned();
+        let title = format!("{}, % of {reference}", measure.name());
+        let slow = view.slow.iter().filter(|slow| slow.measure == measure).count();
+        let description =
+            format!("{}; {}. The worst pairs are in the table below.", view.sentence(), counted(slow, "slow pair"));
+        let labels = members.iter().map(|member| member.label.clone()).collect();
+        HeatMap { title, description, reference, labels, cells, hovers, begins }
+    }
 }
 
 fn how_to_read(view: &PairsView) -> String {
@@ -99,60 +165,6 @@ fn members(view: &PairsView) -> Vec<Member> {
         Member { label, node: first.node, ranks }
     };
     view.members(kind).into_iter().map(member).collect()
-}
-
-fn heat_map(
-    view: &PairsView,
-    measure: Measure,
-    members: &[Member],
-    spoilt: &HashMap<[u32; 2], Cell>,
-    references: &References,
-) -> HeatMap {
-    let mut member_of = vec![0; view.ranks.len()];
-    for (index, member) in members.iter().enumerate() {
-        member.ranks.iter().for_each(|rank| member_of[*rank] = index);
-    }
-    // Where only pairs between hosts were planned, cells within a host are not missing.
-    let within = view.pairs.iter().any(|pair| pair.locality == PairLocality::SameHost);
-    let ranks = view.ranks.len() as u64;
-    // Where only some pairs of ranks were planned, the others are not missing.
-    let all_ranks_meet = view.pairs_planned >= ranks * ranks.saturating_sub(1) / 2;
-    let all_meet = !view.screened && (members.len() < view.ranks.len() || all_ranks_meet);
-    let blank = if all_meet { Cell::NotMeasured } else { Cell::Nothing };
-    let mut cells = vec![vec![blank; members.len()]; members.len()];
-    for (index, member) in members.iter().enumerate() {
-        if member.ranks.len() == 1 || !within {
-            cells[index][index] = Cell::Nothing;
-        }
-    }
-    let mut hovers = vec![vec![String::new(); members.len()]; members.len()];
-    let few = members.len() <= MAX_RANKS;
-    for pair in &view.pairs {
-        let (a, b) = (member_of[pair.a], member_of[pair.b]);
-        let value = pair.values[measure as usize];
-        let spoilt = spoilt.get(&[view.ranks[pair.a].rank, view.ranks[pair.b].rank]).copied();
-        let percent = value.map(|value| measure.goodness(value.percent)).filter(|percent| percent.is_finite());
-        let Some(cell) = percent.map(Cell::Percent).or(spoilt) else { continue };
-        if cells[a][b].worse(cell) == cells[a][b] {
-            continue;
-        }
-        let shown = value.map_or_else(String::new, |value| format!(": {}", measure.shown(value.value)));
-        let share = references.share(view, pair, measure).filter(|_| few);
-        let share = share.map_or_else(String::new, |share| format!(", {share}"));
-        let hover = format!("{}, {}{shown}{share}", members[a].label, members[b].label);
-        (cells[a][b], cells[b][a]) = (cell, cell);
-        (hovers[a][b], hovers[b][a]) = (hover.clone(), hover);
-    }
-    let begins = (1..members.len())
-        .filter(|index| members[*index].node != members[index - 1].node && members.len() == view.ranks.len());
-    let begins = begins.collect();
-    let reference = "the median".to_owned();
-    let title = format!("{}, % of {reference}", measure.name());
-    let slow = view.slow.iter().filter(|slow| slow.measure == measure).count();
-    let description =
-        format!("{}; {}. The worst pairs are in the table below.", view.sentence(), counted(slow, "slow pair"));
-    let labels = members.iter().map(|member| member.label.clone()).collect();
-    HeatMap { title, description, reference, labels, cells, hovers, begins }
 }
 
 /// Pairs of rounds that failed or received wrong data.
@@ -265,7 +277,7 @@ impl References {
     fn percent(&self, view: &PairsView, pair: &Pair, measure: Measure) -> Option<f64> {
         let value = pair.values[measure as usize]?.value;
         let reference = self.reference(view, pair, measure)?;
-        Some(measure.goodness(100.0 * value / reference)).filter(|percent| percent.is_finite())
+        Some(measure.speed(100.0 * value / reference)).filter(|percent| percent.is_finite())
     }
 
     /// For a table: the median of the pairs' shares and what they are shares of, with its number where that is the same for all.

@@ -86,7 +86,7 @@ pub(in crate::report) fn standings(view: &PairsView) -> Table {
 fn worst_standings(view: &PairsView, standings: &[Standing]) -> Table {
     let worst = |standing: &Standing| {
         let shares = Measure::ALL.iter().zip(standing.percent);
-        shares.filter_map(|(measure, percent)| Some(measure.goodness(percent?))).fold(f64::INFINITY, f64::min)
+        shares.filter_map(|(measure, percent)| Some(measure.speed(percent?))).fold(f64::INFINITY, f64::min)
     };
     let mut shown: Vec<&Standing> = standings.iter().collect();
     if shown.len() > MAX_STANDINGS {
@@ -101,7 +101,7 @@ fn worst_standings(view: &PairsView, standings: &[Standing]) -> Table {
 
 fn standing_table<'a>(what: &'static str, standings: impl IntoIterator<Item = &'a Standing>) -> Table {
     let percent = |standing: &Standing, measure: Measure| {
-        standing.percent[measure as usize].map_or_else(|| "n/a".to_owned(), three_digits)
+        standing.percent[measure as usize].map_or_else(|| "n/a".to_owned(), |share| three_digits(measure.speed(share)))
     };
     Fields::of(standings)
         .left(what, 0, |standing| standing.name.clone())
@@ -109,14 +109,14 @@ fn standing_table<'a>(what: &'static str, standings: impl IntoIterator<Item = &'
         .right("latency", 0, |standing| percent(standing, Measure::Latency))
         .right("one way", 0, |standing| percent(standing, Measure::OneWay))
         .right("both ways", 0, |standing| percent(standing, Measure::BothWays))
-        .table(format!("each {what} with everybody, mean % of the median"))
+        .table(format!("each {what} with everybody, speed in % of the median"))
 }
 
 /// The pairs, the worst first.
 pub(in crate::report) fn pairs(view: &PairsView) -> Table {
     let worst = |pair: &Pair| {
         let values = pair.values.iter().zip(Measure::ALL);
-        let shares = values.filter_map(|(value, measure)| Some(measure.goodness((*value)?.percent)));
+        let shares = values.filter_map(|(value, measure)| Some(measure.speed((*value)?.percent)));
         shares.fold(f64::INFINITY, f64::min)
     };
     let mut order: Vec<(f64, usize)> =
@@ -126,7 +126,7 @@ pub(in crate::report) fn pairs(view: &PairsView) -> Table {
     let hosts =
         |[a, b]: [&PairRank; 2]| if a.node == b.node { a.host.clone() } else { format!("{}, {}", a.host, b.host) };
     let value = |pair: &Pair, measure: Measure| match pair.values[measure as usize] {
-        Some(value) => format!("{} ({:.0})", measure.shown(value.value), value.percent),
+        Some(value) => format!("{} ({:.0})", measure.shown(value.value), measure.speed(value.percent)),
         None => "n/a".to_owned(),
     };
     let is_slow = |index: usize| view.slow.iter().any(|slow| slow.pair == index);
@@ -135,7 +135,7 @@ pub(in crate::report) fn pairs(view: &PairsView) -> Table {
         .left("ranks", 0, |(_, _, pair)| ranks(pair).map(|rank| rank.rank.to_string()).join(", "))
         .left("hosts", 0, |(_, _, pair)| hosts(ranks(pair)))
         .left("locality", 0, |(_, _, pair)| pair.locality)
-        .right("latency (% of median)", 0, |(_, _, pair)| value(pair, Measure::Latency))
+        .right("latency (speed, % of median)", 0, |(_, _, pair)| value(pair, Measure::Latency))
         .right("one way (%)", 0, |(_, _, pair)| value(pair, Measure::OneWay))
         .right("both ways (%)", 0, |(_, _, pair)| value(pair, Measure::BothWays))
         .right("worst, % of the median's speed", 0, |(worst, ..)| {
@@ -371,13 +371,7 @@ pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: 
         out += &layout.row_heading(member, previous);
         for (column, percent) in cells[row].iter().enumerate() {
             let alone = layout.members[row].ranks.len() == 1;
-            out += &cell(
-                *percent,
-                measure,
-                if row == column && alone { ITSELF } else { NOTHING },
-                layout.cell_width,
-                paint,
-            );
+            out += &cell(*percent, if row == column && alone { ITSELF } else { NOTHING }, layout.cell_width, paint);
         }
         out.push('\n');
     }
@@ -386,14 +380,13 @@ pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: 
 
 fn heading(view: &PairsView, measure: Measure) -> String {
     let bytes = if measure == Measure::Latency { view.latency_bytes } else { view.bandwidth_bytes };
-    let sense = if measure == Measure::Latency { "more is slower" } else { "less is slower" };
-    format!("{}, {bytes}, in % of the median of the same locality ({sense})", measure.name())
+    format!("{}, {bytes}, speed in % of the median of the same locality (less is slower)", measure.name())
 }
 
 /// What the shades mean.
 pub(super) fn legend() -> String {
     let bands: Vec<String> = BANDS.iter().rev().map(|(_, shade, _, range)| format!("{shade} {range}")).collect();
-    format!(" Shades, in % of the median's speed (for a latency, of its inverse): {}.", bands.join(", "))
+    format!(" Shades, in % of the median's speed: {}.", bands.join(", "))
 }
 
 fn members(view: &PairsView, kind: MemberKind) -> Vec<Member> {
@@ -474,8 +467,8 @@ fn cells(view: &PairsView, measure: Measure, members: &[Member]) -> Vec<Vec<Opti
         let Some(percent) = percent(pair, measure) else { continue };
         let (a, b) = (member_of[pair.a], member_of[pair.b]);
         let worse = |old: Option<f64>| match old {
-            Some(old) if measure.goodness(old) <= measure.goodness(percent) => Some(old),
-            _ => Some(percent),
+            Some(old) => Some(f64::min(old, percent)),
+            None => Some(percent),
         };
         (cells[a][b], cells[b][a]) = (worse(cells[a][b]), worse(cells[b][a]));
     }
@@ -483,16 +476,15 @@ fn cells(view: &PairsView, measure: Measure, members: &[Member]) -> Vec<Vec<Opti
 }
 
 fn percent(pair: &Pair, measure: Measure) -> Option<f64> {
-    Some(pair.values[measure as usize]?.percent)
+    Some(measure.speed(pair.values[measure as usize]?.percent))
 }
 
-fn cell(percent: Option<f64>, measure: Measure, nothing: char, width: usize, paint: Paint) -> String {
+fn cell(percent: Option<f64>, nothing: char, width: usize, paint: Paint) -> String {
     let Some(percent) = percent else {
         return format!("{nothing:>width$}");
     };
-    let goodness = measure.goodness(percent);
     // A value that rounds to 90 has the colour of 90.
-    let band = BANDS.iter().find(|(from, ..)| goodness.round() >= *from).unwrap_or(&BANDS[BANDS.len() - 1]);
+    let band = BANDS.iter().find(|(from, ..)| percent.round() >= *from).unwrap_or(&BANDS[BANDS.len() - 1]);
     let (_, shade, background, _) = *band;
     let text = if width == CELL_WIDTHS[0] {
         if percent < 9999.5 { format!("{percent:>width$.0}") } else { ">10k".to_owned() }

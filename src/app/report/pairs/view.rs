@@ -3,7 +3,7 @@
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::{OddRule, median, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted};
-use commgauge_base::writing::{distinct, grouped};
+use commgauge_base::writing::{ascending, distinct, grouped};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use commgauge_model::workload::Style;
@@ -55,7 +55,7 @@ impl Measure {
     }
 
     /// A share of the median in per cent, inverted where smaller values are better, so that below 100 is always worse.
-    pub(in crate::report) fn goodness(self, percent: f64) -> f64 {
+    pub(in crate::report) fn speed(self, percent: f64) -> f64 {
         if self == Measure::Latency { 1e4 / percent } else { percent }
     }
 
@@ -225,10 +225,7 @@ impl PairsView {
 
     /// Number of hosts.
     pub fn host_count(&self) -> usize {
-        let mut nodes: Vec<u32> = self.ranks.iter().map(|rank| rank.node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes.len()
+        ascending(self.ranks.iter().map(|rank| rank.node)).len()
     }
 
     /// Pairs for which every measure has a value.
@@ -436,7 +433,7 @@ pub(super) fn slow_pairs(view: &PairsView) -> (usize, Vec<SlowPair>) {
     };
     let mut slow: Vec<SlowPair> = classes.iter().flat_map(of_class).collect();
     let share = |slow: &SlowPair| {
-        view.pairs[slow.pair].values[slow.measure as usize].map_or(0.0, |value| slow.measure.goodness(value.percent))
+        view.pairs[slow.pair].values[slow.measure as usize].map_or(0.0, |value| slow.measure.speed(value.percent))
     };
     slow.sort_by(|one, other| share(one).total_cmp(&share(other)));
     (compared, slow)
@@ -514,7 +511,7 @@ fn sentence(view: &PairsView, index: usize) -> String {
         .filter_map(|slow| {
             let value = pair.values[slow.measure as usize]?;
             let (name, shown) = (slow.measure.name(), slow.measure.shown(value.value));
-            Some(format!("{name} {shown}, {:.0} % of the median", value.percent))
+            Some(format!("{name} {shown}, {:.0} % of the median's speed", slow.measure.speed(value.percent)))
         })
         .collect();
     format!("ranks {} and {} {hosts} are slow: {}", a.rank, b.rank, measures.join("; "))

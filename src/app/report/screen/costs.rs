@@ -28,7 +28,7 @@ pub struct Costs {
     pub measured: bool,
     /// Ranks of the run.
     pub ranks: u32,
-    /// Every parallelism: those with a time first, the costliest first.
+    /// Every parallelism of the layout that communicates: those with a time first, the costliest first.
     pub families: Vec<FamilyCost>,
     /// `DP > TP = PP`, of those with a time.
     pub order: String,
@@ -62,16 +62,14 @@ pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
         return Err(no_model());
     };
     let ranks = view.header.world_size;
+    let own = |family: Family| ranked.calls.iter().filter(move |(axis, _)| Family::of(*axis) == Some(family));
     let cost_of = |family: Family| {
-        let own = || ranked.calls.iter().filter(|(axis, _)| Family::of(*axis) == Some(family));
-        let reason = match own().next() {
-            None => Some(format!("not in this layout, {}", ranked.facts.layout)),
-            Some(_) => own().find_map(|(_, reason)| reason.clone()),
-        };
+        let reason = own(family).find_map(|(_, reason)| reason.clone());
         let seconds = reason.map_or_else(|| Ok((value(by_time, family), value(by_exposed, family))), Err);
         FamilyCost { family, seconds }
     };
-    let mut families: Vec<FamilyCost> = Family::ALL.into_iter().map(cost_of).collect();
+    let communicates = |family: &Family| own(*family).next().is_some();
+    let mut families: Vec<FamilyCost> = Family::ALL.into_iter().filter(communicates).map(cost_of).collect();
     families.sort_by(|a, b| middle(b).total_cmp(&middle(a)));
     let timed: Vec<OrderPlace> =
         by_time.places.iter().filter(|place| known(&families, place.family)).copied().collect();
@@ -80,7 +78,7 @@ pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
     Ok(Costs { step: ranked.facts, measured, ranks, rule, families, order })
 }
 
-fn middle(cost: &FamilyCost) -> f64 {
+pub(super) fn middle(cost: &FamilyCost) -> f64 {
     cost.seconds.as_ref().map_or(-1.0, |(time, _)| time.middle)
 }
 
@@ -138,24 +136,22 @@ impl Ranked {
 }
 
 fn rule(order: &Order, families: &[FamilyCost]) -> String {
-    let sure = |probability: Option<f64>| {
-        probability.map_or_else(
-            || " by the medians; how sure that is, is not known".to_owned(),
-            |probability| format!(" ({:.0} % sure)", (100.0 * probability).min(99.0)),
-        )
+    let sure = |probability: Option<f64>| match probability {
+        None => " by the medians; too few replicates to say how sure".to_owned(),
+        Some(probability) => format!(", {:.0} % sure", (100.0 * probability).min(99.0)),
     };
     let names: Vec<&str> = order.of_rule.iter().map(|place| place.family.name()).collect();
     let missing: Vec<&str> =
         Family::RULE.into_iter().filter(|family| !known(families, *family)).map(Family::name).collect();
     match order.rule {
-        Rule::Holds => format!("TP > DP > PP holds here{}.", sure(order.rule_probability)),
+        Rule::Holds => format!("TP > DP > PP holds{}.", sure(order.rule_probability)),
         Rule::DoesNotHold => {
             let against = order.rule_probability.map(|holds| 1.0 - holds);
-            format!("TP > DP > PP does not hold here{}: {}.", sure(against), names.join(" > "))
+            format!("TP > DP > PP does not hold: {}{}.", names.join(" > "), sure(against))
         }
-        Rule::Tie => "Whether TP > DP > PP holds here cannot be decided: the intervals overlap.".to_owned(),
-        Rule::NotKnown => format!("Whether TP > DP > PP holds here is not known without {}.", missing.join(" and ")),
-        Rule::NothingToCompare => "TP > DP > PP: nothing to compare, as fewer than two of them communicate.".to_owned(),
+        Rule::Tie => "TP > DP > PP: cannot be decided, the intervals overlap.".to_owned(),
+        Rule::NotKnown => format!("TP > DP > PP: not known without {}.", missing.join(" and ")),
+        Rule::NothingToCompare => "TP > DP > PP: nothing to compare, fewer than two of them communicate.".to_owned(),
     }
 }
 

@@ -6,18 +6,21 @@ mod costs;
 pub(super) use costs::JsonCosts;
 pub use costs::{Costs, FamilyCost};
 
+use super::products::replay_bars;
 use super::provenance::ending_of;
 use super::row::Status;
 use super::text::visible;
-use super::view::View;
-use crate::report::document::{Block, Fields, Table, percent, seconds_between};
+use super::view::{View, peaks};
+use crate::chart::{Axis, Bar, Bars, Unit};
+use crate::report::document::{Block, Column, Fields, Figure, Table, percent, seconds_between};
 use crate::report::text::{Paint, wrap};
 use commgauge_base::units::{Seconds, counted};
+use commgauge_base::writing::ascending;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::EndStatus;
 
 /// Maximum number of lines of a screen.
-pub const MAX_LINES: usize = 25;
+pub const MAX_LINES: usize = 22;
 
 /// What is on the screen, from top to bottom.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +35,8 @@ pub struct Screen {
     pub own_work: Vec<String>,
     /// What each parallelism costs, or how to learn it.
     pub costs: Result<Costs, String>,
+    /// The best bandwidth and the least latency of each collective, where any was measured.
+    pub peaks: Option<String>,
     /// The worst finding, or a sentence that there is none.
     pub finding: String,
     /// Commands to type next, each with what it is for.
@@ -56,6 +61,7 @@ impl Screen {
             counts: counts(view),
             own_work: view.own_work(),
             costs: costs::of(view, called.program),
+            peaks: peaks(&view.rows),
             finding: finding(view),
             commands: commands(view, called),
         }
@@ -73,9 +79,7 @@ fn finding(view: &View) -> String {
 
 fn run(view: &View) -> String {
     let header = &view.header;
-    let mut hosts: Vec<&str> = header.ranks.iter().map(|rank| rank.host.as_str()).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
+    let hosts: Vec<&str> = ascending(header.ranks.iter().map(|rank| rank.host.as_str()));
     let place = match &hosts[..] {
         [] => String::new(),
         [host] => format!(" on {host}"),
@@ -151,15 +155,16 @@ pub(super) fn ending(view: &View) -> Option<String> {
 
 // The screen as text: aligned, fitted to a width, and no longer than [`MAX_LINES`].
 
-/// Lines that alarms may take together, and that the finding may.
-const ALARM_LINES: usize = 4;
+/// Lines that alarms may take together, and that the finding and the bandwidths may.
+const ALARM_LINES: usize = 3;
 
-const FINDING_LINES: usize = 3;
+const FINDING_LINES: usize = 2;
 
 /// The screen for a terminal of this many columns.
 pub fn text(screen: &Screen, width: u16, paint: Paint) -> String {
     let width = usize::from(width).max(40);
     let mut parts = vec![head(screen, width, paint), costs(screen, width, paint)];
+    parts.extend(screen.peaks.as_ref().map(|peaks| cut(&wrap(peaks, width, 2), FINDING_LINES, width)));
     parts.push(cut(&wrap(&screen.finding, width, 2), FINDING_LINES, width));
     parts.push(text_commands(screen, width, paint));
     let lines: usize = parts.iter().map(Vec::len).sum();
@@ -179,7 +184,7 @@ fn head(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {
         let more = screen.alarms.len() - index;
         match room {
             0 => break,
-            1 if more > 1 => lines.push(paint.alarm(&format!("! {more} more warnings; the report has them all"))),
+            1 if more > 1 => lines.push(paint.alarm(&format!("! {more} more warnings: see the report"))),
             room => {
                 let wrapped = cut(&wrap(&format!("! {}", visible(alarm)), width, 2), room.min(2), width);
                 lines.extend(wrapped.iter().map(|line| paint.alarm(line)));
@@ -203,17 +208,11 @@ fn costs(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {
         Ok(costs) => costs,
         Err(how) => return cut(&wrap(how, width, 2), 2, width),
     };
-    let mut lines = cut(&wrap(&title(costs), width, 2), 2, width);
+    let mut lines = cut(&title(costs), 1, width);
     lines.iter_mut().for_each(|line| *line = paint.bold(line));
-    lines.extend(cut(&wrap(&basis(costs), width, 2), 2, width));
+    lines.extend(cut(&basis(costs), 1, width));
     lines.extend(table(&costs.families, width));
-    let order = match costs.order.is_empty() {
-        true => Vec::new(),
-        false => vec![format!("Order of costs: {}   (> is sure, = is a tie, ? is not known)", costs.order)],
-    };
-    lines.extend(order.iter().flat_map(|line| cut(&wrap(line, width, 2), 1, width)));
-    let rule = cut(&wrap(&costs.rule, width, 2), 1, width);
-    lines.extend(rule.iter().map(|line| paint.bold(line)));
+    lines.extend(cut(&costs.rule, 1, width).iter().map(|line| paint.bold(line)));
     lines
 }
 
@@ -222,14 +221,12 @@ fn title(costs: &Costs) -> String {
     format!("What each parallelism costs in a {} step of {}", visible(&step.phase), visible(&step.model))
 }
 
+/// The layout, its ranks, and where the times come from.
 fn basis(costs: &Costs) -> String {
     let (ranks, layout) = (costs.step.degrees.world(), visible(&costs.step.layout));
     match costs.measured {
-        true => format!("{layout}: measured, all calls one after another"),
-        false => format!(
-            "{layout} ({ranks} ranks): predicted from the measured calls of {} ranks, one after another",
-            costs.ranks
-        ),
+        true => format!("{layout}: measured on {ranks} ranks, all calls one after another"),
+        false => format!("{layout}: {ranks} ranks, predicted from calls of {}", costs.ranks),
     }
 }
 
@@ -241,11 +238,59 @@ pub(super) fn document(view: &View) -> Vec<Block> {
         .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), cost.seconds.as_ref().err()?)));
     let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
     let sentences: Vec<String> = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
-    vec![Block::Table(costs_table(&title(&costs), &costs.families)), Block::list(sentences)]
+    let heading = format!("{}, all calls one after another", title(&costs));
+    vec![Block::Table(costs_table(&heading, &costs.families)), Block::list(sentences)]
+}
+
+/// What the costs of a run are about, for a heading.
+pub(super) fn lead_title(view: &View) -> Option<String> {
+    costs::of(view, "commgauge").ok().map(|costs| title(&costs))
+}
+
+/// The costs for the first screen of a page: bars, and the answer in a sentence.
+pub(super) fn lead(view: &View) -> Vec<Block> {
+    let costs = match costs::of(view, "commgauge") {
+        Ok(costs) => costs,
+        Err(how) => return vec![Block::absent(how)],
+    };
+    let mut bars = Bars::new("Time in a step, all calls one after another", Axis::linear("", Unit::Seconds));
+    bars.description = title(&costs);
+    bars.parts = vec!["exposed".to_owned(), "hidden by computing".to_owned()];
+    let bar = |cost: &FamilyCost| match &cost.seconds {
+        Ok((time, exposed)) => Bar {
+            label: cost.family.name().to_owned(),
+            parts: vec![exposed.middle, (time.middle - exposed.middle).max(0.0)],
+            interval: time.interval,
+            note: Seconds(time.middle).to_string(),
+        },
+        Err(reason) => Bar {
+            label: cost.family.name().to_owned(),
+            parts: Vec::new(),
+            interval: None,
+            note: reason.split(':').next().unwrap_or_default().to_owned(),
+        },
+    };
+    bars.bars = costs.families.iter().map(bar).collect();
+    let figures = [Figure::new(&bars.title, bars.draw())].into_iter();
+    let chart = Block::Charts(figures.chain(view.replays.first().and_then(replay_bars)).collect());
+    vec![chart, Block::text(basis(&costs)), Block::Strong(costs.rule.clone())]
+}
+
+/// Letters of the longest bar.
+const BAR_LETTERS: f64 = 20.0;
+
+/// Exposed time as a solid bar, and what computing hides as a light one.
+fn bar(cost: &FamilyCost, longest: f64) -> Option<String> {
+    let (time, exposed) = cost.seconds.as_ref().ok()?;
+    let letters = |seconds: f64| (BAR_LETTERS * seconds / longest).round() as usize;
+    let solid = letters(exposed.middle);
+    Some("█".repeat(solid) + &"░".repeat(letters(time.middle).saturating_sub(solid)))
 }
 
 fn table(families: &[FamilyCost], width: usize) -> Vec<String> {
-    let table = costs_table("", families);
+    let longest = families.iter().map(costs::middle).fold(f64::MIN_POSITIVE, f64::max);
+    let bars = families.iter().filter_map(|cost| bar(cost, longest));
+    let table = costs_table("", families).with_column(Column::left("", 9), bars);
     let text = table.text(u16::try_from(width).unwrap_or(u16::MAX));
     let shown = text.lines().filter(|line| !table.rows.is_empty() && !line.starts_with(['-', '(']));
     let mut lines: Vec<String> = shown.map(|line| format!("  {line}")).collect();
@@ -268,7 +313,7 @@ fn costs_table(title: &str, families: &[FamilyCost]) -> Table {
         .right("per step", 0, |(_, (time, _))| Seconds(time.middle))
         .right("95 % interval", 0, |(_, (time, _))| seconds_between(*time))
         .right("share", 1, |(_, (time, _))| share(time.middle))
-        .right("not hidden", 2, |(_, (_, hidden))| exposed(hidden.middle))
+        .right("exposed", 0, |(_, (_, hidden))| exposed(hidden.middle))
         .table(title)
 }
 
@@ -392,14 +437,13 @@ pub(super) mod tests {
             assert!((found / expected - 1.0).abs() < 1e-3, "{}: {found}", family.name());
         }
         assert_eq!(costs.order, "TP > DP > PP");
-        assert!(costs.rule.starts_with("TP > DP > PP holds here"), "{}", costs.rule);
+        assert!(costs.rule.starts_with("TP > DP > PP holds"), "{}", costs.rule);
         let by_time = |order: &&Order| order.measure == Measure::Time;
         let step = View::new(&whole()).steps.remove(0);
         let table = step.rankings.iter().find(by_time).map(|order| (order.text(), order.rule_text())).unwrap();
         assert_eq!(table, (costs.order.clone(), "holds".to_owned()), "the table of the step says the same");
-        for family in [Family::Context, Family::Expert] {
-            assert_eq!(of(&costs, family).unwrap_err(), "not in this layout, tp 2 x dp 2 x pp 2");
-        }
+        let families: Vec<&str> = costs.families.iter().map(|cost| cost.family.name()).collect();
+        assert_eq!(families, ["TP", "DP", "PP"], "those of the layout alone");
     }
 
     #[test]
@@ -416,10 +460,10 @@ pub(super) mod tests {
                 && reason.ends_with("groups of 16 ranks, the run has 4")
         );
         assert_eq!(costs.order, "DP > TP > CP");
-        assert_eq!(costs.rule, "Whether TP > DP > PP holds here is not known without PP.");
+        assert_eq!(costs.rule, "TP > DP > PP: not known without PP.");
         let names: Vec<&str> = costs.families.iter().map(|cost| cost.family.name()).collect();
         assert_eq!(names[..3], ["DP", "TP", "CP"], "the costliest first: {names:?}");
-        assert!(shown(&predicted(), 80).contains("predicted from the measured calls"));
+        assert!(shown(&predicted(), 80).contains("ranks, predicted from calls of 4"));
     }
 
     #[test]
@@ -429,7 +473,7 @@ pub(super) mod tests {
             ranking.calls[3].group_size = 2;
         }
         let rule = costs(&other).rule;
-        assert!(rule.starts_with("TP > DP > PP does not hold here (") && rule.ends_with(": DP > TP > PP."), "{rule}");
+        assert!(rule.starts_with("TP > DP > PP does not hold: DP > TP > PP, ") && rule.ends_with(" % sure."), "{rule}");
     }
 
     #[test]

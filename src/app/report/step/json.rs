@@ -1,9 +1,8 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
 use super::{Crossover, Family, StepOp, StepView, Sum, Totals};
-use crate::chart::{Axis as ChartAxis, Bar, Bars, Unit};
 use crate::report::document::{
-    Block, Column, Fields, Figure, Table, Tone, gigabytes, optional, percent, range, seconds_range, yes_or_no,
+    Block, Column, Fields, Table, Tone, gigabytes, optional, percent, range, seconds_range, yes_or_no,
 };
 use crate::report::row::Row;
 use commgauge_base::sample::Cadence;
@@ -226,7 +225,6 @@ pub(in crate::report) fn document(step: &StepView, rows: &[crate::report::Row]) 
     let mut all = vec![
         Block::Table(ops(step, rows)),
         Block::list(below_ops(step)),
-        of(step),
         Block::Table(totals("axis", &step.axes, &step.whole)),
         Block::Table(totals("style", &step.styles, &step.whole)),
     ];
@@ -366,55 +364,4 @@ fn sum_text(sum: &Sum) -> String {
         None if sum.ops == 0 => "none".to_owned(),
         None => Seconds(sum.known_seconds.middle).to_string(),
     }
-}
-
-// Bytes and times of a step as bars, for pages.
-
-/// Bytes by axis, time by axis, time by style.
-pub(super) fn of(step: &StepView) -> Block {
-    Block::Charts(vec![
-        Figure::new("Wire bytes by axis", bytes("Bytes that a rank sends in a step, by axis", &step.axes).draw()),
-        Figure::new("Time by axis", time("Time of all calls in a step, by axis", &step.axes).draw()),
-        Figure::new("Time by style", time("Time of all calls in a step, by style", &step.styles).draw()),
-    ])
-}
-
-fn bytes(title: &str, totals: &[Totals]) -> Bars {
-    let mut bars = Bars::new(title, ChartAxis::linear("", Unit::Bytes));
-    bars.description = "The numbers are in the table below.".into();
-    bars.bars = totals
-        .iter()
-        .map(|totals| Bar {
-            label: totals.name.to_owned(),
-            parts: vec![totals.wire_bytes_per_step.0 as f64],
-            interval: None,
-            note: totals.wire_bytes_per_step.to_string(),
-        })
-        .collect();
-    bars
-}
-
-fn time(title: &str, totals: &[Totals]) -> Bars {
-    let mut bars = Bars::new(title, ChartAxis::linear("", Unit::Seconds));
-    bars.description =
-        "Stacked: what nothing hides, and what may be hidden. The numbers are in the table below.".into();
-    bars.parts = vec!["exposed".into(), "may be hidden".into()];
-    bars.bars = totals
-        .iter()
-        .map(|totals| {
-            let (all, exposed) = (totals.time.known_seconds, totals.exposed_time.known_seconds);
-            let note = match totals.time.without_a_time {
-                0 => Seconds(all.middle).to_string(),
-                without if without == totals.time.ops => "not measured".to_owned(),
-                _ => format!("{}, incomplete", Seconds(all.middle)),
-            };
-            Bar {
-                label: totals.name.to_owned(),
-                parts: vec![exposed.middle, (all.middle - exposed.middle).max(0.0)],
-                interval: all.interval,
-                note,
-            }
-        })
-        .collect();
-    bars
 }

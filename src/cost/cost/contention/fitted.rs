@@ -10,6 +10,7 @@ use crate::cost::place::Labels;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
+use commgauge_base::writing::ascending;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
@@ -204,9 +205,7 @@ fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (
         Some(PredictionPair { predicted, measured: seen.log_slower.exp() })
     };
     let left_out = |tag: fn(&Cell) -> usize| {
-        let mut tags: Vec<usize> = cells.iter().map(tag).collect();
-        tags.sort_unstable();
-        tags.dedup();
+        let tags: Vec<usize> = ascending(cells.iter().map(tag));
         if tags.len() < 2 || cells.len() != observations.len() {
             return Vec::new();
         }

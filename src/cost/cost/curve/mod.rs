@@ -79,14 +79,11 @@ impl Curve {
         self.outside.last.bytes
     }
 
-    /// Seconds for a further byte of the largest calls.
-    pub fn tail_slope(&self) -> f64 {
-        self.outside.slope_above()
-    }
-
-    /// Share of the time of the largest measured call that would double with its size.
-    pub fn tail_share(&self) -> f64 {
-        self.outside.slope_above() * self.outside.last.bytes / self.outside.last.seconds
+    /// Seconds for a further byte of the largest calls, and the share of the time of the largest measured call that would double with its
+    /// size.
+    pub fn tail(&self) -> (f64, f64) {
+        let slope = self.outside.slope_above();
+        (slope, slope * self.outside.last.bytes / self.outside.last.seconds)
     }
 
     /// Share of bandwidth in the time of a size; the rest is latency.

@@ -35,7 +35,8 @@ pub struct HistoryRule {
 /// The changes of every row over the runs.
 pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
     let (mut lineages, left_out) = input.into_lineages();
-    let orders = find_changes(&mut lineages, rule);
+    // On all processors, as long ones take seconds; the smallest number of drawn orders is said.
+    let orders = lineages.par_iter_mut().map(|lineage| find_changes(lineage, rule)).min().unwrap_or(1);
     let mut exit_codes: Vec<i32> = Vec::new();
     if lineages.iter().flat_map(|lineage| &lineage.rows).any(|row| row.slower_since().is_some()) {
         exit_codes.push(1);
@@ -57,12 +58,8 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
     }
 }
 
-/// Finds the changes of all lineages, on all processors, as long ones take seconds. Returns the smallest number of drawn orders.
-fn find_changes(lineages: &mut [Lineage], rule: HistoryRule) -> usize {
-    lineages.par_iter_mut().map(|lineage| find_changes_of(lineage, rule)).min().unwrap_or(1)
-}
-
-fn find_changes_of(lineage: &mut Lineage, rule: HistoryRule) -> usize {
+/// Finds the changes of a lineage. Returns the number of drawn orders.
+fn find_changes(lineage: &mut Lineage, rule: HistoryRule) -> usize {
     let logarithms: Vec<Vec<Option<f64>>> = (lineage.rows.iter())
         .map(|row| row.latency_seconds.iter().map(|seconds| seconds.map(f64::ln)).collect())
         .collect();

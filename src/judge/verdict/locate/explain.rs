@@ -484,7 +484,9 @@ pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>
     let (mut findings, mut unconfirmed) = (Vec::new(), Vec::new());
     for one in &by_measure {
         for finding in &one.findings {
-            if places.nodes() >= FEW_NODES || !needs_confirmation(&finding.suspect) {
+            // Adapters, rails and leaves are compared with many neighbours even on few nodes, so they need no confirmation.
+            let needs_confirmation = matches!(finding.suspect, SuspectKind::Node { .. } | SuspectKind::Link { .. });
+            if places.nodes() >= FEW_NODES || !needs_confirmation {
                 findings.push(finding.clone());
                 continue;
             }
@@ -507,11 +509,6 @@ pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>
         slower_by: finding.slower.exp_m1(),
     });
     (findings, alone.collect())
-}
-
-/// Adapters, rails and leaves are compared with many neighbours even on few nodes, so they need no confirmation.
-fn needs_confirmation(suspect: &SuspectKind) -> bool {
-    matches!(suspect, SuspectKind::Node { .. } | SuspectKind::Link { .. })
 }
 
 /// Exactly one of the two must be a one-way measure, the most stable kind; the tail comes from the same messages.

@@ -8,6 +8,7 @@ use super::groups::{Analysis, Extent, FIRST_COMPARED, Growth};
 use super::pair_lines::{Measure, Places};
 use super::paths::MIN_LEAVES;
 use crate::verdict::next_run::{NextRun, next_run};
+use commgauge_base::writing::ascending;
 use commgauge_model::record::line::Header;
 
 /// If a path at a third of its rate would not show, nothing counts as good; as a logarithm.
@@ -16,15 +17,9 @@ const MAX_ALLOWED_OF_PATH: f64 = 1.1;
 /// The extent of the data.
 pub(super) fn examined(analysis: &Analysis) -> Examined {
     let (places, pair_matrices) = (&analysis.places, &analysis.pair_matrices);
-    let mut group_nodes: Vec<u32> = analysis
-        .growths
-        .iter()
-        .flat_map(|growth| &growth.levels)
-        .map(|level| level.nodes)
-        .filter(|nodes| *nodes > 1)
-        .collect();
-    group_nodes.sort_unstable();
-    group_nodes.dedup();
+    let group_nodes: Vec<u32> = ascending(
+        analysis.growths.iter().flat_map(|growth| &growth.levels).map(|level| level.nodes).filter(|nodes| *nodes > 1),
+    );
     Examined {
         nodes: places.nodes() as u32,
         hosts: places.hosts.clone(),

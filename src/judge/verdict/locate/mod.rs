@@ -16,6 +16,7 @@ use super::comparability::LoadedRecord;
 use super::{Problem, evidence, most_severe};
 use commgauge_base::error::Result;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::ascending;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::Fault;
 use document::MIN_MEMBERS;
@@ -194,11 +195,7 @@ impl Found {
 
 /// The suspects that the faults of a machine should lead to on this many nodes. Wrong data leads to none.
 pub fn expected_suspects(machine: &Machine, nodes: u32) -> Vec<SuspectKind> {
-    let mut suspects: Vec<SuspectKind> =
-        machine.faults.iter().flat_map(|fault| of_fault(fault, machine, nodes)).collect();
-    suspects.sort_unstable();
-    suspects.dedup();
-    suspects
+    ascending(machine.faults.iter().flat_map(|fault| of_fault(fault, machine, nodes)))
 }
 
 fn of_fault(fault: &Fault, machine: &Machine, nodes: u32) -> Vec<SuspectKind> {

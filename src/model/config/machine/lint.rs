@@ -13,6 +13,15 @@ const SLACK: f64 = 0.05;
 /// A larger message whose bus bandwidth is lower by more is no plateau.
 const LARGEST_DROP: f64 = 0.2;
 
+/// A larger tolerance lets half of the value pass.
+const LARGEST_TOLERANCE: f64 = 0.5;
+
+/// A limit below this share of what the links allow is met by every machine that works, ...
+const LEAST_SHARE: f64 = 0.01;
+
+/// ... if it also allows a call more than this time: that of a small message is not determined by the links.
+const LONGEST_SECONDS: f64 = 0.1;
+
 /// Figures older than this number of years are outdated: libraries have changed since.
 const YEARS: i16 = 3;
 
@@ -33,6 +42,7 @@ pub fn lint(machines: &[Machine], today: &str) -> Vec<Finding> {
     for machine in machines {
         for expected in &machine.expectations {
             beyond_the_links(machine, expected, &mut found);
+            without_effect(machine, expected, &mut found);
             if expected.table.date.as_str() > &today[..expected.table.date.len().min(today.len())] {
                 found.push(grave(expected, format!("the date {} is in the future", expected.table.date)));
             }
@@ -84,6 +94,23 @@ fn beyond_the_links(machine: &Machine, expected: &Expectation, found: &mut Vec<F
         if figure.0 < least.0 && !assumed {
             found.push(grave(expected, format!("{figure} is less than the {least} of one empty message")));
         }
+    }
+}
+
+/// A tolerance that passes half of the value, and a limit that every working machine satisfies.
+fn without_effect(machine: &Machine, expected: &Expectation, found: &mut Vec<Finding>) {
+    if let Some(tolerance) = expected.table.tolerance.filter(|tolerance| *tolerance > LARGEST_TOLERANCE) {
+        let text = format!("the tolerance {tolerance} bounds nothing; accepted: at most {LARGEST_TOLERANCE}");
+        found.push(grave(expected, text));
+        return;
+    }
+    let (limit, bytes) = (limit_number(expected), expected.bytes.0);
+    let least = machine.bound_of(expected).map(|bound| bound.0 * LEAST_SHARE);
+    let is_slow = rate_of(expected, limit, bytes).zip(least).is_none_or(|(rate, least)| rate < least);
+    let is_long = time_of(expected, limit, bytes).is_some_and(|seconds| seconds > LONGEST_SECONDS);
+    if is_slow && is_long {
+        let text = format!("{} bounds nothing: less than a hundredth of what the links allow", limit_shown(expected));
+        found.push(grave(expected, text));
     }
 }
 
@@ -352,6 +379,9 @@ mod tests {
             ),
             (row("'1KiB'", "ceiling = '2us'"), "2.00 us is less than the 3.00 us of one empty message"),
             (big.replace("2026-03", "2027-03"), "the date 2027-03 is in the future"),
+            (big.replace("0.05", "0.9"), "the tolerance 0.9 bounds nothing; accepted: at most 0.5"),
+            (row("'1GiB'", "floor = '0.000000001B/s'"), "bounds nothing: less than a hundredth"),
+            (row("'1KiB'", "ceiling = '1h'"), "3600 s bounds nothing"),
         ] {
             let texts = found(&[machine("m", &rows)]);
             assert!(texts.len() == 1 && texts[0].contains(words), "{words}: {texts:?}");
@@ -368,6 +398,7 @@ mod tests {
             row("'1GiB'", "value = '360GB/s'\ntolerance = 0.05\nalgorithm = 'Ring'")
                 + &row("'1GiB'", "value = '480GB/s'\ntolerance = 0.05\nin_network = true\nalgorithm = 'NVLS'"),
             row("'1MiB'", "ceiling = '50us'") + &row("'2MiB'", "ceiling = '49us'"),
+            row("'1KiB'", "floor = '0.1GB/s'"),
         ] {
             assert_eq!(found(&[machine("m", &rows)]), [""; 0], "{rows}");
         }

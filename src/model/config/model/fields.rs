@@ -3,7 +3,7 @@
 
 use super::facts::Family;
 use super::layers::LinearRule;
-use super::weights::MOST_PARAMETERS;
+use super::weights::{Counted, MOST_PARAMETERS};
 use super::{Blocks, FeedForward, Inferred, LayerParts, LinearAttention, Mixer, Model, SlidingWindow};
 use commgauge_base::error::{Error, Result};
 use serde_json::{Map, Value};
@@ -283,7 +283,9 @@ fn rough_parameters(model: &Model) -> f64 {
     });
     let layer = attention + linear + experts + 3.0 * (hidden + 2.0) * (model.feed_forward as f64 + 4.0);
     let layers = f64::from(model.layers) + f64::from(model.prediction_layers);
-    layers * (layer + 2.0 * hidden * hidden)
+    let by_formulas =
+        |counted: &Counted| counted.layers.iter().map(|[all, _]| *all as f64).sum::<f64>() + counted.outside as f64;
+    model.counted.as_ref().map_or(layers * (layer + 2.0 * hidden * hidden), by_formulas)
         + 2.0
             * (hidden + 1.0)
             * (model.embedding.vocabulary as f64 + model.embedding.maximum_positions.unwrap_or(0) as f64)

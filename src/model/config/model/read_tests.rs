@@ -370,6 +370,18 @@ const NUMBERS: [&str; 31] = [
     "mamba_head_dim",
 ];
 
+#[test]
+fn counts_by_formulas_are_bounded_over_all_layers_together() {
+    let bloom = |hidden: u64, layers: u32| {
+        read(&json!({"model_type": "bloom", "n_embed": hidden, "n_layer": layers, "n_head": 1, "vocab_size": 8}))
+    };
+    for (hidden, layers) in [(6_454_972, 3), (1 << 20, 100_000)] {
+        let message = bloom(hidden, layers).expect_err("too large").to_string();
+        assert!(message.contains("parameters; accepted: up to 1e15"), "{message}");
+    }
+    assert_eq!(bloom(14_336, 70).unwrap().parameters(), 172_650_770_432);
+}
+
 proptest! {
     #[test]
     fn no_numbers_make_a_count_overflow(

@@ -10,6 +10,7 @@ use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Seconds;
+use commgauge_base::writing::ascending;
 use std::collections::HashMap;
 
 /// The longest forward pass of a layer: an hour.
@@ -358,9 +359,7 @@ fn shares(program: &ReplayProgram, lengths: &[Lengths]) -> Vec<usize> {
     }
     let mut shares = vec![usize::MAX; slots];
     for slot in 0..slots {
-        let mut in_use: Vec<usize> = concurrent[slot].iter().map(|other| shares[*other as usize]).collect();
-        in_use.sort_unstable();
-        in_use.dedup();
+        let in_use: Vec<usize> = ascending(concurrent[slot].iter().map(|other| shares[*other as usize]));
         shares[slot] =
             in_use.iter().enumerate().find(|(place, share)| place != *share).map_or(in_use.len(), |gap| gap.0);
     }

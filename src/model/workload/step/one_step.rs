@@ -107,7 +107,7 @@ impl<'a> Step<'a> {
     pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
         let mut ops = match self {
             Step::Training(step) => return step.ops_of_stage(stage),
-            Step::Serving(step) => style::serving_ops(step, stage)?,
+            Step::Serving(step) => style::serving::ops(step, stage)?,
         };
         ops.retain(|op| self.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches()) != Some(0));
         Ok(ops)

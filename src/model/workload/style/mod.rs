@@ -8,10 +8,10 @@ mod expert;
 mod product;
 mod replicated;
 mod sequence;
-mod serving;
+pub(super) mod serving;
 
 use super::Op;
-use super::step::{ServingStep, TrainingStep};
+use super::step::TrainingStep;
 use crate::layout::Axis;
 use crate::workload::Style;
 use crate::workload::op::{End, Overlap, Pass, When};
@@ -44,11 +44,6 @@ pub(super) fn training_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
 /// The calls in the passes of micro-batches that carry activations.
 pub(super) fn activation_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     of_styles(&OF_ACTIVATIONS, step, stage)
-}
-
-/// The calls of one rank of a stage in a forward pass over requests.
-pub(super) fn serving_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    serving::ops(step, stage)
 }
 
 // Pipeline parallelism: messages across the boundaries between neighbouring stages.

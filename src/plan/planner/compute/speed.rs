@@ -5,6 +5,7 @@ use crate::planner::step_error::StepError;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds};
+use commgauge_base::writing::ascending;
 use commgauge_model::config::step::Recompute;
 use commgauge_model::config::{LatentAttention, LinearAttention, LinearRule, Mixer, Model};
 use commgauge_model::workload::step::TrainingStep;
@@ -459,9 +460,7 @@ impl MeasuredProducts {
         }
         let own: Vec<_> = products.iter().copied().filter(|product| product.element == element).collect();
         if own.is_empty() {
-            let mut types: Vec<&str> = products.iter().map(|product| product.element.name()).collect();
-            types.sort_unstable();
-            types.dedup();
+            let types: Vec<&str> = ascending(products.iter().map(|product| product.element.name()));
             let found = if types.is_empty() { "none at all".to_owned() } else { format!("of {}", types.join(", ")) };
             return Err(Error::usage(format!(
                 "no matrix product of {element} was measured, {found}; measure them in the type of the activations, or give the reached share of the peak"

@@ -245,7 +245,7 @@ impl PricedOnce {
     /// As [`price`].
     pub fn seconds(&mut self, step: &TrainingStep, rates: &dyn Rates, ranks_per_node: u32) -> Result<f64, Unpriced> {
         let answers = self.step.query(step, rates, ranks_per_node)?;
-        let calls = seconds_of_calls(&answers);
+        let calls: Vec<u64> = answers.all().map(|answer| answer.seconds.to_bits()).collect();
         if let Some((_, seconds)) = self.known.iter().find(|(known, _)| *known == calls) {
             return Ok(*seconds);
         }
@@ -254,10 +254,6 @@ impl PricedOnce {
         self.known.push((calls, seconds));
         Ok(seconds)
     }
-}
-
-fn seconds_of_calls(answers: &Answers) -> Vec<u64> {
-    answers.all().map(|answer| answer.seconds.to_bits()).collect()
 }
 
 // Alternative times of a step, given the known errors of predictions of its calls: one time per draw.

@@ -5,6 +5,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::writing::ascending;
 use commgauge_cost::cost::sharing::Scaling;
 use commgauge_cost::cost::{
     BothWays, Coefficient, Fit, Labels, LoneCall, Place, PlaceQuery, Prediction, Predictor, Status, sharing,
@@ -153,10 +154,8 @@ impl<'a> Fitted<'a> {
         let of_call = |family: &&commgauge_cost::cost::FamilyFit| {
             [Some(call.collective), stand_in(call.collective)].contains(&Some(family.key.collective))
         };
-        let mut there: Vec<String> = self.fit.families.iter().filter(of_call).map(describe).collect();
         // Curves that differ only in their type read alike.
-        there.sort_unstable();
-        there.dedup();
+        let there: Vec<String> = ascending(self.fit.families.iter().filter(of_call).map(describe));
         if there.is_empty() {
             return format!("{} was not measured", call.collective);
         }

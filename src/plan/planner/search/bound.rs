@@ -9,6 +9,7 @@ use crate::planner::price::{
     ChunkPasses, ChunkWork, DataCallTimes, FirstStage, FirstStageTimes, LISTED_SAMPLES, LayerLoads, Loads,
     work_of_layers,
 };
+use commgauge_base::writing::ascending;
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{PipelineChoices, Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
@@ -274,10 +275,7 @@ fn division(shape: &Shape) -> Division {
 
 /// The unknown ones, without duplicates.
 fn missing<K: Copy + Ord + Hash, V>(known: &HashMap<K, V>, keys: impl Iterator<Item = K>) -> Vec<K> {
-    let mut missing: Vec<K> = keys.filter(|key| !known.contains_key(key)).collect();
-    missing.sort_unstable();
-    missing.dedup();
-    missing
+    ascending(keys.filter(|key| !known.contains_key(key)))
 }
 
 /// Each with its value, on all processors if there are many.

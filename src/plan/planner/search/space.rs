@@ -3,6 +3,7 @@
 //! `workload::step` and `layout` decide what is legal, so that every other command accepts a planned layout.
 
 use super::question::{Choices, PipelineCut, Question, least_dp};
+use commgauge_base::writing::ascending;
 use commgauge_model::config::Training;
 use commgauge_model::config::step::Recompute;
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
@@ -289,9 +290,7 @@ const CACHED: u64 = 1;
 impl Trainings {
     /// All trainings that the shapes can need.
     pub fn of(question: &Question, space: &Space) -> Trainings {
-        let mut pipelines: Vec<_> = space.stages.keys().map(|cut| (cut.schedule, cut.virtual_stages)).collect();
-        pipelines.sort_unstable();
-        pipelines.dedup();
+        let pipelines: Vec<_> = ascending(space.stages.keys().map(|cut| (cut.schedule, cut.virtual_stages)));
         let mut all = HashMap::new();
         for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
             for zero_stage in question.bases.stages(u64::MAX) {

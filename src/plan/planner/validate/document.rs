@@ -7,6 +7,7 @@ use crate::planner::price::StepPrice;
 use crate::planner::step_error::{Residual, SURE, StepError};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{Interval, percentile, sorted, student_quantile};
+use commgauge_base::writing::ascending;
 use commgauge_cost::cost::PredictionPair;
 use commgauge_model::config::machine::{ANY_GPU, LayerKind, Level};
 use schemars::JsonSchema;
@@ -546,10 +547,7 @@ fn without(known: &[&Known], run: &Known) -> Option<LeftOut> {
 }
 
 fn sources<'a>(runs: &[&Known<'a>]) -> Vec<&'a str> {
-    let mut sources: Vec<&str> = runs.iter().map(|run| run.source).collect();
-    sources.sort_unstable();
-    sources.dedup();
-    sources
+    ascending(runs.iter().map(|run| run.source))
 }
 
 /// To an end of 95 %: the spread of the shares of sources if a level has several.

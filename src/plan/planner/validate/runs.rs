@@ -2,6 +2,7 @@
 //! published sets are read alike.
 
 use crate::planner::Kernels;
+use commgauge_base::embedded;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::machine::LayerKind;
@@ -9,6 +10,7 @@ use commgauge_model::config::step::{Work, keys_of};
 use commgauge_model::config::{Machine, Model, Place, Shipped, Table, Training, published};
 use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
+use serde::Deserialize;
 use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,44 +22,7 @@ const NO_COLUMN: &str = "micro_batches";
 const TIMES: [(&str, f64); 2] = [("step_seconds", 1.0), ("step_milliseconds", 1e-3)];
 
 /// The other columns.
-const OTHERS: [&str; 16] = [
-    "source",
-    "release",
-    "machine",
-    "ranks_per_node",
-    "model",
-    "variant",
-    "gpus",
-    "tp",
-    "cp",
-    "ep",
-    "pp",
-    "dp",
-    "fp8_linears",
-    "fused_attention",
-    "fused_kernels",
-    "cuda_graphs",
-];
-
-/// The columns of a template, each with its values in two rows.
-const TEMPLATE: [[&str; 3]; 16] = [
-    ["model", "llama-3-8b", "path/to/config.json"],
-    ["variant", "", "no overlap"],
-    ["gpus", "64", "128"],
-    ["tp", "4", "8"],
-    ["cp", "1", "1"],
-    ["ep", "1", "1"],
-    ["pp", "1", "2"],
-    ["dp", "16", "8"],
-    ["virtual_stages", "1", "2"],
-    ["sequence", "8192", "4096"],
-    ["micro_batch", "1", "2"],
-    ["global_batch", "128", "256"],
-    ["data_style", "zero1", "ddp"],
-    ["recompute", "none", "full"],
-    ["sequence_parallel", "true", "true"],
-    ["step_seconds", "4.31", "9.87"],
-];
+const OTHERS: &str = include_str!("columns.txt");
 
 /// A run with its measured step time.
 #[derive(Clone, Debug)]
@@ -149,7 +114,7 @@ pub fn layers_of(model: &Model) -> LayerKind {
 pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
     let rows = Rows::of(text, file)?;
     for column in &rows.heading {
-        let known = || columns_of_training().chain(OTHERS).chain(TIMES.map(|(name, _)| name));
+        let known = || columns_of_training().chain(embedded::rows(OTHERS)).chain(TIMES.map(|(name, _)| name));
         if !known().any(|name| name == column) {
             let known: Vec<&str> = known().collect();
             return Err(Error::usage(format!(
@@ -169,8 +134,7 @@ pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
 
 /// A file to start from.
 pub fn template() -> String {
-    let line = |line: usize| TEMPLATE.iter().map(|column| column[line]).collect::<Vec<_>>().join(",") + "\n";
-    (0..3).map(line).collect()
+    include_str!("template.csv").to_owned()
 }
 
 fn columns_of_training() -> impl Iterator<Item = &'static str> {
@@ -347,6 +311,7 @@ const MEMORY: &str = "memory.csv";
 const OUT_OF_MEMORY: &str = "OOM";
 
 /// One published set of runs.
+#[derive(Deserialize)]
 pub(super) struct PublishedSet {
     pub name: String,
     pub source: String,
@@ -356,21 +321,14 @@ pub(super) struct PublishedSet {
 impl PublishedSet {
     /// All sets, in the order of their file.
     pub(super) fn all() -> Result<Vec<PublishedSet>> {
-        let text = |row: &Row, column: &str| row.text(column).map(str::to_owned).ok_or_else(|| missing(SETS, column));
-        let read = |row: &Row| {
-            Ok(PublishedSet { name: text(row, "name")?, source: text(row, "source")?, file: text(row, "file")? })
-        };
-        Rows::of(published(SETS)?, SETS)?.rows.iter().map(read).collect()
+        let wrong = |cause: csv::Error| Error::usage(format!("suites/published/{SETS}: {cause}"));
+        csv::Reader::from_reader(published(SETS)?.as_bytes()).into_deserialize().map(|set| set.map_err(wrong)).collect()
     }
 
     /// The runs, in the order of the file.
     pub(super) fn runs(&self) -> Result<Vec<MeasuredRun>> {
         read_runs(published(&self.file)?, &format!("embedded:suites/published/{}", self.file))
     }
-}
-
-fn missing(file: &str, what: &str) -> Error {
-    Error::usage(format!("suites/published/{file}: `{what}` is missing"))
 }
 
 /// A run whose memory was published.

@@ -66,7 +66,9 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
     let Some(format) = format_of(&start) else {
         return Err(wrong(UNKNOWN.to_owned()));
     };
-    let mut source = BufReader::new(start.as_slice().chain(source));
+    let longest = if start.trim_ascii_start().starts_with(b"{") { LONGEST_TEXT } else { usize::MAX };
+    let source = BoundedTexts { source: start.as_slice().chain(source), longest, since_quote: 0 };
+    let mut source = BufReader::new(source);
     let content = match format {
         TraceFormat::Kineto => FileContent::Rank(kineto::read(source)),
         TraceFormat::ExecutionTrace => FileContent::Rank(chakra::read_execution_trace(source)),
@@ -75,11 +77,43 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
         TraceFormat::FlightRecorder => FileContent::Rank(pytorch::read(source).map_err(wrong)?),
         TraceFormat::NcclLog => {
             let mut bytes = Vec::new();
-            source.read_to_end(&mut bytes).map_err(cannot)?;
+            source.by_ref().take(LONGEST_LOG + 1).read_to_end(&mut bytes).map_err(cannot)?;
+            if bytes.len() as u64 > LONGEST_LOG {
+                return Err(wrong(format!("is longer than {LONGEST_LOG} B; give the logs of the ranks one by one")));
+            }
             FileContent::Processes(inspector::read_nccl_log(&String::from_utf8_lossy(&bytes)))
         }
     };
     Ok((format, content))
+}
+
+/// Bytes of the longest log that is read: all of it is in memory.
+const LONGEST_LOG: u64 = 256 << 20;
+
+/// Bytes of a JSON file between two quotation marks; a text is in memory as a whole, and one of gigabytes may be compressed to a megabyte.
+const LONGEST_TEXT: usize = 16 << 20;
+
+/// A file in which no text of JSON is too long for memory.
+struct BoundedTexts<R> {
+    source: R,
+    /// Most bytes between two quotation marks.
+    longest: usize,
+    since_quote: usize,
+}
+
+impl<R: Read> Read for BoundedTexts<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.source.read(buffer)?;
+        self.since_quote = match buffer[..length].iter().rposition(|byte| *byte == b'"') {
+            Some(quote) => length - quote,
+            None => self.since_quote + length,
+        };
+        if self.since_quote > self.longest {
+            let problem = format!("a text of it is longer than {} B", self.longest);
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, problem));
+        }
+        Ok(length)
+    }
 }
 
 const UNKNOWN: &str = "is not a supported trace; accepted: a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
@@ -116,5 +150,29 @@ fn opened(path: &Path) -> std::io::Result<Box<dyn Read>> {
     match &magic[..length] {
         [0x1f, 0x8b] => Ok(Box::new(MultiGzDecoder::new(file))),
         _ => Ok(Box::new(file)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+
+    #[test]
+    fn a_text_of_gigabytes_in_a_small_file_is_named_and_never_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json.gz");
+        let mut file = GzEncoder::new(std::fs::File::create(&path).unwrap(), Compression::fast());
+        file.write_all(br#"{"schemaVersion":1,"traceEvents":[{"name":""#).unwrap();
+        for _ in 0..(2 * LONGEST_TEXT) >> 20 {
+            file.write_all(&vec![b'a'; 1 << 20]).unwrap();
+        }
+        file.write_all(br#""}]}"#).unwrap();
+        drop(file.finish().unwrap());
+        let (format, FileContent::Rank(trace)) = read_file(&path).unwrap() else { panic!("it is a rank's") };
+        let problem = trace.notes.join("; ");
+        assert!(format == TraceFormat::Kineto && problem.contains("longer than 16777216 B"), "{problem}");
     }
 }

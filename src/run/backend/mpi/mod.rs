@@ -10,6 +10,7 @@ pub use call::{MpiCall, Parts, Rotation, Turns};
 use super::{Backend, BackendFacts, Binding, Call, LocalWork, ReplayBinding, Replayer};
 use crate::mpi_call::{self, Communicator, Waiting};
 use call::Arena;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
@@ -103,7 +104,7 @@ impl Backend for MpiBackend {
         BackendFacts {
             name: "mpi",
             library: mpi_call::library_version(),
-            transport: transport_from_environment(&TRANSPORTS),
+            transport: transport_from_environment("mpi"),
             ..BackendFacts::default()
         }
     }
@@ -227,20 +228,11 @@ pub fn processors() -> u32 {
     host::online_processors().max(1)
 }
 
-/// The variables that choose the transports of MPI.
-pub const TRANSPORTS: [&str; 6] = [
-    "OMPI_MCA_pml",
-    "OMPI_MCA_btl",
-    "OMPI_MCA_btl_vader_single_copy_mechanism",
-    "UCX_TLS",
-    "MPIR_CVAR_CH4_NETMOD",
-    "FI_PROVIDER",
-];
-
-/// The transports that the environment names, as `variable=value` pairs; `None` where the library chooses itself.
-pub fn transport_from_environment(names: &[&str]) -> Option<String> {
+/// The transports that the environment names for a backend, as `variable=value` pairs; `None` where the library chooses itself.
+pub fn transport_from_environment(backend: &str) -> Option<String> {
+    let names = pairs(include_str!("../transports.txt")).filter(|(of, _)| *of == backend);
     let set: Vec<String> =
-        names.iter().filter_map(|name| std::env::var(name).ok().map(|value| format!("{name}={value}"))).collect();
+        names.filter_map(|(_, name)| std::env::var(name).ok().map(|value| format!("{name}={value}"))).collect();
     (!set.is_empty()).then(|| set.join(" "))
 }
 

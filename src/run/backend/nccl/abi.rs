@@ -4,6 +4,7 @@
 
 use commgauge_base::collective::ReduceOp;
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::rows;
 use commgauge_base::error::{Error, Result};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -128,19 +129,8 @@ impl SimulationInfo {
 }
 
 pub fn name_of(code: Code) -> String {
-    const NAMES: [&str; 9] = [
-        "ncclSuccess",
-        "ncclUnhandledCudaError",
-        "ncclSystemError",
-        "ncclInternalError",
-        "ncclInvalidArgument",
-        "ncclInvalidUsage",
-        "ncclRemoteError",
-        "ncclInProgress",
-        "ncclTimeout",
-    ];
-    let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code));
-    name.map_or_else(|| format!("ncclResult_t {code}"), |name| (*name).to_owned())
+    let name = usize::try_from(code).ok().and_then(|code| rows(include_str!("result_codes.txt")).nth(code));
+    name.map_or_else(|| format!("ncclResult_t {code}"), str::to_owned)
 }
 
 /// What a call does with its elements.

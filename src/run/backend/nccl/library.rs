@@ -38,6 +38,7 @@ use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, S
 use crate::backend::{MeasuredPairs, Setting};
 pub use crate::device_probe::Version;
 use crate::device_probe::{advice, cause, is_rccl, nccl_files};
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::variant::LibraryChoice;
 use rustix::fs::FileType;
@@ -243,59 +244,14 @@ const DEVICE_UNAVAILABLE: i32 = 46;
 
 const ECC_UNCORRECTABLE: i32 = 214;
 
-/// Text in messages of NCCL, or of its CUDA runtime, and the fix. The texts are from its warnings (NCCL 2.30: `src/include/checks.h`,
-/// `src/init.cc`, `src/os/linux.cc`, `src/misc/ibvwrap.cc`, `src/transport/net_ib/p2p.cc`, `src/transport/nvls.cc`).
-const CAUSES: [(&str, &str); 11] = [
-    (
-        "driver version is insufficient",
-        "this NCCL was built for a later CUDA than the driver supports (commgauge doctor shows both): install a newer driver, or NCCL for the \
-         driver's CUDA, such as the Python package nvidia-nccl-cu12",
-    ),
-    (
-        "no kernel image is available",
-        "this NCCL has no code for this device (commgauge doctor shows which NCCL it is): install a build for its compute capability or a later CUDA",
-    ),
-    // A shared memory segment that is out of space is not the device's memory.
-    (
-        "shared memory segment",
-        "no room for NCCL's shared memory between ranks: check `df /dev/shm`, and start containers with more (docker run --shm-size=8g)",
-    ),
-    (
-        "Multicast memory",
-        "NVSwitch provided no multicast memory: check that the fabric manager runs (systemctl status nvidia-fabricmanager), or use --nvls off",
-    ),
-    (
-        "out of memory",
-        "no device memory for NCCL's own buffers: end other processes on the device (`nvidia-smi`), measure smaller sizes, or give NCCL less (NCCL_BUFFSIZE, --max-ctas)",
-    ),
-    (
-        "Duplicate GPU",
-        "NCCL sees these ranks on one GPU, as it sees MIG partitions before 2.30: give each rank its own GPU, or install NCCL 2.30",
-    ),
-    ("same GPU/Partition", "give each rank its own GPU or MIG partition, or use --share-gpu"),
-    (
-        "no socket interface found",
-        "NCCL finds no usable network between the hosts: check `ip link`, and name an interface with NCCL_SOCKET_IFNAME",
-    ),
-    (
-        "ibv_",
-        "an adapter does not respond: check `ibstat` and `ulimit -l` (should be unlimited), or exclude the adapter with NCCL_IB_HCA=^NAME",
-    ),
-    (
-        "Got completion from peer",
-        "an adapter lost a message: a port or cable is down, or one side cannot reach the other (`ibstat`, `ibdiagnet`); exclude the adapter with NCCL_IB_HCA=^NAME",
-    ),
-    (
-        "connect to ",
-        "a host does not reach the other over the network that NCCL chose: check `ip link` and the firewall, or name another interface with NCCL_SOCKET_IFNAME",
-    ),
-];
+/// Text in messages of NCCL, or of its CUDA runtime, and the fix.
+const CAUSES: &str = include_str!("causes.txt");
 
 /// The fix for an NCCL error whose text names its cause.
 pub(super) fn fix(text: &str) -> Option<&'static str> {
     let of_driver = [("uncorrectable ECC", ECC_UNCORRECTABLE), ("busy or unavailable", DEVICE_UNAVAILABLE)];
     let shared = of_driver.into_iter().find(|(words, _)| text.contains(words)).and_then(|(_, code)| advice(code));
-    shared.or_else(|| CAUSES.iter().find(|(words, _)| text.contains(words)).map(|(_, fix)| *fix))
+    shared.or_else(|| pairs(CAUSES).find(|(words, _)| text.contains(words)).map(|(_, fix)| fix))
 }
 
 // Environment variables that must be set before NCCL is loaded: requested algorithms, and settings for ranks on one
@@ -304,18 +260,6 @@ pub(super) fn fix(text: &str) -> Option<&'static str> {
 /// Settings for ranks that share GPUs, each only if the user has not set it: NCCL accepts several ranks on a device, and does not use
 /// multicast, which needs an exclusive device.
 pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
-
-/// The variables that choose or forbid transports of NCCL (NCCL user guide, "Environment Variables").
-pub(super) const TRANSPORTS: [&str; 8] = [
-    "NCCL_NET",
-    "NCCL_NET_PLUGIN",
-    "NCCL_P2P_LEVEL",
-    "NCCL_P2P_DISABLE",
-    "NCCL_SHM_DISABLE",
-    "NCCL_IB_DISABLE",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_MNNVL_ENABLE",
-];
 
 /// The variable for the number of device queues, and the maximum, which is 8 by default (CUDA programming guide, "CUDA
 /// Environment Variables").

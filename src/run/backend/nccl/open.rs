@@ -295,7 +295,7 @@ impl Opened {
             name: "nccl",
             synthetic: is_double,
             library: library.description(),
-            transport: mpi::transport_from_environment(&library::TRANSPORTS),
+            transport: mpi::transport_from_environment("nccl"),
             notes,
             warnings,
             ..BackendFacts::default()

@@ -20,6 +20,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::progress::{CallPhase, Doing, Progress};
+use commgauge_base::writing::ascending;
 use commgauge_model::workload::replay::{Action, Regions, ReplayProgram, Slot, placement_of};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -113,9 +114,7 @@ impl<'b> NcclReplayer<'b> {
             slots.push(SlotCall { send_offset, receive_offset, is_hidden: hidden_ops[slot.op as usize], ..call });
         }
         backend.buffers.scratch.upload(backend.stream)?;
-        let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
-        streams.sort_unstable();
-        streams.dedup();
+        let streams: Vec<CUstream> = ascending(slots.iter().map(|slot| slot.stream));
         let computing = match &backend.replays.computing {
             Some(computing) => computing.stream,
             None => {

@@ -19,16 +19,17 @@ use super::reporter::Reporter;
 use super::reporting_thread::EndLaunch;
 use super::wire::{
     CHALLENGE_BYTES, Connection, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, print_message,
-    session_of_peer,
+    random, session_of_peer,
 };
 use super::{COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
 use crate::world::{World, agree, from_first, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::{Fault, Progress};
+use commgauge_base::writing::distinct;
 use serde::{Deserialize, Serialize};
 use serve::Serving;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -38,6 +39,12 @@ use std::time::{Duration, Instant};
 
 /// Timeout for connecting to one address of the first collector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Connections to a collector that drops them, ...
+const TRIES: u32 = 20;
+
+/// ... and the pause before the next.
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// Listen backlog in addition to the expected connections.
 const MIN_BACKLOG: i32 = 128;
@@ -170,13 +177,29 @@ fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> std::result::Re
             }
         };
         for target in targets {
-            match TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).and_then(|stream| greet(stream, config, token)) {
+            let greeted =
+                || TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).and_then(|to| greet(to, config, token));
+            match unless_dropped(greeted) {
                 Ok(connection) => return Ok(connection),
                 Err(cause) => problem = format!("{target}: {cause}"),
             }
         }
     }
     Err(problem)
+}
+
+/// Tries again where a collector dropped the connection: one that strangers flood drops peers that have not greeted yet.
+fn unless_dropped<T>(connect: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    for _ in 1..TRIES {
+        match connect() {
+            Err(cause) if matches!(cause.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            answered => return answered,
+        }
+    }
+    connect()
 }
 
 fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<Connection> {
@@ -255,36 +278,15 @@ fn converse(mut stream: TcpStream, deadline: Instant) -> std::io::Result<String>
 
 // Addresses at which other hosts may reach this one, as listed by the kernel, and its name.
 
-/// The addresses, followed by the name.
+/// The addresses, those of IPv4 first, followed by the name. Loopback addresses are those of every host, and link-local ones are useless
+/// without the name of the interface.
 fn of_this_host() -> Vec<String> {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let mut found: Vec<String> = version_4(&read("/proc/net/fib_trie")).iter().map(Ipv4Addr::to_string).collect();
-    found.extend(version_6(&read("/proc/net/if_inet6")).iter().map(Ipv6Addr::to_string));
-    found.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
-    found
-}
-
-/// Parses the routing table's tree: an address on one line, and on the next whether it is local.
-fn version_4(text: &str) -> Vec<Ipv4Addr> {
-    let mut found: Vec<Ipv4Addr> = Vec::new();
-    let mut latest = None;
-    for line in text.lines().map(str::trim) {
-        if let Some(address) = line.strip_prefix("|-- ") {
-            latest = address.parse().ok();
-        } else if line == "/32 host LOCAL"
-            && let Some(address) = latest.filter(|address: &Ipv4Addr| !address.is_loopback())
-            && !found.contains(&address)
-        {
-            found.push(address);
-        }
-    }
-    found
-}
-
-/// Addresses of 32 hexadecimal digits, one per line; link-local ones are useless without the interface name.
-fn version_6(text: &str) -> Vec<Ipv6Addr> {
-    let addresses = text.lines().filter_map(|line| u128::from_str_radix(line.split(' ').next()?, 16).ok());
-    addresses.map(Ipv6Addr::from_bits).filter(|a| !a.is_loopback() && !a.is_unicast_link_local()).collect()
+    let of_others = |ip: &IpAddr| !ip.is_loopback() && !matches!(ip, IpAddr::V6(six) if six.is_unicast_link_local());
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let mut addresses = distinct(interfaces.iter().map(if_addrs::Interface::ip).filter(of_others));
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    addresses.iter().map(IpAddr::to_string).chain([name]).collect()
 }
 
 // Starts the watchdog: one collector for each host, to which its ranks connect, and a connection from every collector
@@ -369,14 +371,9 @@ impl CollectorAddresses {
 
 /// A random secret, the same on every rank.
 fn shared_token(world: &dyn World) -> Result<Token> {
-    let mut token = vec![0; TOKEN_BYTES];
-    let read = match world.process() {
-        0 => std::fs::File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut token))
-            .map_err(|cause| Error::environment(format!("cannot read random bytes for the watchdog: {cause}"))),
-        _ => Ok(()),
-    };
-    agree(world, read)?;
+    let unreadable = |cause| Error::environment(format!("cannot read random bytes for the watchdog: {cause}"));
+    let mine = if world.process() == 0 { random().map_err(unreadable) } else { Ok([0; TOKEN_BYTES]) };
+    let mut token = agree(world, mine)?.to_vec();
     world.broadcast(&mut token)?;
     token.try_into().map_err(|_| Error::environment("the watchdog's secret arrived incomplete"))
 }
@@ -478,7 +475,7 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         let host = &setup.hosts[rank as usize];
         reporting_thread::start(rank, host, progress, connection, session, Arc::clone(&setup.signal), setup.end_launch)
     };
-    begin().map_err(|cause| {
+    unless_dropped(begin).map_err(|cause| {
         let host = &setup.hosts[rank as usize];
         Error::environment(format!(
             "cannot connect to the watchdog of host {host} on 127.0.0.1, port {port}: {cause}; do all ranks that name their host {host} share it? --no-watchdog disables the watchdog"
@@ -520,14 +517,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_others_can_reach_are_found_once() {
-        let tree = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.77.0.0\n        /24 link UNICAST\n     |-- 10.77.0.2\n        /32 host LOCAL\n     \
-                    |-- 127.0.0.1\n        /32 host LOCAL\nLocal:\n     |-- 10.77.0.2\n        /32 host LOCAL\n";
-        assert_eq!(version_4(tree), [Ipv4Addr::new(10, 77, 0, 2)]);
-        let six = "00000000000000000000000000000001 01 80 10 80 lo\nfe800000000000000000000000000001 02 40 20 80 eth0\n\
-                   fd000000000000000000000000000007 02 40 00 80 eth0\nnonsense\n";
-        assert_eq!(version_6(six), ["fd00::7".parse::<Ipv6Addr>().unwrap()]);
-        assert_eq!((version_4("").len(), version_6("").len()), (0, 0));
+    fn addresses_that_others_can_reach_come_once_and_the_name_last() {
+        let found = of_this_host();
+        let (name, addresses) = found.split_last().unwrap();
+        assert!(!name.is_empty());
+        let parsed: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        assert!(parsed.iter().all(|address| !address.is_loopback()), "{parsed:?}");
+        assert_eq!(distinct(&parsed).len(), parsed.len(), "{parsed:?}");
+        assert!(parsed.is_sorted_by_key(IpAddr::is_ipv6), "{parsed:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::super::reporting_thread::LoneReports;
 use super::super::wire::{
-    Challenge, Connection, Frame, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
+    Challenge, Connection, Frame, Hello, PeerKind, RankState, Token, random, session_of_collector,
 };
 use super::process::{self, Entry, Leftovers, Process, RankStatus, RankTable, Stacks, Trigger};
 use commgauge_model::record::launch_lines::HangLine;
@@ -153,13 +153,14 @@ impl Serving {
         // All hosts may connect at the same time.
         let most = MAX_UNGREETED_PEERS + self.config.nodes as usize + self.config.local_ranks.len();
         for listener in &self.admission.listeners {
-            while let Ok((stream, _)) = listener.accept() {
+            // Few at a time: those that are closed already go, and peers greet, before the next.
+            for (stream, _) in std::iter::from_fn(|| listener.accept().ok()).take(MAX_UNGREETED_PEERS / 2) {
                 let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].peer_kind.is_none());
                 // A legitimate peer greets at once; the peer that has been silent the longest is dropped.
                 if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
                     self.peers.remove(oldest);
                 }
-                if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), challenge()) {
+                if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), random()) {
                     connection.queue_bytes(&challenge);
                     self.peers.push(Peer { connection, peer_kind: None, challenge, since: now, heard: now });
                 }
@@ -603,12 +604,15 @@ fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
 mod tests {
     // Messages to ranks that connect late.
     use super::super::process::Trigger;
+    use super::super::unless_dropped;
     use super::*;
     use crate::watchdog::wire::TOKEN_BYTES;
     use crate::watchdog::wire::greet;
     use std::io::Read;
     use std::net::{Ipv4Addr, TcpStream};
     use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const TOKEN: Token = [3; TOKEN_BYTES];
 
@@ -631,10 +635,13 @@ mod tests {
     /// Connects as rank 1, and returns the first message to it.
     fn first_word_to_a_latecomer(serving: &mut Serving, port: u16) -> Frame {
         let rank = std::thread::spawn(move || {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
-            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
             let hello = Hello { peer_kind: PeerKind::Rank(1), pid: 0, process_start: 0 };
-            let mut opener = greet(&mut stream, &hello, &TOKEN).expect("it answers").opener;
+            let greeted = || {
+                let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+                stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+                Ok((greet(&mut stream, &hello, &TOKEN)?.opener, stream))
+            };
+            let (mut opener, mut stream) = unless_dropped(greeted).expect("it answers");
             let (mut heard, mut some) = (Vec::new(), [0; 64]);
             loop {
                 if let Some((frame, _)) = opener.open(&heard).expect("the frame is sealed") {
@@ -653,6 +660,38 @@ mod tests {
             serving.flush(now);
         }
         rank.join().expect("the first message exists")
+    }
+
+    /// Connections that are closed at once, or held, while ranks connect.
+    #[test]
+    fn a_rank_is_admitted_however_many_strangers_come_and_go() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for holds in [false, true] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+            let port = listener.local_addr().expect("bound").port();
+            let mut serving = serving(folder.path(), listener);
+            serving.stage = Stage::Querying {
+                since: Instant::now(),
+                trigger: Trigger::Deadline(Duration::from_secs(2)),
+                ras: None,
+            };
+            let is_over = Arc::new(AtomicBool::new(false));
+            let strangers = std::thread::spawn({
+                let is_over = Arc::clone(&is_over);
+                move || {
+                    let mut held = Vec::new();
+                    while !is_over.load(Ordering::Relaxed) {
+                        let stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+                        if holds && held.len() < 500 {
+                            held.push(stranger);
+                        }
+                    }
+                }
+            });
+            assert_eq!(first_word_to_a_latecomer(&mut serving, port), Frame::Query, "{holds}");
+            is_over.store(true, Ordering::Relaxed);
+            strangers.join().expect("they end");
+        }
     }
 
     #[test]

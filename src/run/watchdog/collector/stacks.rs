@@ -370,7 +370,9 @@ impl Serving {
     pub(super) fn begin_ending(&mut self, outcome: Outcome, now: Instant) {
         if !self.is_first() {
             // Before any rank is ended: whoever sees the others end looks for the reason.
-            if let Some(Err(cause)) = outcome.line.as_deref().map(|line| self.write_lone_report(line)) {
+            let path = reporting_thread::data_path(&self.config.record, self.config.node);
+            let write = |line: &HangLine| write_own(&path, &serde_json::to_vec(line)?);
+            if let Some(Err(cause)) = outcome.line.as_deref().map(write) {
                 print_message(&format!("this host's findings could not be written: {cause}"));
             }
             self.end_all(outcome);
@@ -430,11 +432,6 @@ impl Serving {
             true => self.config.record.with_extension("hang.txt"),
             false => reporting_thread::text_path(&self.config.record, self.config.node),
         }
-    }
-
-    /// This host's findings, for the process that writes the end of the record.
-    fn write_lone_report(&self, line: &HangLine) -> std::io::Result<()> {
-        write_own(&reporting_thread::data_path(&self.config.record, self.config.node), &serde_json::to_vec(line)?)
     }
 
     /// Writes the remaining lines of the record when all ranks are gone.

@@ -278,39 +278,29 @@ impl<'a> Walk<'a> {
         };
         let ranks_of_group = self.groups[this.groups].groups[place.group].len();
         let route = |from, to| Route { groups: this.groups, group: place.group, from, to };
-        let (known, needed) = match this.kind {
+        let (instances, turn, needed) = match this.kind {
             RecordedKind::Together(_) => {
                 let turn = self.turns.entry((this.groups, rank)).or_default();
                 *turn += 1;
-                let all = self.collectives.entry((this.groups, place.group)).or_default();
-                (all.get(*turn - 1).copied(), ranks_of_group)
+                (self.collectives.entry((this.groups, place.group)).or_default(), *turn, ranks_of_group)
             }
             RecordedKind::Send { to } => {
                 let state = self.routes.entry(route(place.rank_in_group, to)).or_default();
                 state.sent += 1;
-                (state.instances.get(state.sent - 1).copied(), 2)
+                (&mut state.instances, state.sent, 2)
             }
             RecordedKind::Receive { from } => {
                 let state = self.routes.entry(route(from, place.rank_in_group)).or_default();
                 state.received += 1;
-                (state.instances.get(state.received - 1).copied(), 2)
+                (&mut state.instances, state.received, 2)
             }
         };
+        let known = instances.get(turn - 1).copied();
         let index = known.unwrap_or(self.instances.len());
         match known {
             Some(_) => self.ensure_same(index, rank, call)?,
             None => {
-                match this.kind {
-                    RecordedKind::Together(_) => {
-                        self.collectives.entry((this.groups, place.group)).or_default().push(index)
-                    }
-                    RecordedKind::Send { to } => {
-                        self.routes.entry(route(place.rank_in_group, to)).or_default().instances.push(index);
-                    }
-                    RecordedKind::Receive { from } => {
-                        self.routes.entry(route(from, place.rank_in_group)).or_default().instances.push(index);
-                    }
-                }
+                instances.push(index);
                 let (call, arrived, waiting) = (this.clone(), Vec::new(), Vec::new());
                 self.instances.push(Instance { first: rank, call, place, arrived, needed, waiting });
             }

@@ -54,7 +54,8 @@ impl Bucketed<'_> {
         let mut ops = Vec::new();
         for run in &self.buckets.runs {
             match data.style {
-                DataStyle::Ddp => ops.push(self.reduce_all(run)),
+                // All gradients to all replicas.
+                DataStyle::Ddp => ops.push(self.once(Collective::AllReduce, run, "arXiv 2006.15704 section 3.2")),
                 DataStyle::Zero2 => ops.push(self.reduce_every_micro_batch(run)),
                 _ => {
                     ops.push(self.reduce_once(run));
@@ -69,11 +70,6 @@ impl Bucketed<'_> {
             ops.extend(self.buckets.gathered.iter().filter_map(|run| self.gather(run)));
         }
         ops
-    }
-
-    /// DDP: all gradients to all replicas.
-    fn reduce_all(&self, run: &Run) -> Op {
-        self.once(Collective::AllReduce, run, "arXiv 2006.15704 section 3.2")
     }
 
     /// ZeRO-1: each rank receives the gradients of its optimizer state.

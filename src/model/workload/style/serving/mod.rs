@@ -19,7 +19,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 
 /// The calls of one rank of a stage in a forward pass.
-pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+pub(in crate::workload) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops: Vec<Op> = agreement(step).into_iter().collect();
     ops.extend(forward::ops(step, stage)?);
     ops.extend(forward::drafts_ops(step, stage)?);
