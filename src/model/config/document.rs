@@ -236,11 +236,14 @@ impl Source<'_> {
 
     /// File and line of a byte.
     fn place_of(&self, offset: usize) -> PathBuf {
-        let line = 1 + self.line_ends.partition_point(|end| *end < offset);
-        let mut named = self.file.as_os_str().to_owned();
-        named.push(format!(":{line}"));
-        named.into()
+        at_line(self.file, 1 + self.line_ends.partition_point(|end| *end < offset))
     }
+}
+
+fn at_line(file: &Path, line: usize) -> PathBuf {
+    let mut named = file.as_os_str().to_owned();
+    named.push(format!(":{line}"));
+    named.into()
 }
 
 fn table(source: &Source, place: Place, path: &str, table: DeTable) -> Table {
