@@ -14,6 +14,7 @@ use commgauge::record::{Line, Record};
 use commgauge::report::View;
 use commgauge::trace::{TracedPlaces, counted_calls, late_ranks, read_traces};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// A parser under test.
 pub struct Parser {
@@ -120,11 +121,12 @@ fn trace(bytes: &[u8]) {
 }
 
 fn recipe(bytes: &[u8]) {
+    static MODEL: LazyLock<Model> = LazyLock::new(|| Model::load("llama-3-8b").expect("a model that ships"));
     let folder = tempfile::tempdir().expect("a folder");
     for ending in ["sh", "yaml", "json", "toml"] {
         let path = folder.path().join(format!("recipe.{ending}"));
         std::fs::write(&path, bytes).expect("written");
-        let recipe = check_error(Recipe::read(&path, None));
+        let recipe = check_error(Recipe::read(&path, &MODEL));
         assert!(recipe.is_none_or(|recipe| recipe.notes().starts_with("from ")));
     }
 }

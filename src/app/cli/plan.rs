@@ -567,7 +567,7 @@ impl QuestionFlags {
     pub fn with_recipe(&self, choices: &TrainingFlags) -> Result<(QuestionFlags, TrainingFlags)> {
         let (mut question, mut choices) = (self.clone(), choices.clone());
         let Some(path) = question.from.take() else { return Ok((question, choices)) };
-        let recipe = Recipe::read(&path, Some(&Model::load(&self.model)?))?;
+        let recipe = Recipe::read(&path, &Model::load(&self.model)?)?;
         eprintln!("{}", recipe.notes());
         let of_recipe = |key| recipe.text(key).map(str::to_owned);
         question.sequence = question.sequence.or_else(|| of_recipe("sequence"));

@@ -345,7 +345,7 @@ pub(crate) fn sentences(given: &[&'static str], degrees: &Degrees, model: &Model
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
     /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
-    #[arg(long, value_name = "MODEL", required_unless_present = "from")]
+    #[arg(long, value_name = "MODEL", required = true)]
     pub model: Option<String>,
     /// Launch script, file of settings or server's command line that says what the flags leave out: of Megatron-LM, NeMo, DeepSpeed,
     /// torchtitan, Accelerate, Axolotl, LLaMA-Factory, verl, vLLM or SGLang. Nothing of it is executed
@@ -379,7 +379,7 @@ impl StepFlags {
             Work::Training => (Some(Training::read(keys)?), None),
             Work::Serving => (None, Some(Serving::read(keys)?)),
         };
-        let mut model = self.loaded_model()?.ok_or_else(|| Place::flag("--model").wrong("is missing"))?;
+        let mut model = self.loaded_model()?;
         if let Some(layers) = &self.layers {
             let place = Place::flag("--layers");
             let layers =
@@ -391,8 +391,8 @@ impl StepFlags {
         Ok(table)
     }
 
-    fn loaded_model(&self) -> Result<Option<Model>> {
-        self.model.as_deref().map(Model::load).transpose()
+    fn loaded_model(&self) -> Result<Model> {
+        Model::load(self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?)
     }
 
     /// What the recipe says that was given.
@@ -400,10 +400,7 @@ impl StepFlags {
     /// # Errors
     /// Those of [`Recipe::read`], and no model.
     pub fn recipe(&self) -> Result<Option<Recipe>> {
-        let Some(path) = &self.from else { return Ok(None) };
-        let model = self.loaded_model()?;
-        let recipe = Recipe::read(path, model.as_ref())?;
-        if model.is_none() { Err(recipe.without_model()) } else { Ok(Some(recipe)) }
+        self.from.as_deref().map(|path| Recipe::read(path, &self.loaded_model()?)).transpose()
     }
 
     /// Says which file the model's name means, and what the recipe says.

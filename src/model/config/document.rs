@@ -67,11 +67,6 @@ impl Place {
         Place { source: at_line(file, line), key: key.to_owned() }
     }
 
-    /// The dotted key, or the flag.
-    pub(super) fn key(&self) -> &str {
-        &self.key
-    }
-
     /// A usage error that names this place.
     pub fn wrong(&self, problem: impl Display) -> Error {
         if self.source.as_os_str().is_empty() {

@@ -7,15 +7,16 @@
 
 use super::imported::{BadLine, DataCheck, Imported, Known, Row};
 use super::log_text::{self, LogLine, Unread, Writer};
-use commgauge_base::collective::Collective::*;
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_model::layout::Locality;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// The label of tests that do not measure MPI on host memory.
 const LIBRARY: &str = "osu_library";
@@ -196,17 +197,11 @@ impl<'a> Block<'a> {
 
 /// The element type of a name of MPI.
 pub(super) fn mpi_type(name: &str) -> std::result::Result<ElementType, String> {
-    match name.trim_end_matches(['.', ',']) {
-        "MPI_CHAR" | "MPI_SIGNED_CHAR" | "MPI_INT8_T" => Ok(ElementType::Int8),
-        "MPI_BYTE" | "MPI_UNSIGNED_CHAR" | "MPI_UINT8_T" => Ok(ElementType::Uint8),
-        "MPI_INT" | "MPI_INT32_T" => Ok(ElementType::Int32),
-        "MPI_LONG" | "MPI_INT64_T" => Ok(ElementType::Int64),
-        "MPI_FLOAT" => Ok(ElementType::Float32),
-        "MPI_DOUBLE" => Ok(ElementType::Float64),
-        other => Err(format!(
-            "found data type `{other}`; known: MPI_CHAR, MPI_BYTE, MPI_INT, MPI_LONG, MPI_FLOAT, MPI_DOUBLE"
-        )),
-    }
+    let name = name.trim_end_matches(['.', ',']);
+    let found = pairs(include_str!("mpi_types.txt")).find(|(known, _)| *known == name);
+    found.and_then(|(_, element)| element.parse().ok()).ok_or_else(|| {
+        format!("found data type `{name}`; known: MPI_CHAR, MPI_BYTE, MPI_INT, MPI_LONG, MPI_FLOAT, MPI_DOUBLE")
+    })
 }
 
 fn parse(text: &str, given: Option<u32>) -> Imported {
@@ -290,7 +285,8 @@ fn ranks_of_command(text: &str) -> Option<u32> {
 // A collective without a line has no test there.
 
 /// Meaning of the size that a tool prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum PrintedSize {
     /// `bytes_total`.
     Total,
@@ -310,53 +306,19 @@ pub struct PeerProgram {
     pub size: PrintedSize,
 }
 
-const fn peer_test(collective: Collective, name: &'static str, size: PrintedSize) -> PeerProgram {
-    PeerProgram { collective, name, size }
+fn tests_of(table: &'static str) -> Vec<PeerProgram> {
+    let test = |(name, meaning): (&'static str, &str)| {
+        let (collective, size) = meaning.split_once(' ')?;
+        Some(PeerProgram { collective: collective.parse().ok()?, name, size: size.parse().ok()? })
+    };
+    pairs(table).filter_map(test).collect()
 }
 
 /// The tests of the OSU micro-benchmarks (`c/mpi`), by their titles without the last word.
-pub const OSU: [PeerProgram; 15] = {
-    use PrintedSize::{Absent, Block, Total};
-    [
-        peer_test(AllReduce, "Allreduce Latency", Total),
-        peer_test(Reduce, "Reduce Latency", Total),
-        peer_test(Broadcast, "Broadcast Latency", Total),
-        peer_test(ReduceScatter, "Reduce_scatter Latency", Total),
-        peer_test(ReduceScatter, "Reduce_scatter_block Latency", Total),
-        peer_test(AllGather, "Allgather Latency", Block),
-        peer_test(AllGatherV, "Allgatherv Latency", Block),
-        peer_test(AllToAll, "All-to-All Personalized Exchange Latency", Block),
-        peer_test(AllToAllV, "All-to-Allv Personalized Exchange Latency", Block),
-        peer_test(Gather, "Gather Latency", Block),
-        peer_test(Scatter, "Scatter Latency", Block),
-        peer_test(Barrier, "Barrier Latency", Absent),
-        peer_test(PingPong, "Latency", Total),
-        peer_test(SendRecvChain, "Bandwidth", Total),
-        peer_test(Bidirectional, "Bi-Directional Bandwidth", Total),
-    ]
-};
+pub static OSU: LazyLock<Vec<PeerProgram>> = LazyLock::new(|| tests_of(include_str!("osu_tests.txt")));
 
 /// The benchmarks of IMB-MPI1.
-pub const IMB: [PeerProgram; 15] = {
-    use PrintedSize::{Absent, Block, Total};
-    [
-        peer_test(PingPong, "PingPong", Total),
-        peer_test(Bidirectional, "PingPing", Total),
-        peer_test(SendRecv, "Sendrecv", Total),
-        peer_test(AllReduce, "Allreduce", Total),
-        peer_test(Reduce, "Reduce", Total),
-        peer_test(Broadcast, "Bcast", Total),
-        peer_test(ReduceScatter, "Reduce_scatter", Total),
-        peer_test(ReduceScatter, "Reduce_scatter_block", Block),
-        peer_test(AllGather, "Allgather", Block),
-        peer_test(AllGatherV, "Allgatherv", Block),
-        peer_test(AllToAll, "Alltoall", Block),
-        peer_test(AllToAllV, "Alltoallv", Block),
-        peer_test(Gather, "Gather", Block),
-        peer_test(Scatter, "Scatter", Block),
-        peer_test(Barrier, "Barrier", Absent),
-    ]
-};
+pub static IMB: LazyLock<Vec<PeerProgram>> = LazyLock::new(|| tests_of(include_str!("imb_tests.txt")));
 
 impl PeerProgram {
     /// The first of `tests` that measures the collective.
@@ -378,6 +340,13 @@ mod tests {
 
     const POINT_TO_POINT: &str = include_str!("../../../tests/data/foreign/osu-5.6.txt");
     const COLLECTIVES: &str = include_str!("../../../tests/data/foreign/osu-7.5.txt");
+
+    #[test]
+    fn every_row_of_the_tables_of_tests_and_types_is_read() {
+        let rows = [include_str!("osu_tests.txt"), include_str!("imb_tests.txt")].map(|table| pairs(table).count());
+        assert_eq!(rows, [OSU.len(), IMB.len()]);
+        assert!(pairs(include_str!("mpi_types.txt")).all(|(name, element)| mpi_type(name) == element.parse()));
+    }
 
     fn facts(row: &Row) -> (Collective, u32, u64, f64) {
         (row.collective, row.ranks, row.bytes_total.0, (row.latency.0 * 1e12).round() / 1e6)

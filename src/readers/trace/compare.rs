@@ -18,42 +18,33 @@ use std::path::Path;
 const SAME_COUNT: f64 = 0.5;
 
 /// Result of comparing a call of the trace with one of the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(into = "&'static str")]
+#[strum(serialize_all = "lowercase")]
 pub enum Difference {
     /// The same call, the same number of times.
     Same,
     /// The same call, a different number of times.
+    #[strum(serialize = "other count")]
     Count,
     /// The same call with another size or type.
+    #[strum(serialize = "other size")]
     Size,
     /// In the list but not in the trace.
     Missing,
     /// In the trace but not in the list.
     Extra,
     /// In the list, for ranks that the trace lacks.
+    #[strum(serialize = "not traced")]
     NotTraced,
     /// In the trace, from ranks of a pipeline stage that the list lacks on this axis.
+    #[strum(serialize = "other stage")]
     OtherStage,
 }
 
 impl Difference {
     pub fn name(self) -> &'static str {
-        match self {
-            Difference::Same => "same",
-            Difference::Count => "other count",
-            Difference::Size => "other size",
-            Difference::Missing => "missing",
-            Difference::Extra => "extra",
-            Difference::NotTraced => "not traced",
-            Difference::OtherStage => "other stage",
-        }
-    }
-}
-
-impl From<Difference> for &'static str {
-    fn from(difference: Difference) -> &'static str {
-        difference.name()
+        self.into()
     }
 }
 
@@ -333,32 +324,10 @@ impl ListedStages {
 // Maps the groups of a trace to the axes of a layout, by their ranks.
 
 /// Order of preference between axes with the same ranks: the first names the group.
-const AXES: [Axis; 24] = [
-    Axis::Tp,
-    Axis::Cp,
-    Axis::Ep,
-    Axis::Dp,
-    Axis::Pp,
-    Axis::Etp,
-    Axis::Edp,
-    Axis::DpCp,
-    Axis::Mp,
-    Axis::EtpEp,
-    Axis::DpShard,
-    Axis::DpReplicate,
-    Axis::DpShardInner,
-    Axis::DpShardOuter,
-    Axis::CpInner,
-    Axis::CpOuter,
-    Axis::World,
-    Axis::TpCp,
-    Axis::TpCpDp,
-    Axis::ExpertMp,
-    Axis::Embedding,
-    Axis::EpInner,
-    Axis::EpOuter,
-    Axis::Dcp,
-];
+const AXES: [Axis; 24] = {
+    use Axis::*;
+    [Tp, Cp, Ep, Dp, Pp, Etp, Edp, DpCp, Mp, EtpEp, DpShard, DpReplicate, DpShardInner, DpShardOuter, CpInner, CpOuter, World, TpCp, TpCpDp, ExpertMp, Embedding, EpInner, EpOuter, Dcp]
+};
 
 const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);
 

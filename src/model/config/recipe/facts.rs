@@ -6,12 +6,15 @@ use crate::config::document::{Place, likely_key};
 use crate::config::shipped::embedded_files;
 use commgauge_base::error::{Error, Result};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
 /// Texts by their names.
 type Texts = BTreeMap<String, String>;
+
+/// What names the framework where no setting does.
+pub(super) const FRAMEWORK: &str = "a setting of another";
 
 /// A file of `suites/recipes`.
 #[derive(Deserialize)]
@@ -36,10 +39,7 @@ pub(super) struct Facts {
     #[serde(default)]
     keys: Texts,
     /// What other settings do.
-    rows: BTreeMap<String, Row>,
-    /// Patterns of settings that name the model.
-    #[serde(default)]
-    model: Vec<String>,
+    pub rows: BTreeMap<String, Row>,
     /// Patterns of settings that say the model, which its own file says.
     #[serde(default)]
     of_model: Vec<String>,
@@ -64,7 +64,7 @@ struct Names {
 }
 
 /// What a setting does.
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Row {
     /// The key that takes every value that is not in `values`.
@@ -87,7 +87,6 @@ pub(super) struct Row {
 /// What is known of a setting.
 pub(super) enum Fact {
     Row(&'static Row),
-    Model,
     OfModel,
     NotModelled(&'static str),
     NoEffect,
@@ -102,7 +101,8 @@ static ALL: LazyLock<BTreeMap<&'static str, Facts>> = LazyLock::new(|| {
         let mut facts: Facts = facts.unwrap_or_else(|problem| panic!("{problem}"));
         let row = |key| Row { key: Some(key), ..Row::default() };
         let keys = std::mem::take(&mut facts.keys).into_iter().map(|(setting, key)| (setting, row(key)));
-        facts.rows.extend(keys);
+        facts.rows.extend(keys.chain([(FRAMEWORK.to_owned(), row("framework".to_owned()))]));
+        facts.defaults.insert(FRAMEWORK.to_owned(), facts.framework.clone());
         (name, facts)
     };
     embedded_files("recipes").map(facts).collect()
@@ -150,33 +150,23 @@ impl Facts {
     /// What is known of a setting.
     pub fn fact(&'static self, key: &str) -> Fact {
         let names = self.names(key);
-        let row = |name: &&str| self.rows.get(self.names.also.get(*name).map_or(*name, String::as_str));
         let has = |patterns: &[String]| names.iter().any(|name| is_among(patterns, name));
-        // What is not within the keys around all settings is this framework's own.
-        let like = self
-            .like()
-            .filter(|_| self.names.within.is_empty() || names.len() > 1)
-            .map(|like| like.fact(names[names.len() - 1]));
-        let of_like = like.filter(|like| !matches!(like, Fact::Unknown));
-        match self.not_modelled.iter().find(|(_, patterns)| has(patterns)) {
-            _ if has(&self.model) => Fact::Model,
-            _ if names.iter().any(|name| row(name).is_some()) => {
-                names.iter().find_map(row).map_or(Fact::Unknown, Fact::Row)
-            }
-            Some((reason, _)) => Fact::NotModelled(reason),
-            None if has(&self.of_model) => Fact::OfModel,
-            None => of_like.unwrap_or(if has(&self.no_effect) { Fact::NoEffect } else { Fact::Unknown }),
+        let row = |name: &&str| self.rows.get(self.names.also.get(*name).map_or(*name, String::as_str));
+        if let Some(row) = names.iter().find_map(row) {
+            return Fact::Row(row);
         }
-    }
-
-    /// Every key that its settings may set.
-    #[cfg(test)]
-    pub fn set_keys(&self) -> Vec<&str> {
-        self.rows
-            .values()
-            .flat_map(|row| row.values.values().flat_map(BTreeMap::keys).chain(&row.key))
-            .map(String::as_str)
-            .collect()
+        if let Some((reason, _)) = self.not_modelled.iter().find(|(_, patterns)| has(patterns)) {
+            return Fact::NotModelled(reason);
+        }
+        if has(&self.of_model) {
+            return Fact::OfModel;
+        }
+        // What is not within the keys around all settings is this framework's own.
+        let is_of_like = self.names.within.is_empty() || names.len() > 1;
+        match self.like().filter(|_| is_of_like).map(|like| like.fact(names[names.len() - 1])) {
+            None | Some(Fact::Unknown) if has(&self.no_effect) => Fact::NoEffect,
+            of_like => of_like.unwrap_or(Fact::Unknown),
+        }
     }
 
     /// The end of a sentence: the known setting that is most like this one.
@@ -215,9 +205,8 @@ impl Row {
     }
 
     /// The keys that it may set.
-    pub fn keys(&self) -> String {
-        let keys = self.values.values().flat_map(BTreeMap::keys).chain(&self.key);
-        keys.map(String::as_str).collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
+    pub fn keys(&self) -> BTreeSet<&str> {
+        self.values.values().flat_map(BTreeMap::keys).chain(&self.key).map(String::as_str).collect()
     }
 }
 

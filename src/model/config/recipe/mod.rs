@@ -12,9 +12,9 @@ use super::document::{Item, Place, Table};
 use super::model::Model;
 use super::shipped::read_text;
 use super::step::{Framework, MOST_RANKS};
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::visible::{ShownPath, visible};
-use facts::{Fact, Facts, Refused, Row};
+use facts::{FRAMEWORK, Fact, Facts, Refused, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use written::{Written, is_absent, is_off, why_not_followed};
@@ -33,11 +33,22 @@ const DEGREES: [&str; 6] = ["tp", "cp", "dp", "pp", "ep", "_machines"];
 #[derive(Clone, Debug)]
 pub struct Recipe {
     file: PathBuf,
-    /// The keys that it sets, with their values and what sets them.
-    keys: BTreeMap<String, (String, Place)>,
-    /// How it names the model.
-    model: Option<Written>,
+    keys: BTreeMap<String, Found>,
     notes: Vec<String>,
+}
+
+/// The value of a key, and what sets it.
+#[derive(Clone, Debug)]
+struct Found {
+    /// The value, or a product.
+    text: String,
+    place: Place,
+    /// What the setting does.
+    row: &'static Row,
+    /// The name of the setting.
+    setting: String,
+    /// Whether the recipe leaves it to the framework.
+    is_default: bool,
 }
 
 impl Recipe {
@@ -46,12 +57,12 @@ impl Recipe {
     /// # Errors
     /// A file that cannot be read or whose framework is not known; settings with two values, with values that are not known, or about
     /// calls and not known; and those that follow from what is not executed, each with file, line and key.
-    pub fn read(file: &Path, model: Option<&Model>) -> Result<Recipe> {
+    pub fn read(file: &Path, model: &Model) -> Result<Recipe> {
         let mut reader = Reader::default();
-        let facts = reader.read(file)?;
+        let title = &reader.read(file)?.title;
         let keys = reader.keys(model)?;
         let note = |(key, found): (&String, &Found)| match found.is_default {
-            true => format!("{key} = {}, as {} has it without {}", visible(&found.text), facts.title, found.setting),
+            true => format!("{key} = {}, as {title} has it without {}", visible(&found.text), found.setting),
             false => format!("{key} = {}: {}", visible(&found.text), found.place),
         };
         let mut notes: Vec<String> = keys.iter().map(note).chain(reader.not_modelled).collect();
@@ -62,8 +73,7 @@ impl Recipe {
         ] {
             notes.extend((!names.is_empty()).then(|| format!("{} {what}: {}", names.len(), names.join(", "))));
         }
-        let keys = keys.into_iter().map(|(key, found)| (key, (found.text, found.place))).collect();
-        Ok(Recipe { file: file.to_owned(), keys, model: reader.model, notes })
+        Ok(Recipe { file: file.to_owned(), keys, notes })
     }
 
     /// The framework whose defaults hold.
@@ -73,7 +83,7 @@ impl Recipe {
 
     /// The value of a key.
     pub fn text(&self, key: &str) -> Option<&str> {
-        self.keys.get(key).map(|(text, _)| text.as_str())
+        self.keys.get(key).map(|found| found.text.as_str())
     }
 
     /// All ranks, where it says them.
@@ -81,7 +91,7 @@ impl Recipe {
     /// # Errors
     /// Another value than such a number.
     pub fn ranks(&self) -> Result<Option<u32>> {
-        let item = self.keys.get("ranks").map(|(text, place)| Item::of_text(text, place));
+        let item = self.keys.get("ranks").map(|found| Item::of_text(&found.text, &found.place));
         item.map(|item| item.count_within(1..=MOST_RANKS)).transpose()
     }
 
@@ -90,8 +100,8 @@ impl Recipe {
         let sizes = ["global_batch", "micro_batches"];
         let has_size = sizes.iter().any(|key| table.peek(key).is_some());
         for key in keys.into_iter().filter(|key| !has_size || !sizes.contains(key)) {
-            if let Some((text, place)) = self.keys.get(key) {
-                table.default_to(key, text, place);
+            if let Some(found) = self.keys.get(key) {
+                table.default_to(key, &found.text, &found.place);
             }
         }
     }
@@ -99,17 +109,6 @@ impl Recipe {
     /// What was taken from where, and what was not.
     pub fn notes(&self) -> String {
         format!("from {}:\n  {}", self.file.shown(), self.notes.join("\n  "))
-    }
-
-    /// That no model is given, and what the recipe names.
-    pub fn without_model(&self) -> Error {
-        let accepted = "accepted: --model with a config.json or a name of `commgauge show models`";
-        match &self.model {
-            Some(model) => {
-                model.place.wrong(format!("found `{}`, which is not looked up; {accepted}", visible(&model.text)))
-            }
-            None => Error::usage(format!("{}: the recipe names no model; {accepted}", self.file.shown())),
-        }
     }
 }
 
@@ -120,25 +119,10 @@ struct Reader {
     found: Vec<(String, Found)>,
     /// Where a recipe names the file that is read.
     within: Option<Place>,
-    model: Option<Written>,
     not_modelled: Vec<String>,
     of_model: Vec<String>,
     ignored: Vec<String>,
     unknown: Vec<String>,
-}
-
-/// The value of a key, and what sets it.
-#[derive(Clone)]
-struct Found {
-    /// The value, or a product.
-    text: String,
-    place: Place,
-    /// What the setting does; `None` where the framework is one by itself.
-    row: Option<&'static Row>,
-    /// The name of the setting.
-    setting: String,
-    /// Whether the recipe leaves it to the framework.
-    is_default: bool,
 }
 
 impl Reader {
@@ -147,20 +131,18 @@ impl Reader {
         let place = self.within.clone().unwrap_or_else(|| Place::flag("--from"));
         let text = read_text(file, &place)?;
         let wrong = |problem: &str| place.wrong(format!("{}: {problem}", file.shown()));
-        let is_settings = match file.extension().and_then(|ending| ending.to_str()) {
+        let found = match file.extension().and_then(|ending| ending.to_str()) {
             _ if text.len() > LONGEST_BYTES => {
                 return Err(wrong("longer than 1 MiB; accepted: a script or a file of settings"));
             }
             Some("py") => {
                 return Err(wrong("nothing is executed; accepted: the settings that Python comes to, as YAML"));
             }
-            ending => ["yaml", "yml", "toml", "json"].contains(&ending.unwrap_or_default()),
-        };
-        let found = if is_settings {
-            let settings = settings::settings(file, &text)?;
-            Facts::of_settings(&settings).map(|facts| (facts, settings))
-        } else {
-            Facts::of_commands(file, &shell::commands(file, &text)?)?
+            Some("yaml" | "yml" | "toml" | "json") => {
+                let settings = settings::settings(file, &text)?;
+                Facts::of_settings(&settings).map(|facts| (facts, settings))
+            }
+            _ => Facts::of_commands(file, &shell::commands(file, &text)?)?,
         };
         let (facts, settings) = found.ok_or_else(|| {
             let titles = Facts::all().map(|facts| facts.title.as_str()).collect::<Vec<_>>().join(", ");
@@ -169,41 +151,25 @@ impl Reader {
         for written in &settings {
             self.add(facts, written, file)?;
         }
-        let begun = self.found.len();
-        self.add_framework(facts, place);
-        // A file within a recipe leaves defaults to that.
-        if self.within.is_none() {
-            self.add_defaults(facts, &settings, file)?;
-            self.found[begun..].iter_mut().for_each(|(_, found)| found.is_default = true);
-        }
-        Ok(facts)
-    }
-
-    fn add_defaults(&mut self, facts: &'static Facts, settings: &[Written], file: &Path) -> Result<()> {
+        // A file within a recipe leaves defaults to that, but for the framework.
+        let (begun, is_within) = (self.found.len(), self.within.is_some());
         let is_set = |setting: &String| settings.iter().any(|written| facts.name_of(&written.key) == setting);
-        for (key, text) in facts.defaults.iter().filter(|(setting, _)| !is_set(setting)) {
-            let written = Written { key: key.clone(), text: text.clone(), place: Place::flag(key) };
+        for (key, text) in facts.defaults.iter().filter(|(key, _)| !is_set(key) && (!is_within || *key == FRAMEWORK)) {
+            let written = Written { key: key.clone(), text: text.clone(), place: place.clone() };
             self.add(facts, &written, file)?;
         }
-        Ok(())
-    }
-
-    fn add_framework(&mut self, facts: &'static Facts, place: Place) {
-        let (text, setting) = (facts.framework.clone(), "a setting of another".to_owned());
-        let found = Found { text, place, row: None, setting, is_default: false };
-        self.found.push(("framework".to_owned(), found));
+        self.found[begun..].iter_mut().for_each(|(_, found)| found.is_default = !is_within);
+        Ok(facts)
     }
 
     fn add(&mut self, facts: &'static Facts, written: &Written, file: &Path) -> Result<()> {
         let Written { key, text, place } = written;
         match facts.fact(key) {
-            Fact::Model => self.model = Some(written.clone()),
             Fact::Row(row) if !is_absent(text) => return self.take(facts, row, written, file),
             Fact::OfModel => self.of_model.push(key.clone()),
             Fact::NotModelled(reason) if !is_off(text) => self.note_not_modelled(written, reason),
             Fact::Unknown if !is_off(text) && key.split(['.', '_']).any(|word| ABOUT_CALLS.contains(&word)) => {
-                let likely = facts.likely(key);
-                let problem = format!("{} has no such setting that is known{likely}", facts.title);
+                let problem = format!("{} has no such setting that is known{}", facts.title, facts.likely(key));
                 return Err(place.wrong(format!("{problem} Leave it out where it changes no calls")));
             }
             Fact::Unknown => self.unknown.push(place.to_string()),
@@ -219,60 +185,56 @@ impl Reader {
     /// Takes the keys that a setting sets.
     fn take(&mut self, facts: &'static Facts, row: &'static Row, written: &Written, file: &Path) -> Result<()> {
         let Written { key, text, place } = written;
-        let found = visible(text);
+        let wrong = |problem: String| Err(place.wrong(format!("found `{}`{problem}", visible(text))));
         if let Some(why) = why_not_followed(text) {
-            return Err(
-                place.wrong(format!("found `{found}`, {why}; accepted: the value itself, or flags for {}", row.keys()))
-            );
-        }
-        if row.file && self.within.is_some() {
-            return Err(place.wrong(format!("found `{found}`, a file in a file that a recipe names; accepted: one")));
+            let keys = row.keys().into_iter().collect::<Vec<_>>().join(", ");
+            return wrong(format!(", {why}; accepted: the value itself, or flags for {keys}"));
         }
         if row.file {
+            if self.within.is_some() {
+                return wrong(", a file in a file that a recipe names; accepted: one".to_owned());
+            }
             let near = file.with_file_name(text);
-            let named = if near.is_file() { near } else { PathBuf::from(text) };
             self.within = Some(place.clone());
-            self.read(&named)?;
+            self.read(if near.is_file() { &near } else { Path::new(text) })?;
             self.within = None;
             return Ok(());
         }
-        let values = match row.values_of(text) {
-            Ok(values) => values,
+        match row.values_of(text) {
+            Ok(values) => {
+                let found = values.into_iter().map(|(set, value)| {
+                    let factors = value.split('*').map(|factor| match factor {
+                        "it" => text.clone(),
+                        "/it" => format!("/{text}"),
+                        factor => factor.to_owned(),
+                    });
+                    let factors = factors.collect::<Vec<_>>();
+                    let (place, setting) = (place.clone(), facts.name_of(key).to_owned());
+                    (set.to_owned(), Found { text: factors.join("*"), place, row, setting, is_default: false })
+                });
+                self.found.extend(found);
+                Ok(())
+            }
             Err(Refused::NotModelled(reason)) => {
                 self.note_not_modelled(written, reason);
-                return Ok(());
+                Ok(())
             }
-            Err(Refused::Accepted(accepted)) => {
-                return Err(place.wrong(format!("found `{found}`; accepted: {accepted}")));
-            }
-        };
-        for (set, value) in values {
-            let factors = value.split('*').map(|factor| match factor {
-                "it" => text.clone(),
-                "/it" => format!("/{text}"),
-                factor => factor.to_owned(),
-            });
-            let (text, setting) = (factors.collect::<Vec<_>>().join("*"), facts.name_of(key).to_owned());
-            let found = Found { text, place: place.clone(), row: Some(row), setting, is_default: false };
-            self.found.push((set.to_owned(), found));
+            Err(Refused::Accepted(accepted)) => wrong(format!("; accepted: {accepted}")),
         }
-        Ok(())
     }
 
     /// Every key with its one value.
     ///
     /// # Errors
     /// Keys with two values, and a batch that its parts do not come to.
-    fn keys(&mut self, model: Option<&Model>) -> Result<BTreeMap<String, Found>> {
-        let rows = self.found.iter().filter_map(|(_, found)| found.row);
-        let over: BTreeSet<&String> = rows.flat_map(|row| &row.over).collect();
+    fn keys(&mut self, model: &Model) -> Result<BTreeMap<String, Found>> {
+        let over: BTreeSet<&String> = self.found.iter().flat_map(|(_, found)| &found.row.over).collect();
         let is_overruled = |key: &str, of: &String| over.contains(of) || over.contains(&format!("{of}.{key}"));
-        let times = |found: &Found| found.row.is_some_and(|row| row.times);
         let mut keys: BTreeMap<String, Found> = BTreeMap::new();
         for (key, found) in self.found.iter().filter(|(key, found)| !is_overruled(key, &found.setting)) {
             match keys.get_mut(key) {
                 None => drop(keys.insert(key.clone(), found.clone())),
-                Some(other) if times(other) && times(found) => other.text += &format!("*{}", found.text),
+                Some(other) if other.row.times && found.row.times => other.text += &format!("*{}", found.text),
                 Some(other) if found.is_default || other.text == found.text => {}
                 Some(other) => {
                     let problem = format!("sets {key} to {}, and {} to {}", found.text, other.place, other.text);
@@ -289,7 +251,7 @@ impl Reader {
         let values = texts(&keys);
         let has = |(key, wanted): (&String, &Vec<String>)| values.get(key).is_some_and(|value| wanted.contains(value));
         keys.retain(|_, found| {
-            let counts = found.row.is_none_or(|row| row.only.iter().all(has));
+            let counts = found.row.only.iter().all(has);
             self.ignored.extend((!counts).then(|| found.setting.clone()));
             counts
         });
@@ -300,47 +262,45 @@ impl Reader {
 
 /// Takes out the micro-batches where the batch of all replicas is there too: together they say how many replicas there are.
 fn replicas_of_batch(keys: &mut BTreeMap<String, Found>) -> Result<()> {
-    let number = |key: &str| keys.get(key).map_or(Some(1), |found| found.text.parse::<u64>().ok());
-    let sizes = [number("micro_batch"), number("micro_batches"), number("global_batch")];
-    let (Some(all), Some(parts), [Some(micro_batch), Some(micro_batches), Some(batch)]) =
-        (keys.get("global_batch").cloned(), keys.get("micro_batches"), sizes)
-    else {
-        return Ok(());
-    };
-    let of_replica = micro_batch.saturating_mul(micro_batches).max(1);
-    if !parts.is_default && !batch.is_multiple_of(of_replica) {
-        let problem =
-            format!("found {batch}, which is no multiple of {micro_batch} x {micro_batches}, the samples of a replica");
-        return Err(all.place.wrong(format!("{problem}; accepted: their product with the replicas")));
-    }
-    if !parts.is_default {
+    let number = |key: &str| keys.get(key).and_then(|found| found.text.parse::<u64>().ok());
+    let (Some(batch), Some(micro_batches)) = (number("global_batch"), number("micro_batches")) else { return Ok(()) };
+    let micro_batch = number("micro_batch").unwrap_or(1);
+    let all = keys["global_batch"].clone();
+    if keys.remove("micro_batches").is_some_and(|parts| !parts.is_default) {
+        let of_replica = micro_batch.saturating_mul(micro_batches).max(1);
+        if !batch.is_multiple_of(of_replica) {
+            return Err(all.place.wrong(format!(
+                "found {batch}, which is no multiple of {micro_batch} x {micro_batches}, the samples of a replica; accepted: their \
+                 product with the replicas"
+            )));
+        }
         keys.entry("dp".to_owned()).or_insert(Found { text: (batch / of_replica).to_string(), ..all });
     }
-    keys.remove("micro_batches");
     Ok(())
 }
 
 /// A text, or the product of its factors, rounded down; nothing where a factor is not known.
-fn product(text: &str, model: Option<&Model>, keys: &BTreeMap<String, String>) -> String {
+fn product(text: &str, model: &Model, keys: &BTreeMap<String, String>) -> String {
     if !text.contains('*') {
         return text.to_owned();
     }
     let mut product = 1.0;
     for factor in text.split('*') {
-        let (name, divides) = factor.strip_prefix('/').map_or((factor, false), |name| (name, true));
-        let number = match (name.parse::<f64>(), keys.get(name), model) {
-            (Ok(number), ..) => number,
-            (_, Some(text), _) => text.split('*').map(|factor| factor.parse().unwrap_or(1.0)).product(),
-            (_, None, Some(model)) if name == "hidden" => model.hidden as f64,
-            (_, None, Some(model)) if name == "layers" => f64::from(model.layers),
-            (_, None, None) if ["hidden", "layers"].contains(&name) => return String::new(),
-            (..) if name.is_empty() => return String::new(),
+        let name = factor.trim_start_matches('/');
+        let number = match (name, keys.get(name)) {
+            ("", _) => return String::new(),
+            ("hidden", _) => model.hidden as f64,
+            ("layers", _) => f64::from(model.layers),
+            (_, Some(text)) => text.split('*').map(|factor| factor.parse().unwrap_or(1.0)).product(),
             // A degree that is left out is 1.
-            (..) if DEGREES.contains(&name) => 1.0,
-            // The key itself says what it accepts.
-            (..) => return text.to_owned(),
+            (_, None) if DEGREES.contains(&name) => 1.0,
+            (_, None) => match name.parse::<f64>() {
+                Ok(number) => number,
+                // The key itself says what it accepts.
+                Err(_) => return text.to_owned(),
+            },
         };
-        product = if divides { product / number } else { product * number };
+        product = if name.len() < factor.len() { product / number } else { product * number };
     }
     (product as u64).to_string()
 }
@@ -356,7 +316,7 @@ mod tests {
     const FOLDER: &str = "tests/data/recipes";
 
     fn read(file: &Path, model: &str) -> Result<Recipe> {
-        Recipe::read(file, Some(&Model::load(model).unwrap()))
+        Recipe::read(file, &Model::load(model).unwrap())
     }
 
     #[derive(serde::Deserialize)]
@@ -382,7 +342,7 @@ mod tests {
                 }
             };
             let found: BTreeMap<String, String> =
-                recipe.keys.iter().map(|(key, (text, _))| (key.clone(), text.clone())).collect();
+                recipe.keys.iter().map(|(key, found)| (key.clone(), found.text.clone())).collect();
             let keys = keys
                 .iter()
                 .map(|(key, value)| (key.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
@@ -409,7 +369,7 @@ mod tests {
         let layout = ["tp", "cp", "dp", "pp", "ep", "etp", "order", "ranks", "framework"];
         for facts in Facts::all() {
             assert!(facts.framework.parse::<Framework>().is_ok(), "{}", facts.title);
-            for key in facts.set_keys() {
+            for key in facts.rows.values().flat_map(Row::keys) {
                 let is_known = known.contains(&key) || layout.contains(&key) || key.starts_with('_');
                 assert!(is_known, "{}: {key}", facts.title);
             }
@@ -419,6 +379,7 @@ mod tests {
     #[test]
     fn no_part_of_a_recipe_under_any_ending_panics() {
         enter_checkout();
+        let model = Model::load("llama-3-8b").unwrap();
         let folder = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(FOLDER).unwrap().flatten() {
             let text = fs::read_to_string(entry.path()).unwrap();
@@ -426,7 +387,7 @@ mod tests {
                 for ending in ["sh", "yaml", "json", "toml"] {
                     let file = folder.path().join(format!("recipe.{ending}"));
                     fs::write(&file, part.replacen("8", "\"'{[(", 1)).unwrap();
-                    if let Err(error) = Recipe::read(&file, None) {
+                    if let Err(error) = Recipe::read(&file, &model) {
                         assert!(
                             error.exit_code() == 2 && !error.to_string().is_empty(),
                             "{}: {error}",
@@ -479,7 +440,7 @@ mod tests {
             (
                 "a.json",
                 "{\"zero_optimization\": {\"stage\": 2,\n\"stage\": 3}}".to_owned(),
-                "a.json:2: zero_optimization.stage: has two values: `2` before and `3` here",
+                "a.json:2: stage: occurs twice in one object",
             ),
             (
                 "a.json",
@@ -503,7 +464,7 @@ mod tests {
                 "a.yaml:3: not YAML: found `<<`",
             ),
             ("a.yaml", "distributed_type: FSDP\n\tnum_processes: 8".to_owned(), "a.yaml:2: not YAML: found a tab"),
-            ("a.yaml", format!("distributed_type: {}", "[".repeat(100_000)), "that is not closed"),
+            ("a.yaml", format!("distributed_type: {}", "[".repeat(100_000)), "a list that is not closed on its line"),
             (
                 "a.toml",
                 "[parallelism]\ntensor_parallel_degree = 2\nzero_bubble_parallel_degree = 2".to_owned(),

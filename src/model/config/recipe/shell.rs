@@ -159,21 +159,10 @@ impl Shell {
             return false;
         }
         let list = text.strip_prefix('(').and_then(|list| list.strip_suffix(')'));
-        let value = match list {
+        let value = match self.depth {
+            0 => divided(&self.expanded(list.unwrap_or(text)), word.line),
             // Which branch is taken is not known here.
-            _ if self.depth > 0 => vec![Word { text: format!("${name}"), line: word.line }],
-            Some(list) => {
-                let followed = |Word { text, line }: Word| match self.followed(&text, line) {
-                    Some(words) => words,
-                    None => divided(&self.expanded(&text), line),
-                };
-                let short = |length: &mut usize, word: Word| {
-                    *length += word.text.len();
-                    (*length <= LONGEST_TEXT).then_some(word)
-                };
-                divided(list, word.line).into_iter().flat_map(followed).scan(0, short).collect()
-            }
-            None => divided(&self.expanded(text), word.line),
+            _ => vec![Word { text: format!("${name}"), line: word.line }],
         };
         self.length += joined(&value).len();
         let variable = self.variables.entry(name.to_owned()).or_default();

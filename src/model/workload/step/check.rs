@@ -47,9 +47,13 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     drafts(step)?;
     kv_transfer(step)?;
     let etp = if d.ep == 1 { d.tp } else { 1 };
-    if step.model.mixture.is_some() && d.etp != etp {
+    // One sum over all these ranks ends both divisions (sglang/srt/layers/moe/utils.py _post_experts_sum).
+    let ranks = if step.joins_replicas() { d.tp * d.dp } else { d.tp };
+    let is_summed = step.serving.expert.dispatcher == ServingDispatcher::AllReduce && d.ep * d.etp == ranks;
+    if step.model.mixture.is_some() && d.etp != etp && !is_summed {
         return Err(format!(
-            "etp = {} with tp = {} and ep = {}: serving divides experts by tp if ep = 1, and keeps them whole on the ranks of ep otherwise; accepted: etp = {etp}",
+            "etp = {} with tp = {} and ep = {}: serving divides experts by tp if ep = 1, and keeps them whole on the ranks of ep otherwise; accepted: etp = {etp}, or \
+             with dispatcher all_reduce ep x etp = {ranks}",
             d.etp, d.tp, d.ep
         ));
     }

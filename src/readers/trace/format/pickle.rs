@@ -3,15 +3,16 @@
 //! PyTorch's own pickler (torch/csrc/jit/serialization/pickler.cpp) refers repeatedly to dictionaries and lists that it has written once,
 //! which serde-pickle mistakes for recursion; the opcodes are from CPython's Lib/pickletools.py.
 
-use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
-use serde::{Deserializer, forward_to_deserialize_any};
+use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Maximum number of values read from a file, counting each reference, as a multiple of its bytes: otherwise a few bytes could refer to
 /// each other until memory is full.
 const MOST_VALUES_PER_BYTE: usize = 8;
+
+/// The stack of a call in PyTorch's dumps, which is most of them and which nothing is read from.
+const STACK: &str = "frames";
 
 /// Dictionaries that are passed on as they end, so that not all of them are in memory.
 pub(super) struct Each<'a, T> {
@@ -279,6 +280,36 @@ impl Value {
     fn items(&self) -> Option<&Rc<Items>> {
         self.as_list().or(self.as_dictionary())
     }
+
+    /// With the values that it shares once for each reference.
+    fn as_json(&self, left: &Cell<usize>) -> Result<serde_json::Value, String> {
+        left.set(left.get().checked_sub(1).ok_or("it refers to itself too often")?);
+        Ok(match self {
+            Value::None => serde_json::Value::Null,
+            Value::Truth(truth) => (*truth).into(),
+            Value::Whole(whole) => (*whole).into(),
+            Value::Fraction(fraction) => (*fraction).into(),
+            Value::Text(text) => (**text).into(),
+            Value::List(items) => {
+                items.values.borrow().iter().map(|value| value.as_json(left)).collect::<Result<Vec<_>, _>>()?.into()
+            }
+            Value::Dictionary(items) => {
+                let values = items.values.borrow();
+                let keys = values.iter().step_by(2).map(Value::as_key).collect::<Result<Vec<_>, _>>()?;
+                let pairs = keys.into_iter().zip(values.iter().skip(1).step_by(2)).filter(|(key, _)| key != STACK);
+                let pairs = pairs.map(|(key, value)| Ok((key, value.as_json(left)?)));
+                serde_json::Value::Object(pairs.collect::<Result<_, String>>()?)
+            }
+        })
+    }
+
+    fn as_key(&self) -> Result<String, String> {
+        match self {
+            Value::Text(text) => Ok(text.as_ref().to_owned()),
+            Value::Whole(number) => Ok(number.to_string()),
+            _ => Err("a key is neither a text nor a number".to_owned()),
+        }
+    }
 }
 
 impl Items {
@@ -319,89 +350,7 @@ impl Items {
 
 /// The value as the program's type; `left` is the number of further values that may be read from it.
 fn parsed<T: DeserializeOwned>(value: &Value, left: &Cell<usize>) -> Result<T, String> {
-    T::deserialize(Read { value, left }).map_err(|problem| problem.to_string())
-}
-
-type Problem = serde::de::value::Error;
-
-#[derive(Clone, Copy)]
-struct Read<'a> {
-    value: &'a Value,
-    left: &'a Cell<usize>,
-}
-
-/// As above, as the key of a dictionary.
-struct Key<'a>(Read<'a>);
-
-impl<'de> Deserializer<'de> for Read<'_> {
-    type Error = Problem;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
-        let Read { value, left } = self;
-        left.set(left.get().checked_sub(1).ok_or_else(|| Problem::custom("it refers to itself too often"))?);
-        let read = |value| Read { value, left };
-        match value {
-            Value::None => visitor.visit_unit(),
-            Value::Truth(truth) => visitor.visit_bool(*truth),
-            Value::Whole(whole) => visitor.visit_i64(*whole),
-            Value::Fraction(fraction) => visitor.visit_f64(*fraction),
-            Value::Text(text) => visitor.visit_str(text),
-            Value::List(items) => visitor.visit_seq(SeqDeserializer::new(items.values.borrow().iter().map(read))),
-            Value::Dictionary(items) => {
-                let values = items.values.borrow();
-                let pairs = values.chunks_exact(2).map(|pair| (Key(read(&pair[0])), read(&pair[1])));
-                visitor.visit_map(MapDeserializer::new(pairs))
-            }
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
-        match self.value {
-            Value::None => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
-        visitor.visit_unit()
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple tuple_struct map
-        struct enum identifier
-    }
-}
-
-impl<'de> Deserializer<'de> for Key<'_> {
-    type Error = Problem;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
-        match self.0.value {
-            Value::Whole(number) => visitor.visit_string(number.to_string()),
-            _ => self.0.deserialize_any(visitor),
-        }
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq tuple
-        tuple_struct map struct enum identifier ignored_any
-    }
-}
-
-impl<'de> IntoDeserializer<'de, Problem> for Read<'_> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-impl<'de> IntoDeserializer<'de, Problem> for Key<'_> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
+    serde_json::from_value(value.as_json(left)?).map_err(|problem| problem.to_string())
 }
 
 #[cfg(test)]
