@@ -102,7 +102,6 @@ def named(table):
         "rows": list(table["rows"]),
         "also": list(names.get("also", {})),
         "defaults": list(table.get("defaults", {})),
-        "model": table.get("model", []),
         "of_model": table.get("of_model", []),
         "no_effect": table.get("no_effect", []),
         "not_modelled": [name for reason in table.get("not_modelled", {}).values() for name in reason],

@@ -25,6 +25,9 @@ const LONGEST_MICROSECONDS: f64 = 1e12;
 /// Lines outside tables whose numbers a note lists.
 const NAMED_LINES: usize = 5;
 
+/// Characters of the first of them that it shows.
+const LONGEST_SHOWN: usize = 80;
+
 /// A time printed in the log host's time zone, assumed to be the local one.
 pub(super) fn local_time(text: &str, form: &str) -> Option<Timestamp> {
     let time = DateTime::strptime(form, text).ok()?;
@@ -51,7 +54,7 @@ pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(Error::usage(format!("{} is text in UTF-16; convert it to UTF-8", path.shown())));
     }
-    Ok(String::from_utf8_lossy(bytes).into_owned())
+    Ok(String::from_utf8_lossy(bytes).trim_start_matches('\u{feff}').to_owned())
 }
 
 /// The content of a file.
@@ -63,16 +66,24 @@ pub(super) fn log_lines(text: &str) -> impl Iterator<Item = LogLine<'_>> {
     (1..).zip(text.lines()).map(|(number, line)| LogLine { number, text: unmarked(line).trim() })
 }
 
-/// Removes `[1,0]<stdout>:` of Open MPI's --tag-output and `12: ` of srun --label.
+/// Removes what launchers and collectors put before a line: `[1,0]<stdout>:` of Open MPI's --tag-output, `[0] ` of Hydra, `[default0]:` of
+/// torchrun, `12: ` of srun --label, and the time of `kubectl logs --timestamps`. Of a line of standard error nothing is left.
 fn unmarked(line: &str) -> &str {
-    if line.starts_with('[')
-        && let Some((mark, rest)) = line.split_once("]<stdout>")
-        && mark.len() < 40
-    {
-        return rest.trim_start_matches(':');
+    let line = line.trim_start();
+    let is_rank = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    if let Some((mark, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')).filter(|of| of.0.len() < 40) {
+        let rank = mark.trim_start_matches(|one: char| one.is_ascii_alphabetic());
+        return match (rest.strip_prefix("<stdout>"), rest.strip_prefix(':')) {
+            (Some(rest), _) => rest.trim_start_matches(':'),
+            _ if rest.starts_with("<stderr>") => "",
+            (None, Some(rest)) if is_rank(rank) => rest,
+            (None, None) if is_rank(mark) => rest,
+            _ => line,
+        };
     }
-    match line.trim_start().split_once(": ") {
-        Some((rank, rest)) if !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+    match line.split_once(' ') {
+        Some((rank, rest)) if rank.strip_suffix(':').is_some_and(is_rank) => rest,
+        Some((time, rest)) if time.contains('T') && time.parse::<Timestamp>().is_ok() => rest,
         _ => line,
     }
 }
@@ -144,11 +155,16 @@ pub(super) fn expect_writer(path: &Path, text: &str, wanted: Writer, name: &str)
 pub(super) struct Unread {
     count: u64,
     first: Vec<String>,
+    /// The text of the first.
+    text: String,
 }
 
 impl Unread {
     pub(super) fn add(&mut self, line: LogLine) {
         self.count += 1;
+        if self.first.is_empty() {
+            self.text = line.text.chars().take(LONGEST_SHOWN).collect();
+        }
         if self.first.len() < NAMED_LINES {
             self.first.push(line.number.to_string());
         }
@@ -159,7 +175,7 @@ impl Unread {
         let more = if self.count as usize > self.first.len() { ", ..." } else { "" };
         (self.count > 0).then(|| {
             let (lines, were) = (counted(self.count as usize, "line"), if self.count == 1 { "was" } else { "were" });
-            format!("{lines} outside of tables {were} not read: line {}{more}", self.first.join(", "))
+            format!("{lines} that no table has {were} not read: line {}{more}; the first is `{}`", self.first.join(", "), self.text)
         })
     }
 }

@@ -3,8 +3,8 @@
 use super::shell::{Word, settings};
 use super::written::Written;
 use crate::config::document::{Place, likely_key};
-use crate::config::shipped::embedded_files;
-use commgauge_base::error::{Error, Result};
+use crate::config::shipped::embedded_tables;
+use commgauge_base::error::Result;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -95,17 +95,14 @@ pub(super) enum Fact {
 
 /// The files by their names.
 static ALL: LazyLock<BTreeMap<&'static str, Facts>> = LazyLock::new(|| {
-    let facts = |(name, text): (&'static str, &'static str)| {
-        // The files are part of the program, and a test reads each.
-        let facts = toml::from_str(text).map_err(|problem| Error::environment(format!("recipes/{name}: {problem}")));
-        let mut facts: Facts = facts.unwrap_or_else(|problem| panic!("{problem}"));
+    let mut all: BTreeMap<_, Facts> = embedded_tables("recipes");
+    for facts in all.values_mut() {
         let row = |key| Row { key: Some(key), ..Row::default() };
         let keys = std::mem::take(&mut facts.keys).into_iter().map(|(setting, key)| (setting, row(key)));
         facts.rows.extend(keys.chain([(FRAMEWORK.to_owned(), row("framework".to_owned()))]));
         facts.defaults.insert(FRAMEWORK.to_owned(), facts.framework.clone());
-        (name, facts)
-    };
-    embedded_files("recipes").map(facts).collect()
+    }
+    all
 });
 
 impl Facts {

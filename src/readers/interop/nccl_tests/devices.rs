@@ -142,14 +142,27 @@ struct Reader<'a> {
     unread: Unread,
     log_lines: usize,
     averaged_groups: u32,
+    /// What the runs of the file have that may differ between them: rows of other hosts or settings are other rows.
+    of_runs: BTreeMap<&'static str, BTreeSet<String>>,
+    /// What a line of NCCL left of a row, which the next line ends.
+    begun_row: String,
     /// Whether the line before named only one placement, in place.
     in_place_above: bool,
 }
 
 pub(super) fn parse(text: &str, file: &str) -> Imported {
     let (imported, unread) = (Imported::default(), Unread::default());
-    let mut reader =
-        Reader { file, run: Run::default(), imported, unread, log_lines: 0, averaged_groups: 0, in_place_above: false };
+    let mut reader = Reader {
+        file,
+        run: Run::default(),
+        imported,
+        unread,
+        log_lines: 0,
+        averaged_groups: 0,
+        of_runs: BTreeMap::new(),
+        begun_row: String::new(),
+        in_place_above: false,
+    };
     for line in log_text::log_lines(text) {
         reader.take(line);
     }
@@ -167,13 +180,18 @@ impl Reader<'_> {
             self.heading(line, columns);
         } else if is_log_line(text) {
             self.log_lines += 1;
+            if self.run.table.is_some() && begins_with_digit(text) {
+                // Its first word with a colon is `host:pid:tid`.
+                let cells = text.split_whitespace().take_while(|word| !word.contains(':'));
+                self.begun_row = cells.map(|cell| format!("{cell} ")).collect();
+            }
         } else if let Some(comment) = text.strip_prefix('#') {
             self.in_place_above = comment.trim() == "in-place";
             self.comment(line, comment.trim());
         } else if let Some(device) = Device::of_line(text) {
             // Copied through Markdown, which turns the `#` into a heading.
             self.run.devices.push(device);
-        } else if self.run.table.is_some() {
+        } else if self.run.table.is_some() && begins_with_digit(text) {
             self.row(line);
         } else if log_text::looks_like_a_row(text) {
             self.imported.bad_lines.push(line.bad("a row outside a table: no heading above it"));
@@ -205,6 +223,9 @@ impl Reader<'_> {
             self.imported.ranks = self.run.devices.iter().map(Device::as_rank).collect();
         }
         self.imported.warnings.extend(shared_device(&self.run.devices));
+        let hosts: BTreeSet<&str> = self.run.devices.iter().map(|device| &*device.host).collect();
+        let hosts = hosts.into_iter().collect::<Vec<_>>().join("+");
+        self.of_run("hosts", hosts);
         if let Ok(group) = &group {
             self.averaged_groups = self.averaged_groups.max(group.groups);
         }
@@ -230,7 +251,10 @@ impl Reader<'_> {
         if columns.objection().is_some() {
             return;
         }
-        match columns.row(line.text).and_then(|fields| self.run.facts.rows(group, &fields)) {
+        let whole = std::mem::take(&mut self.begun_row) + line.text;
+        match columns.row(&whole).and_then(|fields| self.run.facts.rows(group, &fields)) {
+            // Nothing is moved, so nothing was measured.
+            Ok(rows) if rows.iter().all(|row| row.bytes_total.0 == 0) => self.unread.add(line),
             Ok(rows) => self.imported.rows.extend(rows),
             Err(problem) => self.imported.bad_lines.push(line.bad(problem)),
         }
@@ -298,6 +322,11 @@ impl Reader<'_> {
         self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
 
+    fn of_run(&mut self, name: &'static str, value: String) {
+        self.run.facts.label(name, &value);
+        self.of_runs.entry(name).or_default().insert(value);
+    }
+
     /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
     fn parameters(&mut self, comment: &str) {
         self.run.parameter_lines += 1;
@@ -306,6 +335,8 @@ impl Reader<'_> {
             let rest = comment.split(name).nth(1)?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
         };
+        let iterations = comment.split(" iters:").nth(2).and_then(|rest| rest.split_whitespace().next());
+        self.of_run("iters", iterations.unwrap_or_default().to_owned());
         self.run.facts.unusual("agg_iters", number("agg iters:"), 1);
         self.run.facts.unusual("graph", number("graph:"), 0);
         self.run.facts.unusual("unalign", number("unalign:"), 0);
@@ -331,6 +362,9 @@ impl Reader<'_> {
     }
 
     fn finish(mut self, text: &str) -> Imported {
+        for (name, _) in self.of_runs.iter().filter(|(_, values)| values.len() == 1) {
+            self.imported.rows.iter_mut().for_each(|row| drop(row.labels.remove(*name)));
+        }
         let Imported { notes, warnings, faults, .. } = &mut self.imported;
         let is_begun = self.run.parameter_lines > 0 || !self.run.devices.is_empty();
         let missing = if self.run.table.is_some() {
@@ -353,6 +387,10 @@ impl Reader<'_> {
         notes.extend(self.unread.note());
         self.imported
     }
+}
+
+fn begins_with_digit(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn is_log_line(text: &str) -> bool {
@@ -564,6 +602,11 @@ impl Columns {
             words.truncate(words.len().saturating_sub(2));
         }
         let expected = self.shared.len() + self.half.len() * self.halves;
+        // Calls that reduce nothing have a blank for it before 2.13, and hypercube has.
+        let reduction = self.shared.iter().position(|column| column == "redop");
+        if let Some(at) = reduction.filter(|at| words.len() + 1 == expected && words[*at].parse::<f64>().is_ok()) {
+            words.insert(at, "none");
+        }
         let in_place_only = self.halves == 2
             && words.len() == self.shared.len() + self.half.len()
             && text.trim_end().contains(EMPTY_HALF);

@@ -57,6 +57,8 @@ struct Document {
     start_time: Option<String>,
     #[serde(default)]
     args: Vec<String>,
+    #[serde(default)]
+    env: Vec<String>,
     nccl_version: Option<u64>,
     config: Config,
     results: Vec<Value>,
@@ -146,7 +148,8 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     for (index, result) in document.results.into_iter().enumerate() {
         let rows = fields(result).and_then(|fields| facts.rows(&group, &fields));
         match rows {
-            Ok(rows) => imported.rows.extend(rows),
+            // Where nothing is moved, nothing was measured.
+            Ok(rows) => imported.rows.extend(rows.into_iter().filter(|row| row.bytes_total.0 > 0)),
             Err(problem) => {
                 imported.bad_lines.push(BadLine { number: 1, problem: format!("results[{index}]: {problem}") });
             }
@@ -194,6 +197,8 @@ fn facts(document: &Document, file: &str) -> Facts {
     if let Some(code) = document.nccl_version {
         facts.label("nccl_version", nccl_version(code));
     }
+    let variables = document.env.iter().filter_map(|variable| variable.split_once('='));
+    variables.filter(|(name, _)| name.starts_with("NCCL_")).for_each(|(name, value)| facts.label(name, value));
     facts.unusual("agg_iters", config.aggregated_iterations, 1);
     facts.unusual("graph", config.graph, 0);
     facts
@@ -266,6 +271,7 @@ mod tests {
     use commgauge_base::element::ElementType;
     use commgauge_base::sample::Cadence;
     use commgauge_model::layout::Locality;
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     const OLD: &str = include_str!("../../../../tests/data/foreign/nccl-tests-2.11-all_reduce.txt");
@@ -343,6 +349,65 @@ mod tests {
         assert_eq!(read, [(Some(0), out, 6.21), (Some(0), within, 6.11), (Some(1), within, 6.02)]);
         let labels = &imported.rows[0].labels;
         assert_eq!((&*labels["agg_iters"], &*labels["graph"], &*labels["nccl_version"]), ("4", "1", "2.29.1"));
+    }
+
+    #[test]
+    fn marks_of_launchers_and_foreign_lines_leave_the_rows_of_a_log() {
+        let expected = parse(OLD, "x.txt").rows;
+        let marked = |mark: &str| OLD.lines().map(|line| format!("{mark}{line}\n")).collect::<String>();
+        let row = OLD.lines().find(|line| line.contains("2710.0")).unwrap();
+        let (begin, end) = row.split_at(row.find("2710.0").unwrap());
+        let broken = format!("{begin}gpu-a:49:49 [0] NCCL INFO 8 Bytes -> Algo 0 proto 0 time 26.5\n{end}");
+        for text in [
+            marked("[0] "),
+            marked("        [1,0]<stdout>:"),
+            marked("[default0]:"),
+            marked("12: "),
+            marked("2026-07-10T09:37:10.123456789Z "),
+            format!("\u{feff}{OLD}"),
+            OLD.replace(row, &format!("{row}\n[1,3]<stderr>:a warning")),
+            OLD.replace(row, &format!("{row}\nlibibverbs: a warning of one library")),
+            OLD.replace(row, &broken),
+        ] {
+            let imported = super::parse(text.as_bytes(), Path::new("x.txt")).unwrap();
+            assert_eq!(imported.bad_lines, [], "{text:.200}");
+            assert_eq!(imported.rows, expected, "{text:.200}");
+        }
+    }
+
+    #[test]
+    fn a_blank_reduction_and_sizes_of_nothing_are_read() {
+        let row = |text: &str| OLD.lines().find(|line| line.contains(text)).unwrap();
+        let all_to_all = "# nThread 1 nGpus 2 minBytes 65536 maxBytes 65536 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+            #   Rank  0 Pid  110 on     node-a device  0 [0x1a] Tesla V100
+            #   Rank  1 Pid  110 on     node-a device  1 [0x2a] Tesla V100
+            #       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+                   65536          8192   float             52.01    1.26    0.63  0e+00    50.09    1.31    0.65    N/A
+            # Out of bounds values : 0 OK
+            # Avg bus bandwidth    : 0.6
+            ";
+        let imported = parse(all_to_all, "alltoall.txt");
+        let calls: Vec<_> = imported.rows.iter().map(|row| (row.collective, row.bytes_total.0)).collect();
+        assert_eq!((calls, imported.bad_lines), (vec![(Collective::AllToAll, 65_536); 2], vec![]));
+        let nothing = "           0             0     float     sum    30.10    0.00    0.00  0e+00    30.08    0.00    0.00  0e+00";
+        let imported = parse(&OLD.replace(row("2710.0"), &format!("{nothing}\n{}", row("2710.0"))), "x.txt");
+        assert_eq!((imported.rows.len(), imported.bad_lines.len()), (parse(OLD, "x.txt").rows.len(), 0));
+        assert!(imported.notes.iter().any(|note| note.contains("line 1, 21; the first is `$ mpirun")), "{:?}", imported.notes);
+    }
+
+    #[test]
+    fn runs_of_other_hosts_and_settings_in_one_log_are_other_rows() {
+        let hosts: BTreeSet<&str> = OLD.lines().filter_map(|line| line.split_once(" on ")?.1.split_whitespace().next()).collect();
+        let other = hosts.iter().fold(OLD.to_owned(), |text, host| text.replace(*host, "elsewhere"));
+        let imported = parse(&(OLD.to_owned() + &other), "x.txt");
+        let named: BTreeSet<&String> = imported.rows.iter().map(|row| &row.labels["hosts"]).collect();
+        assert_eq!((named.len(), imported.bad_lines.len()), (2, 0));
+        assert!(imported.rows.iter().all(|row| !row.labels.contains_key("iters")));
+        let longer = OLD.replacen("iters: 20", "iters: 100", 1);
+        assert_ne!(longer, OLD);
+        let imported = parse(&(OLD.to_owned() + &longer), "x.txt");
+        let iterations: BTreeSet<&str> = imported.rows.iter().map(|row| &*row.labels["iters"]).collect();
+        assert_eq!(iterations, BTreeSet::from(["100", "20"]));
     }
 
     #[test]

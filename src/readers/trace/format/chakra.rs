@@ -292,15 +292,41 @@ const GLOO: &str = "gloo:";
 const EXECUTION_TRACE_GROUPS: &str = "## process_group:init ##";
 
 #[derive(Debug, Deserialize)]
+#[serde(from = "WrittenNode")]
 struct ExecutionTraceNode {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     inputs: ExecutionTraceTensors,
-    #[serde(default)]
     outputs: ExecutionTraceTensors,
-    #[serde(default)]
     attrs: Vec<ExecutionTraceAttribute>,
+}
+
+/// A node as a file has it: schemas before 1.0.2 have shapes and types next to the values.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WrittenNode {
+    name: String,
+    inputs: Value,
+    input_shapes: Value,
+    input_types: Value,
+    outputs: Value,
+    output_shapes: Value,
+    output_types: Value,
+    attrs: Vec<ExecutionTraceAttribute>,
+}
+
+impl From<WrittenNode> for ExecutionTraceNode {
+    fn from(node: WrittenNode) -> ExecutionTraceNode {
+        let tensors = |values: Value, shapes, types| match values {
+            Value::Object(_) => serde_json::from_value(values).unwrap_or_default(),
+            values => ExecutionTraceTensors { values, shapes, types },
+        };
+        ExecutionTraceNode {
+            name: node.name,
+            inputs: tensors(node.inputs, node.input_shapes, node.input_types),
+            outputs: tensors(node.outputs, node.output_shapes, node.output_types),
+            attrs: node.attrs,
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -587,6 +613,15 @@ mod tests {
         let file = read_execution_trace(text.as_bytes());
         assert_eq!(file.calls.len(), 1);
         assert!(file.notes[0].contains("truncated or damaged after 2 nodes"), "{:?}", file.notes);
+    }
+
+    #[test]
+    fn shapes_and_types_next_to_the_values_are_those_of_older_schemas() {
+        let node = r#"{"name": "record_param_comms", "inputs": [[71, 71, 0, 1048576, 4, "cuda:0"], 7, 9, 0, "allreduce"], "input_shapes":
+            [[1048576], [], [], [], []], "input_types": ["Tensor(float)", "Int", "Int", "Int", "String"], "outputs": [[]]}"#;
+        let file = read_execution_trace(format!("{{\"schema\": \"1.0.1\", \"nodes\": [{node}]}}").as_bytes());
+        let [call] = &file.calls[..] else { panic!("{file:?}") };
+        assert_eq!((call.kind.name(), call.element, call.bytes_total), ("all_reduce", Some(ElementType::Float32), Bytes(4 << 20)));
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub(super) fn is_nccl_log(start: &str) -> bool {
 
 /// Reads a log, of one or many processes.
 pub(super) fn read_nccl_log(text: &str) -> ProcessTrace {
-    let lines = || text.lines().filter_map(|line| line.split_once(MARK));
+    let lines = || text.lines().filter_map(|line| line.rsplit_once(MARK));
     let made: BTreeMap<Address, Membership> =
         lines().filter_map(|(prefix, line)| made_communicator(prefix, line)).collect();
     let mut trace = ProcessTrace { memberships: made.values().cloned().collect(), ..ProcessTrace::default() };
@@ -187,7 +187,9 @@ fn made_communicator(prefix: &str, line: &str) -> Option<(Address, Membership)> 
 
 /// `node1:123:456 [0]` without thread and device: what identifies the process.
 fn process(prefix: &str) -> Option<Process> {
-    let name = prefix.split_ascii_whitespace().rev().find(|word| word.matches(':').count() == 2)?;
+    // torchrun --tee puts `[default0]:` before it.
+    let mut words = prefix.split_ascii_whitespace().rev().map(|word| word.rsplit_once("]:").map_or(word, |(_, word)| word));
+    let name = words.find(|word| word.matches(':').count() == 2)?;
     name.rsplit_once(':').map(|(process, _)| process.to_owned())
 }
 
@@ -293,5 +295,10 @@ mod tests {
         assert_eq!((call.call.bytes_total.0, call.call.kind.name()), (4096, "all_gather"));
         assert_eq!(trace.memberships.len(), 8);
         assert!(trace.notes[0].starts_with("1 calls have a communicator"), "{:?}", trace.notes);
+        let of_torchrun = log().replace("node1:", "[default0]:node1:");
+        let joined = log().replace("node1:13:40 [2] NCCL INFO AllG", "node1:11:11 [0] NCCL INFO node1:13:40 [2] NCCL INFO AllG");
+        for text in [of_torchrun, joined] {
+            assert_eq!(read_nccl_log(&text), trace, "{text}");
+        }
     }
 }

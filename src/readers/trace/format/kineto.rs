@@ -19,6 +19,9 @@ const HOST_EVENT: &str = "record_param_comms";
 
 const GLOO: &str = "gloo:";
 
+/// How backends of devices begin the annotations of calls: all that PyTorch up to 2.1, and backends other than NCCL, say of sizes.
+const OF_DEVICES: [&str; 4] = ["nccl:", "hccl:", "xccl:", "oneccl:"];
+
 const STEP: &str = "ProfilerStep#";
 
 /// Categories of device work (libkineto/include/ActivityType.h).
@@ -105,6 +108,8 @@ struct Reading {
     by_external_id: HashMap<u64, Option<usize>>,
     /// Kernels of calls whose host events have not come yet, with their durations in microseconds.
     kernels: Vec<(Event, f64)>,
+    /// Calls as their annotations describe them, which are used where nothing else does.
+    annotated: Vec<Event>,
     batched: BatchedMessages,
     steps: BTreeSet<String>,
     events: u64,
@@ -171,6 +176,9 @@ impl Reading {
             self.take_batch(&event);
         } else if event.name.starts_with(GLOO) {
             self.take_gloo_event(&event);
+        } else if OF_DEVICES.iter().any(|backend| event.name.starts_with(backend)) && event.args.dimensions.is_array() {
+            // Its duration is that of the host.
+            self.annotated.push(Event { dur: None, ..event });
         } else if let (Some(_), Some(duration)) = (&event.args.collective, event.dur) {
             if !self.has_taken_kernel(&event, duration) {
                 self.kernels.push((event, duration));
@@ -226,7 +234,7 @@ impl Reading {
         })
     }
 
-    /// gloo's events have the shape of the first tensor, which is the input of a rank.
+    /// gloo's events and annotations have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_event(&mut self, event: &Event) {
         let Some(kind) = self.file.known_kind(&event.name) else { return };
         let first = |value: &serde_json::Value| value.get(0).cloned().unwrap_or_default();
@@ -267,6 +275,9 @@ impl Reading {
 
     /// Kernels without a host event are calls themselves.
     fn finish(mut self) -> FileTrace {
+        if self.by_external_id.values().all(Option::is_none) && self.kernels.is_empty() {
+            std::mem::take(&mut self.annotated).iter().for_each(|event| self.take_gloo_event(event));
+        }
         for (event, duration) in std::mem::take(&mut self.kernels) {
             if !self.has_taken_kernel(&event, duration) {
                 let call = self.described_call(&event, Some(duration));
@@ -286,7 +297,7 @@ impl Reading {
         }
         if file.groups.iter().any(|group| group.name.is_empty() && group.ranks.is_none()) {
             file.notes.push(
-                "its events do not name the group of a call, as always with gloo; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce"
+                "its events do not name the group of a call, as with gloo and before PyTorch 2.2; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce"
                     .to_owned(),
             );
         }
@@ -372,6 +383,23 @@ mod tests {
         let file = read(trace.as_bytes());
         assert!(file.calls.is_empty());
         assert!(file.unknown.keys().any(|name| name.contains("record_shapes=True")), "{:?}", file.unknown);
+    }
+
+    /// As PyTorch up to 2.1 writes it, and with backends of other devices.
+    #[test]
+    fn annotations_are_calls_where_nothing_else_describes_them() {
+        for backend in ["nccl", "hccl"] {
+            let annotation = format!(
+                r#"{{"ph": "X", "cat": "user_annotation", "name": "{backend}:all_reduce", "ts": 12, "dur": 1, "args": {{"External id": 3,
+                "Input Dims": [[1048576]], "Input type": ["float"]}}}}"#
+            );
+            let host = r#"{"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 11, "dur": 3, "args": {"External id": 2}}"#;
+            let file = read(format!("{{\"traceEvents\": [{host}, {annotation}]}}").as_bytes());
+            let [call] = &file.calls[..] else { panic!("{file:?}") };
+            assert_eq!((call.kind.name(), call.bytes_total, call.duration), ("all_reduce", Bytes(4 << 20), None));
+            let described = GPU.replacen("\"traceEvents\": [", &format!("\"traceEvents\": [{annotation},"), 1);
+            assert_eq!(read(described.as_bytes()).calls.len(), 1, "{backend}");
+        }
     }
 
     #[test]
