@@ -391,7 +391,7 @@ mod tests {
             ("[1,0]<stdout>:# Size   Latency (us)", "# Size   Latency (us)"),
             ("[1,12]<stdout>: 8    1.20", "8    1.20"),
             (" 0:  8  1.20\r", "8  1.20"),
-            ("[0] NCCL INFO x", "[0] NCCL INFO x"),
+            ("[0] NCCL INFO x", "NCCL INFO x"),
             ("host: 8 1", "host: 8 1"),
         ] {
             assert_eq!(log_lines(line).next().unwrap().text, text);
