@@ -129,7 +129,7 @@ pub struct DegreeFlags {
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
     pub ep: Option<String>,
 
-    /// Degree of tensor parallelism inside experts [default: that of --tp]
+    /// Degree of tensor parallelism inside experts [default: that of --tp; 1 where a model serves with --ep]
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true, hide_short_help = true)]
     pub etp: Option<String>,
 

@@ -420,7 +420,7 @@ mod tests {
             ),
             (
                 "vllm-deepseek.sh --model deepseek-v3 --serve decode",
-                "--model deepseek-v3 --tp 8 --ep 8 --etp 1 --serve decode --batch 16 --framework vllm".to_owned(),
+                "--model deepseek-v3 --tp 8 --ep 8 --serve decode --batch 16 --framework vllm".to_owned(),
                 [8, 1, 1, 8],
             ),
             // One sum over tp, however experts are divided among its ranks.

@@ -161,7 +161,8 @@ pub(super) fn embedded_file(file: &str) -> Result<&'static str> {
 pub(super) fn embedded_tables<T: DeserializeOwned>(folder: &str) -> BTreeMap<&'static str, T> {
     let files = EMBEDDED.get_dir(folder).into_iter().flat_map(|folder| folder.files());
     let named = files.filter_map(|file| Some((file.path().file_name()?.to_str()?, file.contents_utf8()?)));
-    let read = |(name, text)| (name, toml::from_str(text).unwrap_or_else(|problem| panic!("{folder}/{name}: {problem}")));
+    let read =
+        |(name, text)| (name, toml::from_str(text).unwrap_or_else(|problem| panic!("{folder}/{name}: {problem}")));
     named.filter(|(name, _)| name.ends_with(".toml")).map(read).collect()
 }
 

@@ -71,7 +71,9 @@ pub(super) fn log_lines(text: &str) -> impl Iterator<Item = LogLine<'_>> {
 fn unmarked(line: &str) -> &str {
     let line = line.trim_start();
     let is_rank = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
-    if let Some((mark, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')).filter(|of| of.0.len() < 40) {
+    if let Some((mark, rest)) =
+        line.strip_prefix('[').and_then(|line| line.split_once(']')).filter(|of| of.0.len() < 40)
+    {
         let rank = mark.trim_start_matches(|one: char| one.is_ascii_alphabetic());
         return match (rest.strip_prefix("<stdout>"), rest.strip_prefix(':')) {
             (Some(rest), _) => rest.trim_start_matches(':'),
@@ -175,7 +177,11 @@ impl Unread {
         let more = if self.count as usize > self.first.len() { ", ..." } else { "" };
         (self.count > 0).then(|| {
             let (lines, were) = (counted(self.count as usize, "line"), if self.count == 1 { "was" } else { "were" });
-            format!("{lines} that no table has {were} not read: line {}{more}; the first is `{}`", self.first.join(", "), self.text)
+            format!(
+                "{lines} that no table has {were} not read: line {}{more}; the first is `{}`",
+                self.first.join(", "),
+                self.text
+            )
         })
     }
 }

@@ -71,7 +71,8 @@ impl<'a> Block<'a> {
         let words: Vec<&str> = title.text.trim_start_matches('#').split_whitespace().collect();
         let (["OSU", rest @ ..], true) = (words.as_slice(), title.text.starts_with('#')) else { return None };
         // One-sided tests name their call in place of the library: `OSU MPI_Get latency Test`.
-        let (library, rest) = rest.split_first().filter(|(word, _)| !word.starts_with("MPI_")).unwrap_or((&"MPI", rest));
+        let (library, rest) =
+            rest.split_first().filter(|(word, _)| !word.starts_with("MPI_")).unwrap_or((&"MPI", rest));
         let version =
             rest.last().filter(|word| word.starts_with('v') && word.contains('.')).map(|word| (*word).to_owned());
         let name = rest[..rest.len() - usize::from(version.is_some())].join(" ");

@@ -326,7 +326,32 @@ impl ListedStages {
 /// Order of preference between axes with the same ranks: the first names the group.
 const AXES: [Axis; 24] = {
     use Axis::*;
-    [Tp, Cp, Ep, Dp, Pp, Etp, Edp, DpCp, Mp, EtpEp, DpShard, DpReplicate, DpShardInner, DpShardOuter, CpInner, CpOuter, World, TpCp, TpCpDp, ExpertMp, Embedding, EpInner, EpOuter, Dcp]
+    [
+        Tp,
+        Cp,
+        Ep,
+        Dp,
+        Pp,
+        Etp,
+        Edp,
+        DpCp,
+        Mp,
+        EtpEp,
+        DpShard,
+        DpReplicate,
+        DpShardInner,
+        DpShardOuter,
+        CpInner,
+        CpOuter,
+        World,
+        TpCp,
+        TpCpDp,
+        ExpertMp,
+        Embedding,
+        EpInner,
+        EpOuter,
+        Dcp,
+    ]
 };
 
 const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);

@@ -140,11 +140,14 @@ impl<'a> Reader<'a> {
                     return wrong("found `<<`, which merges another part; accepted: its keys written here");
                 }
                 Some('{' | '[') if !value.ends_with(['}', ']']) => {
-                    return wrong("found a list that is not closed on its line; accepted: its items on lines of their own");
+                    return wrong(
+                        "found a list that is not closed on its line; accepted: its items on lines of their own",
+                    );
                 }
                 Some('|' | '>') => of_text = Some(indent),
                 Some('{') => {
-                    for (key, text) in value.trim_matches(['{', '}']).split(',').filter_map(|part| part.split_once(':')) {
+                    for (key, text) in value.trim_matches(['{', '}']).split(',').filter_map(|part| part.split_once(':'))
+                    {
                         self.add(&joined(&path, unquoted(key)), unquoted(text), line)?;
                     }
                 }

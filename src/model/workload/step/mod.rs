@@ -70,7 +70,10 @@ fn degrees_on(table: &LayoutTable, ranks: u32) -> Result<Degrees> {
         }
         None => (world / others) as u32,
     };
-    Ok(Degrees { tp: table.tp, cp: table.cp, dp, pp: table.pp, ep: table.ep, etp: table.etp.unwrap_or(table.tp) })
+    // What serves keeps experts whole on the ranks of ep.
+    let only_serves = table.work.as_ref().is_some_and(|work| work.serving.is_some() && work.training.is_none());
+    let etp = table.etp.unwrap_or(if only_serves && table.ep > 1 { 1 } else { table.tp });
+    Ok(Degrees { tp: table.tp, cp: table.cp, dp, pp: table.pp, ep: table.ep, etp })
 }
 
 fn product_without_dp(table: &LayoutTable) -> u128 {

@@ -378,7 +378,8 @@ mod tests {
     #[test]
     fn a_blank_reduction_and_sizes_of_nothing_are_read() {
         let row = |text: &str| OLD.lines().find(|line| line.contains(text)).unwrap();
-        let all_to_all = "# nThread 1 nGpus 2 minBytes 65536 maxBytes 65536 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+        let all_to_all =
+            "# nThread 1 nGpus 2 minBytes 65536 maxBytes 65536 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
             #   Rank  0 Pid  110 on     node-a device  0 [0x1a] Tesla V100
             #   Rank  1 Pid  110 on     node-a device  1 [0x2a] Tesla V100
             #       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
@@ -392,12 +393,17 @@ mod tests {
         let nothing = "           0             0     float     sum    30.10    0.00    0.00  0e+00    30.08    0.00    0.00  0e+00";
         let imported = parse(&OLD.replace(row("2710.0"), &format!("{nothing}\n{}", row("2710.0"))), "x.txt");
         assert_eq!((imported.rows.len(), imported.bad_lines.len()), (parse(OLD, "x.txt").rows.len(), 0));
-        assert!(imported.notes.iter().any(|note| note.contains("line 1, 21; the first is `$ mpirun")), "{:?}", imported.notes);
+        assert!(
+            imported.notes.iter().any(|note| note.contains("line 1, 21; the first is `$ mpirun")),
+            "{:?}",
+            imported.notes
+        );
     }
 
     #[test]
     fn runs_of_other_hosts_and_settings_in_one_log_are_other_rows() {
-        let hosts: BTreeSet<&str> = OLD.lines().filter_map(|line| line.split_once(" on ")?.1.split_whitespace().next()).collect();
+        let hosts: BTreeSet<&str> =
+            OLD.lines().filter_map(|line| line.split_once(" on ")?.1.split_whitespace().next()).collect();
         let other = hosts.iter().fold(OLD.to_owned(), |text, host| text.replace(*host, "elsewhere"));
         let imported = parse(&(OLD.to_owned() + &other), "x.txt");
         let named: BTreeSet<&String> = imported.rows.iter().map(|row| &row.labels["hosts"]).collect();

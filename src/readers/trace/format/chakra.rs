@@ -621,7 +621,10 @@ mod tests {
             [[1048576], [], [], [], []], "input_types": ["Tensor(float)", "Int", "Int", "Int", "String"], "outputs": [[]]}"#;
         let file = read_execution_trace(format!("{{\"schema\": \"1.0.1\", \"nodes\": [{node}]}}").as_bytes());
         let [call] = &file.calls[..] else { panic!("{file:?}") };
-        assert_eq!((call.kind.name(), call.element, call.bytes_total), ("all_reduce", Some(ElementType::Float32), Bytes(4 << 20)));
+        assert_eq!(
+            (call.kind.name(), call.element, call.bytes_total),
+            ("all_reduce", Some(ElementType::Float32), Bytes(4 << 20))
+        );
     }
 
     #[test]

@@ -188,7 +188,8 @@ fn made_communicator(prefix: &str, line: &str) -> Option<(Address, Membership)> 
 /// `node1:123:456 [0]` without thread and device: what identifies the process.
 fn process(prefix: &str) -> Option<Process> {
     // torchrun --tee puts `[default0]:` before it.
-    let mut words = prefix.split_ascii_whitespace().rev().map(|word| word.rsplit_once("]:").map_or(word, |(_, word)| word));
+    let mut words =
+        prefix.split_ascii_whitespace().rev().map(|word| word.rsplit_once("]:").map_or(word, |(_, word)| word));
     let name = words.find(|word| word.matches(':').count() == 2)?;
     name.rsplit_once(':').map(|(process, _)| process.to_owned())
 }
@@ -296,7 +297,8 @@ mod tests {
         assert_eq!(trace.memberships.len(), 8);
         assert!(trace.notes[0].starts_with("1 calls have a communicator"), "{:?}", trace.notes);
         let of_torchrun = log().replace("node1:", "[default0]:node1:");
-        let joined = log().replace("node1:13:40 [2] NCCL INFO AllG", "node1:11:11 [0] NCCL INFO node1:13:40 [2] NCCL INFO AllG");
+        let joined =
+            log().replace("node1:13:40 [2] NCCL INFO AllG", "node1:11:11 [0] NCCL INFO node1:13:40 [2] NCCL INFO AllG");
         for text in [of_torchrun, joined] {
             assert_eq!(read_nccl_log(&text), trace, "{text}");
         }
