@@ -133,7 +133,7 @@ fn format_of(start: &[u8]) -> Option<TraceFormat> {
     }
     Some(if has("\"inspector_output_format_version\"") {
         TraceFormat::NcclInspector
-    } else if has("\"schema\"") && has("chakra") {
+    } else if has("\"schema\"") && has("\"nodes\"") {
         TraceFormat::ExecutionTrace
     } else if has("\"schemaVersion\"") || has("\"traceEvents\"") || has("\"distributedInfo\"") {
         TraceFormat::Kineto
