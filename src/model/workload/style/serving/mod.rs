@@ -472,7 +472,7 @@ mod serving_tests {
         for (preset, layout, ranks, expected) in [
             ("llama-3-8b", "cp = 2", 2, "which keeps the keys and values of a request"),
             ("llama-3-8b", "tp = 3", 3, "tp = 3 does not divide the 32 query heads"),
-            ("mixtral-8x7b", "tp = 2\nep = 2\ndp = 2", 4, "etp = 2 with tp = 2 and ep = 2"),
+            ("mixtral-8x7b", "tp = 2\nep = 2\ndp = 2\netp = 2", 4, "etp = 2 with tp = 2 and ep = 2"),
             ("mixtral-8x7b", "tp = 2\netp = 1", 2, "etp = 1 with tp = 2 and ep = 1"),
         ] {
             let message = refusal(&serving(preset, "batch = 4", layout), ranks);
