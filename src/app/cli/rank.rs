@@ -440,10 +440,9 @@ mod tests {
     }
 
     #[test]
-    fn a_recipe_does_not_say_the_model_and_one_that_trains_does_not_serve() {
+    fn a_recipe_that_trains_does_not_serve_and_what_it_lacks_is_named() {
         commgauge_base::testing::enter_checkout();
         for (flags, expected) in [
-            ("megatron-mixtral.sh", "--model"),
             ("megatron-mixtral.sh --model mixtral-8x7b --serve decode", "--serve: the recipe trains"),
             ("deepspeed-z3-auto.json --model llama-3-8b --dp 8", "`sequence` is missing"),
         ] {
