@@ -1,5 +1,5 @@
-// Tables that can be searched and sorted, with the rows that follow them as text; and everything open on paper. The page reads
-// without it, and it asks for nothing.
+// Tables that can be searched and sorted, with the rows that follow them as text; timelines that zoom; and everything open on
+// paper. The page reads without it, and it asks for nothing.
 (() => {
 'use strict';
 const PAGE = 250, FEW = 10;
@@ -106,6 +106,60 @@ const serve = box => {
   }
 };
 document.querySelectorAll('.scroll.table').forEach(serve);
+
+// A part of a timeline by buttons, keys and pointer, and what the rank under the pointer does. Times are in millionths of the whole.
+const WHOLE = 1e6, LEAST = 50;
+const zoomable = figure => {
+  const box = figure.querySelector('.scroll'), lanes = box.querySelector('.lanes'), ticks = [...box.querySelectorAll('.tick')];
+  const back = lanes.previousElementSibling, height = lanes.getAttribute('height');
+  const tools = make('p', {className: 'tools'}), said = make('span');
+  let from = 0, length = WHOLE, held = null;
+  const time = part => {
+    const ns = part / WHOLE * lanes.dataset.nanoseconds;
+    const [unit, name] = [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']].find(([unit]) => ns >= unit) || [1, 'ns'];
+    return `${+(ns / unit).toPrecision(5)} ${name}`;
+  };
+  const show = (begin, size) => {
+    length = Math.min(WHOLE, Math.max(size, LEAST));
+    from = Math.min(WHOLE - length, Math.max(0, begin));
+    lanes.setAttribute('viewBox', `${from} 0 ${length} ${height}`);
+    ticks.forEach((tick, at) => { tick.textContent = time(from + length * at / 4); });
+    said.textContent = `${time(from)} to ${time(from + length)}`;
+  };
+  const zoom = (factor, at = from + length / 2) => show(at - (at - from) * factor, length * factor);
+  const under = event => { const {left, width} = back.getBoundingClientRect(); return from + (event.clientX - left) / width * length; };
+  const acts = {'+': () => zoom(.5), '-': () => zoom(2), ArrowLeft: () => show(from - length / 4, length),
+    ArrowRight: () => show(from + length / 4, length), 0: () => show(0, WHOLE)};
+  for (const [key, name] of [['+', 'Zoom in'], ['-', 'Zoom out'], ['ArrowLeft', 'Earlier'], ['ArrowRight', 'Later'], ['0', 'Whole']]) {
+    const button = make('button', {type: 'button', textContent: name, title: `key ${key.replace('Arrow', '')}`});
+    button.addEventListener('click', acts[key]);
+    tools.append(button);
+  }
+  tools.append(said);
+  figure.before(tools);
+  box.addEventListener('keydown', event => {
+    const act = acts[event.key === '=' ? '+' : event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  });
+  box.addEventListener('wheel', event => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    zoom(event.deltaY < 0 ? .8 : 1.25, under(event));
+  }, {passive: false});
+  box.addEventListener('dblclick', event => zoom(.5, under(event)));
+  box.addEventListener('pointerdown', event => { if (event.pointerType === 'mouse') held = under(event); });
+  addEventListener('pointerup', () => { held = null; });
+  box.addEventListener('pointermove', event => {
+    if (held !== null) return show(from + held - under(event), length);
+    const at = under(event), path = event.target.closest('.lanes path');
+    const spans = path ? [...path.getAttribute('d').matchAll(/M(\d+) [\d.]+h(\d+)/g)].map(([, begin, size]) => [+begin, +size]) : [];
+    const span = spans.find(([begin, size]) => begin <= at && at <= begin + size);
+    if (span) said.textContent = `${path.textContent}: ${time(span[1])} from ${time(span[0])}`;
+  });
+};
+document.querySelectorAll('.timeline').forEach(zoomable);
 
 // A link to a folded section opens it.
 const unfold = () => {

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// `open-mpi` or `mpich`, as the build found it.
@@ -122,9 +123,11 @@ impl Ran {
     }
 }
 
-/// The shim of `tests/faults/shim.c`, compiled once for each test program; none without a compiler.
+/// The shim of `tests/faults/shim.c`, compiled for one test; none without a compiler.
 pub fn shim() -> Option<PathBuf> {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fault-shim-{}.so", std::process::id()));
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fault-shim-{}-{call}.so", std::process::id()));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/shim.c");
     let cc =
         Command::new("cc").args(["-shared", "-fPIC", "-O1", "-pthread", source, "-ldl", "-o"]).arg(&library).output();

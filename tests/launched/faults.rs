@@ -132,6 +132,41 @@ fn ranks_end_where_their_launcher_was_killed() {
     assert!(output_text.iter().any(|words| first.contains(words)), "{}", ran.stderr);
 }
 
+#[test]
+fn of_two_launches_that_begin_one_record_at_once_the_refused_one_leaves_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, record) = (folder.path().join("small.toml"), record_in(&folder));
+    std::fs::write(
+        &suite,
+        "name = 'small'\n[measure]\nreplicates = 2\n[[sweep]]\ncollectives = ['all_reduce']\nbytes = '64B'\n",
+    )
+    .unwrap();
+    let _concurrent = concurrent();
+    let begin = || {
+        let mut command = Command::new(COMMGAUGE);
+        command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
+        command.arg("run").arg(&suite).args(["-n", "2", "--record"]).arg(&record);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut ended = [begin(), begin()].map(|child| child.wait_with_output().unwrap());
+    ended.sort_by_key(|output| output.status.code());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, said) = (text(&ended[1].stdout), text(&ended[1].stderr));
+    assert_eq!(ended.each_ref().map(|output| output.status.code()), [Some(0), Some(2)], "{said}");
+    // Neither the results nor the resume command of a run that is another's.
+    assert!(!out.contains("verified") && !said.contains("resume with"), "{out}{said}");
+    assert!(Record::read(&record).unwrap().is_finished());
+}
+
+#[test]
+fn a_launch_that_may_open_too_few_files_ends_at_once_with_what_to_raise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut few = Command::new("sh");
+    few.args(["-c", r#"ulimit -n 24; exec "$0" "$@""#, COMMGAUGE, "run", "-n", "2", "--record"])
+        .arg(record_in(&folder));
+    Ran::of(&mut few, 20).ended_with(6).printed_error("24 open files are allowed").printed_error("raise `ulimit -n`");
+}
+
 /// Files of ranks and launcher that only they, or the watchdog after them, remove.
 fn files_of(ranks: &[u32]) -> BTreeSet<String> {
     let environment = |pid: &u32| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -146,7 +146,7 @@ fn an_unknown_name_is_refused_with_what_may_have_been_meant() {
     for (arguments, expected) in [
         (&["show", "suite", "quik"][..], "did you mean quick?"),
         (&["show", "model", "llama-8b", "--config"], "did you mean llama-3-8b or "),
-        (&["show", "machine", "nothing-like-it"], "`commgauge show machines` names all 23"),
+        (&["show", "machine", "nothing-like-it"], "`commgauge show machines` names all 26"),
         (&["show", "suite", "mine"], "there is no embedded suite `mine`; mine.toml is a file here"),
         (&["show", "suite", "../quick"], "accepted: a path, or the name of a suite; did you mean quick?"),
         (&["show", "sweets", "quick"], "unrecognized subcommand 'sweets'"),

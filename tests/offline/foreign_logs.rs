@@ -351,7 +351,7 @@ fn rows_that_a_new_nccl_made_slow_are_named_and_a_planted_one_too() {
     ended(
         &output,
         1,
-        &[label, "are too few for a test of each row, so the noise", "(float16, 512 KiB): slower by 23.4 %"],
+        &[label, "are too few for a test of each row, so the noise", "512 KiB float16: slower by 23.4 %"],
     );
     let shown = text(&output.stdout);
     let fails: Vec<&str> = shown.lines().filter(|line| line.starts_with("fail ")).collect();

@@ -143,8 +143,7 @@ fn a_new_version_of_the_library_does_not_break_the_history_of_imported_logs() {
     let output = commgauge(folder.path(), &["history", "runs", "--width", "80"]);
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{out}");
-    for words in ["rows 16", "slower 16, faster 0", "NCCL 2.27.3 before, NCCL 2.28.9 now", "all_reduce/1 KiB/in-place"]
-    {
+    for words in ["rows 16", "slower 16, faster 0", "NCCL 2.27.3 before, NCCL 2.28.9 now", "1 KiB float32, in place"] {
         assert!(out.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{words}: {out}");
     }
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");

@@ -436,7 +436,7 @@ fn products_that_were_measured_cool_give_the_shape_and_published_steps_the_level
         (seconds, document["computing"].to_string(), document["notes"].to_string())
     };
     let (cool, ground, notes) = with(&[]);
-    assert!(ground.contains("their shape, at the level 0.537 (level of H100 in 16 bits, dense"), "{ground}");
+    assert!(ground.contains("their shape, at the level 0.538 (level of H100 in 16 bits, dense"), "{ground}");
     assert!(notes.contains("on 4 of the 8 GPUs of a host at once") && notes.contains("--anchor"), "{notes}");
     let halved = [("3623878", "1811939"), ("603980", "301990")];
     let (faster, ..) = with(&halved);

@@ -546,14 +546,14 @@ impl RatesFlags {
 }
 
 impl RatesSource {
-    /// The rates, for queries.
-    pub fn rates(&self) -> Box<dyn Rates + '_> {
+    /// The rates, for queries; with the calls within a node that a serving framework carries out by itself, where they were measured.
+    pub fn rates(&self, serving: Option<Framework>) -> Box<dyn Rates + '_> {
+        let fitted = |fit, name| Fitted::new(fit, name, self.unknown);
+        let published = |machine| Published::of(machine, serving.map(Framework::name));
         match &self.named {
-            Named::Fit(fit, name) => Box::new(Fitted::new(fit, name, self.unknown)),
-            Named::Machine(machine) => Box::new(Published::new(machine)),
-            Named::Both(fit, name, machine) => {
-                Box::new(Both::new(Fitted::new(fit, name, self.unknown), Published::new(machine)))
-            }
+            Named::Fit(fit, name) => Box::new(fitted(fit, name)),
+            Named::Machine(machine) => Box::new(published(machine)),
+            Named::Both(fit, name, machine) => Box::new(Both::new(fitted(fit, name), published(machine))),
         }
     }
 

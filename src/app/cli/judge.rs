@@ -2,6 +2,7 @@
 
 use super::output::{
     FormattedOutput, VerdictOutput, check_only_format, is_page, make_folder, print_on, read_all, records_in, replace,
+    said,
 };
 use super::report::ReportCommand;
 use super::simulate::rehearsed_request;
@@ -131,7 +132,7 @@ impl JudgeCommand {
         };
         self.shown.output.write(&text)?;
         self.write_page()?;
-        Ok(exit_code)
+        Ok(said(self.shown.output.to.file(), exit_code))
     }
 
     /// Refuses outputs over inputs and flags of the part that is not shown, and returns the format.
@@ -199,7 +200,7 @@ impl JudgeCommand {
             allow: self.allow.clone(),
             ..ReportCommand::default()
         }
-        .execute()?;
+        .write()?;
         eprintln!("commgauge: page: {}", page.shown());
         Ok(())
     }
@@ -424,8 +425,9 @@ impl HistoryCommand {
                 replace(&folder.join(name), picture.standalone())?;
             }
         }
-        self.shown.write(&history_text(&history, format, self.shown.to.columns(), self.rows())?)?;
-        Ok(history.exit_code)
+        let to = &self.shown.to;
+        self.shown.write(&history_text(&history, format, to.columns(), self.rows(), &to.folder())?)?;
+        Ok(said(to.file(), history.exit_code))
     }
 
     fn of_files(&self) -> Result<(HistoryFormat, HistoryInput)> {

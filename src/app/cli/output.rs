@@ -10,12 +10,13 @@ use clap::error::ErrorKind as FlagError;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::output_file::write_output;
+use commgauge_base::output_file::{folder_of, write_output};
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
 use commgauge_base::writing::eprintln;
 use commgauge_judge::verdict::{LoadedRecord, Verdict};
 use commgauge_model::config::Shipped;
 use commgauge_model::record::{Journal, Line};
+use rayon::prelude::*;
 use serde::Serialize;
 use std::borrow::Borrow;
 use std::ffi::{OsStr, OsString};
@@ -183,6 +184,11 @@ impl TextOutput {
         columns_of(self.width, self.sink())
     }
 
+    /// The folder of the file that it goes to, or else the current one.
+    pub(super) fn folder(&self) -> PathBuf {
+        folder_of(self.file().unwrap_or(Path::new(""))).to_owned()
+    }
+
     fn sink(&self) -> Sink {
         if self.file().is_some() { Sink::File } else { Sink::stdout() }
     }
@@ -195,9 +201,17 @@ impl TextOutput {
         }
     }
 
-    fn file(&self) -> Option<&Path> {
+    pub(super) fn file(&self) -> Option<&Path> {
         file_of(self.output.as_deref())
     }
+}
+
+/// Says on the screen that an answer in a file is no success, and returns its exit code.
+pub(super) fn said(output: Option<&Path>, exit_code: i32) -> i32 {
+    if let (Some(path), 1..) = (output, exit_code) {
+        eprintln!("commgauge: {} is written; exit code {exit_code}", path.shown());
+    }
+    exit_code
 }
 
 impl<F: ValueEnum + Default + Send + Sync + 'static> FormattedOutput<F> {
@@ -406,7 +420,7 @@ impl VerdictOutput {
     /// Writes the verdict, and returns its exit code.
     pub fn show(&self, verdict: &Verdict, look: VerdictLook) -> Result<i32> {
         self.output.write(&verdict_text(verdict, look)?)?;
-        Ok(verdict.exit_code)
+        Ok(said(self.output.to.file(), verdict.exit_code))
     }
 }
 
@@ -426,10 +440,8 @@ pub(super) fn records_in(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Reads the records to be evaluated, in parallel.
 pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
-    std::thread::scope(|scope| {
-        let reading: Vec<_> = paths.iter().map(|path| scope.spawn(move || LoadedRecord::read(path))).collect();
-        reading.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
+    let read: Vec<Result<LoadedRecord>> = paths.par_iter().map(|path| LoadedRecord::read(path)).collect();
+    read.into_iter().collect()
 }
 
 // For commands that print one answer: as a table, or as JSON for programs.
@@ -564,10 +576,30 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
         match unknown.and_then(meant_command) {
             Some(meant) => definition
                 .error(error.kind(), format!("`{}` is no command; {meant}", visible(unknown.unwrap_or_default()))),
-            None => error,
+            None => with_fix_first(error, &mut definition, &words[1..]),
         }
     })?;
     P::from_arg_matches(&parsed)
+}
+
+/// A usage error with what is missing, accepted or meant in its first line, where the parser writes it below.
+fn with_fix_first(error: clap::Error, mut command: &mut clap::Command, words: &[OsString]) -> clap::Error {
+    let text = error.render().to_string();
+    let fixes = text.lines().skip(1).take_while(|line| !line.starts_with(|first: char| first.is_ascii_alphabetic()));
+    let fixes = fixes.map(str::trim).filter(|fix| !fix.is_empty() && !fix.starts_with("tip: to pass"));
+    let fixes = fixes.collect::<Vec<_>>().join("; ");
+    if !error.use_stderr() || fixes.is_empty() {
+        return error;
+    }
+    for word in words {
+        if command.find_subcommand(word).is_none() {
+            break;
+        }
+        command = command.find_subcommand_mut(word).expect("it was found");
+    }
+    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let mark = if what.ends_with(':') { "" } else { ";" };
+    command.error(error.kind(), format!("{what}{mark} {fixes}"))
 }
 
 /// Commands of other tools, and parts of ours, with the command that does it.

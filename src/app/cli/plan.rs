@@ -176,7 +176,7 @@ impl PlanCommand {
         let asked: Vec<&Only> = self.only.iter().chain(self.explain.iter().flatten()).collect();
         let PlannedTraining { bases, global_batch } = self.question.training(&model, &self.training, &asked)?;
         let source = self.rates.read()?;
-        let rates = source.rates();
+        let rates = source.rates(None);
         let mut computing = self.computing.run_by(self.training.framework).read(
             bases.first.activation_element_type,
             &model,
@@ -421,7 +421,7 @@ fn none_priced(question: &Question, found: &Found) -> String {
 
 type Reader = fn(&mut Only, &str) -> std::result::Result<(), String>;
 
-const KEYS: [(&str, Reader); 12] = [
+const KEYS: [(&str, Reader); 14] = [
     ("tp", |only, text| values(text, whole).map(|read| only.tp = read)),
     ("cp", |only, text| values(text, whole).map(|read| only.cp = read)),
     ("ep", |only, text| values(text, whole).map(|read| only.ep = read)),
@@ -433,6 +433,8 @@ const KEYS: [(&str, Reader); 12] = [
     ("zero_stage", |only, text| values(text, zero_stage).map(|read| only.zero_stage = read)),
     ("micro_batch", |only, text| values(text, |one| whole(one).map(u64::from)).map(|read| only.micro_batch = read)),
     ("recompute", |only, text| values(text, str::parse).map(|read| only.recompute = read)),
+    ("dispatcher", |only, text| values(text, str::parse).map(|read| only.dispatcher = read)),
+    ("overlap_exchange", |only, text| values(text, truth).map(|read| only.overlap_exchange = read)),
     ("order", |only, text| values(text, axes).map(|read| only.order = read)),
 ];
 
@@ -472,6 +474,10 @@ fn zero_stage(text: &str) -> std::result::Result<u8, String> {
     text.parse().ok().filter(|stage| *stage <= 3).ok_or_else(|| format!("found `{text}`; accepted: 0 to 3"))
 }
 
+fn truth(text: &str) -> std::result::Result<bool, String> {
+    text.parse().map_err(|_| format!("found `{text}`; accepted: true, false"))
+}
+
 fn axes(text: &str) -> std::result::Result<Vec<Axis>, String> {
     Ok(parse_order(text)?.into_iter().filter_map(Axis::named).collect())
 }
@@ -483,6 +489,10 @@ const LEAST_MEMORY: Bytes = Bytes(64 << 20);
 
 /// What `--element-type` says.
 const ELEMENT_TYPES: [&str; 2] = ["activation_element_type", "parameter_element_type"];
+
+/// Keys that fix the dispatcher, or go with some only.
+const OF_A_DISPATCHER: [&str; 5] =
+    ["dispatcher", "routing", "capacity_factor", "dispatch_element_type", "expert_inner"];
 
 /// A model, GPUs and a batch.
 #[derive(Clone, Debug, clap::Args)]
@@ -591,7 +601,7 @@ impl QuestionFlags {
     /// # Errors
     /// Values that cannot be, a sequence that the model does not allow, and ZeRO stages that the framework does not have.
     pub fn training(&self, model: &Model, choices: &TrainingFlags, only: &[&Only]) -> Result<PlannedTraining> {
-        let bases = match choices.framework {
+        let mut bases = match choices.framework {
             None => Bases::of(model, &self.read(model, choices, None)?)?,
             Some(framework) => {
                 let replicated = choices.of("replicas_of_shards").is_some();
@@ -603,6 +613,12 @@ impl QuestionFlags {
                 Bases::of_framework(framework, model, sharded, |style| self.read(model, choices, Some(style)))?
             }
         };
+        if model.mixture.is_some() {
+            bases.choose_exchange(|key| match key {
+                "dispatcher" => OF_A_DISPATCHER.iter().any(|key| choices.of(key).is_some()),
+                key => choices.of(key).is_some(),
+            });
+        }
         let has = |stage: &u8| bases.stage(*stage).is_some();
         if let Some(stage) = only.iter().flat_map(|only| &only.zero_stage).find(|stage| !has(stage)) {
             let accepted = (0..4).filter(has).map(|stage| stage.to_string()).collect::<Vec<_>>().join(", ");

@@ -104,7 +104,11 @@ impl RankCommand {
         let source = self.rates.read()?;
         let ranks_per_node = source.ranks_per_node(self.ranks_per_node)?;
         let options = RankOptions { resamples: self.resamples, seed: self.seed };
-        let rates = source.rates();
+        let serving = match step {
+            Step::Serving(serving) => serving.serving.framework,
+            Step::Training(_) => None,
+        };
+        let rates = source.rates(serving);
         let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
         if let Step::Training(training) = step {
             let framework = training.training.framework;

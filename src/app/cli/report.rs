@@ -4,7 +4,7 @@
 pub(super) use in_rank_0::Live;
 
 use super::OutputArguments;
-use super::output::{Chosen, PAGE, Sink, check_output, file_of, meant_format, names, read_all, replace};
+use super::output::{Chosen, PAGE, Sink, check_output, file_of, meant_format, names, read_all, replace, said};
 use crate::report::{Format, HtmlInput, HtmlRun, View, html};
 use clap::ValueEnum;
 use commgauge_base::error::{Error, Result};
@@ -70,6 +70,11 @@ pub struct ReportCommand {
 impl ReportCommand {
     /// Reads the records, prints the report, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
+        Ok(said(file_of(self.output.as_deref()), self.write()?))
+    }
+
+    /// Writes the report, and returns the exit code.
+    pub(super) fn write(&self) -> Result<i32> {
         let output = file_of(self.output.as_deref());
         let inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
         check_output(output, &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;

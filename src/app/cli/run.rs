@@ -19,7 +19,7 @@ use super::launched_arguments::{Algorithm, Backend, Protocol, value_of};
 use super::output::{Sink, print_on};
 use super::report::write_above;
 use super::suite::{self, SuiteWork};
-use crate::launch::{self, Allocation, GRACE};
+use crate::launch::{self, Allocation, GRACE, RecordState};
 use crate::report::{Combination, Format, View, combinations_text, launch_check_text, plan_text};
 use allocation::predicted_nodes;
 use clap::Parser;
@@ -29,7 +29,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::{distinct, eprintln};
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
-use commgauge_model::record::Record;
+use commgauge_model::record::{NEVER_OVERWRITTEN, Record};
 use commgauge_run::launch_check::LaunchReport;
 use progress::{Followed, Progress, Rows};
 use resumable::{Commands, Deadlines, Launched, ResumedLaunch, resumed, run_in_process, run_simulated, summarise};
@@ -198,7 +198,11 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
     eprintln!("+ {}", commands.shown.for_shell());
     let started = Instant::now();
     let ending = launch::supervise(&commands.started, &suite::new_run_id(), GRACE, &mut progress)?;
-    let followed = progress.finish();
+    let mut followed = progress.finish();
+    if ending.output.contains(NEVER_OVERWRITTEN) {
+        // Another run began the record at the same moment: what it measures is not of this launch, and its end is its own.
+        followed.state = RecordState::default();
+    }
     let verdict = launch::conclude(&ending, &followed.state);
     for sentence in &verdict.sentences {
         eprintln!("commgauge: {sentence}");

@@ -88,7 +88,7 @@ impl ValidateCommand {
         }
         let flags = RatesFlags { fit: self.fit.clone(), machine: self.machine.clone(), unknown_locality: None };
         let source = flags.read()?;
-        let rates = source.rates();
+        let rates = source.rates(None);
         let described = [self.gpu.peak(source.machine()), self.gpu.memory(source.machine())].join(", memory ");
         let site = Site {
             gpu: &self.gpu.gpu(source.machine()),

@@ -8,7 +8,7 @@ use commgauge_base::host::{self, ProcessStat, Segments};
 use commgauge_run::watchdog::COLLECTOR_VARIABLE;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Signal, getrlimit, kill_process, kill_process_group, pidfd_open};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -24,6 +24,9 @@ const TERMINATION_GRACE: Duration = Duration::from_secs(3);
 
 /// Polling interval of the watcher, and the longest delay of a signal.
 const TICK: Duration = Duration::from_millis(50);
+
+/// Open files without which a launcher does not start: with fewer Open MPI 4.1 waits for two ranks without end.
+const FEWEST_OPEN_FILES: u64 = 40;
 
 /// Bytes at the end of the output that are retained to diagnose a failed launch.
 const RETAINED_OUTPUT_BYTES: usize = 64 * 1024;
@@ -67,6 +70,12 @@ pub struct Ending {
 /// The launcher gets its own process group, so that a Ctrl-C at the terminal reaches it once, through us.
 pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &mut dyn Watch) -> Result<Ending> {
     let begun = SystemTime::now();
+    if let Some(files) = getrlimit(Resource::Nofile).current.filter(|files| *files < FEWEST_OPEN_FILES) {
+        return Err(Error::environment(format!(
+            "cannot start {}: {files} open files are allowed and at least {FEWEST_OPEN_FILES} needed; raise `ulimit -n`",
+            command.program
+        )));
+    }
     let mut child = command
         .command()
         .env(MARK, mark)

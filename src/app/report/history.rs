@@ -3,15 +3,18 @@
 use super::document::{Terminal, markdown};
 use super::text::{harmless, object, pretty_json, visible};
 use crate::chart::{Axis, Change as ChartChange, Plot, Point, Position, Series as ChartSeries, Svg, Unit, xy};
-use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone, optional, signed_percent};
+use crate::report::document::{Block, Fields, Figure, LINK, Mark, Table, Tone, optional, signed_percent};
 use crate::report::html::page::{Section, page_text};
+use crate::report::row::subject_in_words;
 use crate::report::template::through;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
-use commgauge_base::writing::{Column, comma_separated, distinct};
+use commgauge_base::writing::{Column, comma_separated};
 use commgauge_judge::verdict::history::{Change, Event, History, Lineage, Series, Series as Row};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::iter::repeat_n;
+use std::path::{Component, Path};
 
 /// How a history is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -68,16 +71,22 @@ fn shown_history(history: &History) -> Result<Value> {
     }))
 }
 
-/// The history as text. `width` is used by the table only, `shown` by the table and Markdown.
+/// The history as text. `width` is used by the table only, `shown` by the table and Markdown, and `folder`, that of the page, by its links.
 ///
 /// # Errors
 /// Where a document cannot be written as JSON, CSV, XML or HTML.
-pub fn history_text(history: &History, format: HistoryFormat, width: u16, shown: ShownRows) -> Result<String> {
+pub fn history_text(
+    history: &History,
+    format: HistoryFormat,
+    width: u16,
+    shown: ShownRows,
+    folder: &Path,
+) -> Result<String> {
     match format {
         HistoryFormat::Table => Ok(Terminal::plain(width).draw(&history_document(history, shown))),
         HistoryFormat::Csv => csv_text(history),
         HistoryFormat::Markdown => Ok(format!("# commgauge history\n{}", markdown(&history_document(history, shown)))),
-        HistoryFormat::Html => page(history),
+        HistoryFormat::Html => page(history, folder),
         HistoryFormat::Junit => through("history.xml", HISTORY_JUNIT, shown_history(history)?),
         HistoryFormat::Prometheus => through("history.prom", HISTORY_PROM, history),
         HistoryFormat::Github => through("history.txt", HISTORY_GITHUB, shown_history(history)?),
@@ -221,7 +230,6 @@ pub(super) fn rows(lineage: &Lineage, rows: &[&Series]) -> Table {
         .right("step", 0, |(_, change)| optional(change.map(|change| signed_percent(change.slowdown))))
         .right("p", 4, |(_, change)| optional(change.map(|change| format!("{:.4}", change.p_corrected))))
         .table("")
-        .noted(names.note())
 }
 
 fn event_blocks(lineage: &Lineage, event: &Event) -> Vec<Block> {
@@ -245,72 +253,23 @@ fn to_the_minute(started_at: &str) -> String {
     }
 }
 
-// Names of rows for tables: without the parts that all rows of a place have, which are said once, and with sizes as people write
-// them. Other formats have the whole names.
-
-/// Between the parts of a name.
-const SEPARATOR: char = '/';
-
-/// How the rows of a place are called in its table.
-pub(super) struct RowNames {
-    /// Parts that all names have, in their order.
-    shared: Vec<String>,
-    /// Whether what is left of the names still tells them apart.
-    are_short: bool,
+/// How the rows of a place are called in its table: in words, with the key where several would be called alike.
+struct RowNames {
+    alike: BTreeSet<String>,
 }
 
 impl RowNames {
-    pub(super) fn of(rows: &[Series]) -> RowNames {
-        let shared = shared(rows);
-        let mut names = RowNames { shared, are_short: true };
-        let short: BTreeSet<String> = rows.iter().map(|row| names.name(row)).collect();
-        if short.len() < rows.len() {
-            names = RowNames { shared: Vec::new(), are_short: false };
-        }
-        names
+    fn of(rows: &[Series]) -> RowNames {
+        let mut seen = BTreeSet::new();
+        let words = rows.iter().map(|row| subject_in_words(&row.name, &row.subject));
+        RowNames { alike: words.filter(|words| !seen.insert(words.clone())).collect() }
     }
 
     /// The name of one of them.
-    pub(super) fn name(&self, row: &Series) -> String {
-        if !self.are_short {
-            return row.name.clone();
-        }
-        let own = distinct(parts(row).filter(|part| !self.shared.iter().any(|shared| shared == part)));
-        let shown = own.into_iter().map(|part| if is_size(row, part) { size(row) } else { part.to_owned() });
-        shown.collect::<Vec<_>>().join("/")
+    fn name(&self, row: &Series) -> String {
+        let words = subject_in_words(&row.name, &row.subject);
+        if self.alike.contains(&words) { format!("{words} ({})", row.name) } else { words }
     }
-
-    /// What the names in the table leave out, as a sentence; empty where that is nothing.
-    pub(super) fn note(&self) -> String {
-        if self.shared.is_empty() {
-            return String::new();
-        }
-        format!("Also in the name of every row here: {}.", self.shared.join(", "))
-    }
-}
-
-fn parts(row: &Series) -> impl Iterator<Item = &str> {
-    row.name.split(SEPARATOR)
-}
-
-fn is_size(row: &Series, part: &str) -> bool {
-    row.subject.bytes().is_some_and(|bytes| part == bytes.0.to_string())
-}
-
-/// The size of a row, in binary units where it is a whole number of one.
-fn size(row: &Series) -> String {
-    let bytes = row.subject.bytes().unwrap_or_default();
-    Some(bytes.to_string()).filter(|text| !text.contains('.')).unwrap_or_else(|| bytes.0.to_string())
-}
-
-/// The parts that all names have; the call and its size stay in each.
-fn shared(rows: &[Series]) -> Vec<String> {
-    let [first, others @ ..] = rows else { return Vec::new() };
-    let is_shared = |part: &str| {
-        let is_subject = rows.iter().any(|row| row.subject.what() == part || is_size(row, part));
-        !is_subject && !others.is_empty() && others.iter().all(|row| parts(row).any(|other| other == part))
-    };
-    distinct(parts(first).filter(|part| is_shared(part)).map(str::to_owned))
 }
 
 // Which rows of a history are shown.
@@ -452,11 +411,15 @@ fn middle(values: &[Option<f64>]) -> Option<f64> {
 /// Pictures of a place; the rows that are slowest since their last change come first.
 const MAX_PICTURES: usize = 24;
 
-fn page(history: &History) -> Result<String> {
+fn page(history: &History, folder: &Path) -> Result<String> {
     let mut sections = vec![Section::new("answer", "What changed", answer(history))];
     sections.push(Section::new("pictures", "Rows that changed", pictures(history)));
     sections.push(Section::new("rows", "All rows", all_rows(history)));
-    sections.push(Section::new("runs", "Runs", history.lineages.iter().flat_map(runs).collect()));
+    sections.push(Section::new(
+        "runs",
+        "Runs",
+        history.lineages.iter().flat_map(|lineage| runs(lineage, folder)).collect(),
+    ));
     sections.push(Section::new("decided", "How it was decided", vec![Block::list(&history.rule)]).folded(""));
     if !history.left_out.is_empty() {
         sections.push(Section::new("left-out", "Left out", left_out(history)));
@@ -517,16 +480,32 @@ fn pictures(history: &History) -> Vec<Block> {
     blocks
 }
 
-/// The runs of a place, the newest first, with what else changed in each.
-fn runs(lineage: &Lineage) -> [Block; 2] {
-    let table = Fields::of(lineage.runs.iter().rev())
-        .left("started", 0, |run| to_the_minute(&run.started_at))
-        .left("run", 0, |run| run.run_id.clone())
-        .left("record", 0, |run| run.path.clone())
-        .right("cases left out", 0, |run| run.rows_left_out)
-        .left("what else changed", 0, |run| run.differences.join("; "))
+/// The runs of a place, the newest first, with their pages and what else changed in each.
+fn runs(lineage: &Lineage, folder: &Path) -> [Block; 2] {
+    let runs: Vec<_> = lineage.runs.iter().rev().map(|run| (run, page_of_record(&run.path, folder))).collect();
+    let has_pages = runs.iter().any(|(_, page)| page.is_some());
+    let table = Fields::of(runs)
+        .left("started", 0, |(run, _)| to_the_minute(&run.started_at))
+        .when(has_pages, |fields| fields.left(LINK, 0, |(_, page)| page.clone().unwrap_or_default()))
+        .left("run", 0, |(run, _)| run.run_id.clone())
+        .left("record", 0, |(run, _)| run.path.clone())
+        .right("cases left out", 0, |(run, _)| run.rows_left_out)
+        .left("what else changed", 0, |(run, _)| run.differences.join("; "))
         .table("");
     [Block::heading(heading(lineage)), Block::Table(table)]
+}
+
+/// From a folder to the page of a record, which has its name but ends in `.html`; `None` where there is none.
+fn page_of_record(record: &str, folder: &Path) -> Option<String> {
+    let (page, folder) = (Path::new(record).with_extension("html").canonicalize().ok()?, folder.canonicalize().ok()?);
+    let shared = page.components().zip(folder.components()).take_while(|(a, b)| a == b).count();
+    let up = repeat_n(Component::ParentDir, folder.components().count() - shared);
+    let parts = up.chain(page.components().skip(shared)).map(|part| part.as_os_str().to_str());
+    let path = parts.collect::<Option<Vec<_>>>()?.join("/");
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    let escaped =
+        path.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
+    Some(escaped.collect())
 }
 
 fn all_rows(history: &History) -> Vec<Block> {
@@ -549,10 +528,11 @@ fn last_slowdown(row: &Series) -> f64 {
 mod tests {
     use super::*;
     use clap::ValueEnum;
+    use commgauge_base::collective::Placement;
     use commgauge_base::units::Bytes;
+    use commgauge_judge::verdict::RowSubject;
     use commgauge_judge::verdict::history::{HistoryInput, HistoryRule, history};
     use commgauge_judge::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
-    use std::path::Path;
 
     // The history in every format as published, and nothing hostile in any.
 
@@ -590,10 +570,10 @@ mod tests {
             let name = format.to_possible_value().unwrap().get_name().to_owned();
             insta::assert_snapshot!(
                 format!("history_{name}"),
-                history_text(&history, *format, 140, ShownRows::Changed).unwrap()
+                history_text(&history, *format, 140, ShownRows::Changed, Path::new("")).unwrap()
             );
         }
-        let narrow = history_text(&history, HistoryFormat::Table, 80, ShownRows::All).unwrap();
+        let narrow = history_text(&history, HistoryFormat::Table, 80, ShownRows::All, Path::new("")).unwrap();
         insta::assert_snapshot!("history_table_80_all", narrow);
     }
 
@@ -626,10 +606,10 @@ mod tests {
                 "axis=\"rank\",backend=\"mpi\",bytes=\"\",case=\"product/float32/1000x1000x1000\",collective=\"product\"",
             ),
             (HistoryFormat::Csv, ",copy/host-to-device/pinned/1000000000/alone,1000000000,"),
-            (HistoryFormat::Table, "copy/host-to-device/pinned/1000000000/alone"),
+            (HistoryFormat::Table, "host-to-device, pinned, alone"),
             (HistoryFormat::Github, "copy/host-to-device/pinned/1000000000/alone"),
         ] {
-            let text = history_text(&history, format, 140, ShownRows::All).unwrap();
+            let text = history_text(&history, format, 140, ShownRows::All, Path::new("")).unwrap();
             assert!(text.contains(words), "{format:?} lacks {words}: {text}");
         }
     }
@@ -668,7 +648,7 @@ mod tests {
         for (with_say, code, words) in [(0, 3, "2 of 2 rows"), (1, 0, "1 of 2 rows")] {
             let history = of_rows_with_say(with_say);
             assert_eq!(history.exit_code, code, "{words}");
-            let text = |format| history_text(&history, format, 140, ShownRows::All).unwrap();
+            let text = |format| history_text(&history, format, 140, ShownRows::All, Path::new("")).unwrap();
             for format in [HistoryFormat::Table, HistoryFormat::Html] {
                 assert!(text(format).contains(&format!("{words} are in fewer than 6 runs")), "{}", text(format));
             }
@@ -689,7 +669,7 @@ mod tests {
     fn no_format_passes_on_hostile_text() {
         let history = made(POISON);
         for format in HistoryFormat::value_variants() {
-            let text = history_text(&history, *format, 120, ShownRows::All).unwrap();
+            let text = history_text(&history, *format, 120, ShownRows::All, Path::new("")).unwrap();
             let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
             assert_eq!(bad, None, "{format:?}");
             match format {
@@ -715,29 +695,32 @@ mod tests {
         history(input, HistoryRule { false_alarm_level: 0.05, relevant: 0.03 }).lineages.remove(0).rows
     }
 
-    fn shown(names: &[&str]) -> (Vec<String>, String) {
-        let rows = rows(names);
-        let of_place = RowNames::of(&rows);
-        (rows.iter().map(|row| of_place.name(row)).collect(), of_place.note())
+    #[test]
+    fn rows_are_named_in_words_and_by_their_keys_where_the_words_are_the_same() {
+        let names = |rows: &[Series]| rows.iter().map(|row| RowNames::of(rows).name(row)).collect::<Vec<_>>();
+        let mut two = rows(&["imported/a", "imported/b"]);
+        let words = "world all_reduce of 4 ranks, 1 MiB float32";
+        assert_eq!(names(&two), [format!("{words} (imported/a)"), format!("{words} (imported/b)")]);
+        let RowSubject::Call(call) = &mut two[1].subject else { panic!("a call") };
+        call.placement = Placement::InPlace;
+        assert_eq!(names(&two), [words.to_owned(), format!("{words}, in place")]);
     }
 
     #[test]
-    fn names_of_imported_rows_keep_what_tells_them_apart() {
-        let long = |ranks: &str, nodes: &str, place: &str| {
-            format!("imported/all_reduce/float32/{ranks}-ranks/{nodes}/1048576/{nodes}/{place}/device=NVIDIA H100")
-        };
-        let names = [long("8", "1n", "in-place"), long("8", "1n", "out-of-place"), long("16", "2n", "in-place")];
-        let (short, note) = shown(&names.each_ref().map(String::as_str));
-        let expected = ["8-ranks/1n/1 MiB/in-place", "8-ranks/1n/1 MiB/out-of-place", "16-ranks/2n/1 MiB/in-place"];
-        assert_eq!(short, expected.map(|name| format!("all_reduce/{name}")));
-        assert_eq!(note, "Also in the name of every row here: imported, float32, device=NVIDIA H100.");
-    }
-
-    #[test]
-    fn a_single_row_keeps_its_parts_and_names_that_would_become_equal_are_whole() {
-        assert_eq!(shown(&["world/all_reduce/1048576"]), (vec!["world/all_reduce/1 MiB".to_owned()], String::new()));
-        for names in [["a/b", "b/a"], ["x/a", "x/a/a"], ["x/1048576", "x/1 MiB"]] {
-            assert_eq!(shown(&names), (names.map(str::to_owned).to_vec(), String::new()));
+    fn a_run_is_linked_to_the_page_next_to_its_record_from_wherever_the_history_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("runs/a b")).unwrap();
+        std::fs::create_dir_all(at("pages")).unwrap();
+        std::fs::write(at("runs/a b/1#.html"), "").unwrap();
+        let link = |record: &str, from: &str| page_of_record(at(record).to_str().unwrap(), &at(from));
+        for (record, from, expected) in [
+            ("runs/a b/1#.jsonl", "pages", Some("../runs/a%20b/1%23.html")),
+            ("runs/a b/1#.jsonl", "", Some("runs/a%20b/1%23.html")),
+            ("runs/a b/1#.jsonl", "runs/a b", Some("1%23.html")),
+            ("runs/a b/2.jsonl", "pages", None),
+        ] {
+            assert_eq!(link(record, from).as_deref(), expected, "{record} from {from}");
         }
     }
 

@@ -492,6 +492,7 @@ mod whole_tests {
             }],
             overlap_efficiency: Some(0.25),
             rank_nanoseconds_median: vec![11_000_000],
+            timeline: None,
             job_nanoseconds: None,
             bytes_as_listed: false,
         }

@@ -13,7 +13,7 @@ use commgauge_plan::planner::plan_document::{
 use commgauge_plan::planner::price::Exposed;
 use std::collections::BTreeMap;
 
-const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes memory_bytes_low \
+const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute dispatcher overlap_exchange order memory_bytes memory_bytes_low \
     memory_bytes_high memory_fit \
     step_seconds step_seconds_low step_seconds_high compute_seconds host_seconds bubble_seconds optimizer_seconds";
 
@@ -241,6 +241,7 @@ fn memory_of(layout: &PlannedLayout) -> String {
 fn layouts(document: &PlanDocument) -> Table {
     let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
     let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.price.step_seconds, 1);
+    let exchange = |layout: &PlannedLayout| layout.layout.exchange;
     Fields::of(&document.layouts)
         .right("step", 0, |layout| Seconds(layout.price.step_seconds))
         .right("GPUs", of_gpus, |layout| layout.gpus)
@@ -254,6 +255,11 @@ fn layouts(document: &PlanDocument) -> Table {
         .right("zero", 0, |layout| layout.layout.zero_stage)
         .right("mb", 0, |layout| layout.layout.micro_batch)
         .left("recompute", 0, |layout| layout.layout.recompute)
+        .when(document.layouts.iter().any(|layout| exchange(layout).is_some()), |fields| {
+            fields
+                .left("dispatcher", 5, move |layout| optional(exchange(layout).map(|exchange| exchange.dispatcher)))
+                .left("overlap", 6, move |layout| optional(exchange(layout).map(|exchange| exchange.overlaps)))
+        })
         .right("alike", 1, |layout| layout.layout.variants.len())
         .left("order", 0, |layout| layout.layout.order.clone())
         .right("orders", 6, |layout| layout.layout.orders_alike)
@@ -473,6 +479,7 @@ mod tests {
                 micro_batches: 16,
                 recompute: Recompute::Selective,
                 order: "tp-cp-ep-dp-pp".to_owned(),
+                exchange: None,
                 orders_alike: 1,
                 memory: MemoryNeed { low: Bytes(57e9 as u64), middle: Bytes(68_500_000_000), high: Bytes(88e9 as u64) },
                 fit: if tp < 8 { MemoryFit::AtTheEdge } else { MemoryFit::DoesNotFit },

@@ -1,9 +1,8 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Fields, Figure, Table, optional, percent, range, signed_percent};
+use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
 use super::row::{self, Row};
 use super::step::StepView;
-use crate::chart::{Axis, Bar, Bars, Unit};
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
@@ -12,6 +11,7 @@ use commgauge_model::record::times::{CopyTime, MergedTimes, ProductTime};
 use commgauge_model::record::work_lines::{ReplayAxis, ReplayLine};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 /// The table of all products, where there are any.
 pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Block> {
@@ -237,30 +237,41 @@ pub(super) fn replays_document(replays: &[ReplayLine], steps: &[StepView]) -> im
     replays.iter().flat_map(|replay| [Block::Table(axes(steps, replay)), Block::list(sentences(replay))])
 }
 
-/// Ranks with a bar of their own.
-const MAX_RANKS: usize = 16;
-
-/// What the slowest rank of a replay spends its time on, and how long each rank takes.
-pub(super) fn replay_bars(replay: &ReplayLine) -> Option<Figure> {
-    let whole = replay_time(replay)?.median.0;
-    let seconds = |nanoseconds: u64| Seconds::from_nanoseconds(nanoseconds).0;
-    let waits = replay.axes.iter().map(|axis| (format!("waiting for {}", axis.axis), axis.waiting_nanoseconds_median));
-    let parts = std::iter::once(("computing".to_owned(), replay.computing_nanoseconds_median)).chain(waits);
-    let mut parts: Vec<(String, f64)> = parts.map(|(name, nanoseconds)| (name, seconds(nanoseconds))).collect();
-    let rest = whole - parts.iter().map(|(_, part)| part).sum::<f64>();
-    parts.extend([("other".to_owned(), rest.max(0.0)), ("own time of a rank".to_owned(), 0.0)]);
-    let (names, of_slowest): (Vec<String>, Vec<f64>) = parts.into_iter().unzip();
-    let bar = |label: String, parts: Vec<f64>| Bar { label, parts, interval: None, note: String::new() };
-    let of_rank = |(rank, nanoseconds): (usize, &u64)| {
-        let mut parts = vec![0.0; names.len()];
-        parts[names.len() - 1] = seconds(*nanoseconds);
-        bar(format!("rank {rank}"), parts)
+/// What the ranks of a replay did in its last repetition; `None` where nothing was timed.
+pub(super) fn timeline(replay: &ReplayLine) -> Option<Block> {
+    let (whole, last) = (replay_time(replay)?, Seconds::from_nanoseconds(*replay.slowest_nanoseconds.last()?));
+    let Some(timeline) = &replay.timeline else {
+        return Some(Block::absent(
+            "No timeline: the record has totals only, as earlier versions wrote it; measure again with --replay.",
+        ));
     };
-    let ranks = replay.rank_nanoseconds_median.iter().enumerate().take(MAX_RANKS).map(of_rank);
-    let mut bars = Bars::new("The replayed step, rank by rank", Axis::linear("", Unit::Seconds));
-    bars.bars = std::iter::once(bar("the slowest rank".to_owned(), of_slowest)).chain(ranks).collect();
-    bars.parts = names;
-    Some(Figure::new(&bars.title, bars.draw()))
+    let resolution = Seconds::from_nanoseconds(timeline.resolution_nanoseconds);
+    let ranks = (timeline.ranks.len(), replay.rank_nanoseconds_median.len());
+    let mut notes = vec![format!(
+        "the last of {} repetitions, {last}; the median is {}",
+        replay.slowest_nanoseconds.len(),
+        whole.median
+    )];
+    if ranks.0 < ranks.1 {
+        notes.push(format!("{} of {} ranks, as many from every stage", ranks.0, ranks.1));
+    }
+    if resolution.0 > 0.0 {
+        notes.push(format!("a slot of {resolution} shows what the rank did for most of it"));
+    }
+    let what = match (replay.is_of_trace(), replay.step) {
+        (true, _) => "trace".to_owned(),
+        (false, 0) => "step".to_owned(),
+        (false, step) => format!("step {}", step + 1),
+    };
+    Some(Block::Timeline(json!({
+        "kind": "timeline",
+        "title": format!("The replayed {what}, rank by rank"),
+        "nanoseconds": replay.slowest_nanoseconds.last(),
+        "axes": replay.axes.iter().map(|axis| axis.axis).collect::<Vec<_>>(),
+        "has_stages": timeline.ranks.iter().any(|rank| rank.stage > 0),
+        "ranks": timeline.ranks,
+        "note": notes.join("; "),
+    })))
 }
 
 fn axes(steps: &[StepView], replay: &ReplayLine) -> Table {
@@ -397,6 +408,7 @@ impl Soaked<'_> {
 mod tests {
     use super::*;
     use crate::report::View;
+    use crate::report::document::html;
     use commgauge_model::record::Record;
     use commgauge_model::record::work_lines::CopyShape;
 
@@ -433,6 +445,45 @@ mod tests {
         assert!(cells(1).contains("skipped: devices 0 and 1"), "{}", cells(1));
         assert_eq!(copies_summary(&all, &header).as_deref(), Some("2 copies: 1 right, 1 skipped"));
         assert_eq!(copies_summary(&[], &header), None);
+    }
+
+    #[test]
+    fn a_replay_is_drawn_rank_by_rank_and_an_old_record_says_that_it_has_no_timeline() {
+        let axis = json!({
+            "axis": "tp", "waiting_nanoseconds_median": 250, "under_way_nanoseconds_median": 500, "calls_counted": 1,
+            "payload_bytes_counted": 8, "payload_bytes_listed": 8, "wire_bytes_counted": 8, "wire_bytes_listed": 8
+        });
+        let spans = json!([
+            { "activity": "computing", "begin_and_length": [[0, 500], [750, 250]] },
+            { "activity": { "waiting": "tp" }, "begin_and_length": [[500, 250]] },
+            { "activity": { "in_flight": "tp" }, "begin_and_length": [[250, 500]] }
+        ]);
+        let ranks = json!([{ "rank": 0, "stage": 0, "spans": spans }, { "rank": 9, "stage": 1, "spans": [] }]);
+        let mut replay: ReplayLine = serde_json::from_value(json!({
+            "step": 0, "schedule": "1f1b", "forward_seconds_per_layer": 0.001,
+            "outcome": { "status": "measured", "verified": true }, "warm_up_repetitions": 1, "slowest_nanoseconds": [900, 1000],
+            "slowest_rank": [0, 0], "computing_nanoseconds_median": 750, "axes": [axis],
+            "rank_nanoseconds_median": vec![1000; 16], "bytes_as_listed": true,
+            "timeline": { "resolution_nanoseconds": 40, "ranks": ranks }
+        }))
+        .expect("a line");
+        let drawn = |replay: &ReplayLine| html(&[timeline(replay).expect("it was timed")]);
+        let page = drawn(&replay);
+        for words in [
+            "rank 9, stage 1</text>",
+            "d=\"M0 1h500000v19h-500000zM750000 1h250000v19h-250000z\"><title>rank 0, computing</title>",
+            "<path class=\"cg-f0\" d=\"M500000 1h250000v19h-250000z\"><title>rank 0, waiting for tp</title>",
+            "d=\"M250000 21h500000v10.7h-500000z\"><title>rank 0, tp in flight</title>",
+            "the last of 2 repetitions, 1.00 us",
+            "2 of 16 ranks, as many from every stage",
+            "a slot of 40.0 ns shows",
+        ] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        replay.timeline = None;
+        assert!(drawn(&replay).contains("No timeline: the record has totals only"));
+        replay.slowest_nanoseconds.clear();
+        assert_eq!(timeline(&replay), None);
     }
 
     #[test]

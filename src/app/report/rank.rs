@@ -390,7 +390,7 @@ pub fn text(document: &RankDocument, width: u16) -> String {
 
 fn document(d: &RankDocument) -> Vec<Block> {
     let synthetic = "SYNTHETIC: the fit comes from records without real times; this ranks no machine";
-    let published = "NOT CALIBRATED: times from published rates are what links allow, not what was measured";
+    let published = "NOT CALIBRATED: times come from published rates, not from measurements of this machine";
     let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
     let mut blocks: Vec<Block> =
         marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| Block::Alarm(sentence.to_owned())).collect();
@@ -398,7 +398,9 @@ fn document(d: &RankDocument) -> Vec<Block> {
         "{}, {}, order {}, {}: {} ranks on nodes of {}, {} micro-batches and {} tokens of a replica in a step",
         d.model, d.layout, d.moves.order, d.phase, d.ranks, d.ranks_per_node, d.micro_batches, d.tokens_per_replica
     );
-    blocks.push(Block::apart(Mark::None, [head, format!("times from {}", d.rates)]));
+    let unpriced = "only its calls are priced: what the layers of a serving step compute is not";
+    let serves = (d.phase != "training").then(|| unpriced.to_owned());
+    blocks.push(Block::apart(Mark::None, [head, format!("times from {}", d.rates)].into_iter().chain(serves)));
     if d.axes.is_empty() {
         blocks.push(Block::text("Nothing is communicated: no group has more than one rank."));
         blocks.extend(step(d));

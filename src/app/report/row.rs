@@ -10,10 +10,10 @@ use commgauge_base::units::{Bytes, Rate, Seconds};
 use commgauge_base::variant::{self, LibraryChoice};
 use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{RowSubject, Subject};
+use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Header, Outcome, RankHistogram};
 use commgauge_model::record::times::MergedTimes;
-use commgauge_model::workload::Style;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,21 +57,39 @@ pub struct Row {
 
 /// A case as people say it: `tp all_reduce of 2 ranks, 16 MiB bfloat16, in place`; pairs with their round.
 pub(super) fn in_words(facts: &CaseFacts) -> String {
-    let round = facts.name.split('/').nth(1).filter(|_| facts.style == Style::Pairs);
-    let whose = round.map_or_else(|| format!("{} ranks", facts.group_size), |round| round.replace('-', " "));
-    let mut words = format!("{} {} of {whose}", facts.axis, facts.collective);
-    if facts.bytes_total != Bytes(0) {
-        words += &format!(", {} {}", facts.bytes_total, facts.element_type);
-    }
     let op = facts.reduce_op.filter(|op| *op != ReduceOp::Sum).map(|op| op.to_string());
-    let place = (facts.placement == Placement::InPlace).then(|| "in place".to_owned());
-    let cadence = (facts.cadence == Cadence::Isolated).then(|| "isolated".to_owned());
     let alone = facts.solo_of.map(|_| "one group alone".to_owned());
     let variant = Some(variant::shown(&facts.labels)).filter(|variant| !variant.is_empty());
-    for part in [op, place, cadence, alone, variant].into_iter().flatten() {
-        words += &format!(", {part}");
+    let more = [op, alone, variant].into_iter().flatten();
+    std::iter::once(subject_in_words(&facts.name, &Subject::Call(facts).of_row()))
+        .chain(more)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The same for a case, copy or product of this name, from what a verdict or a history keeps.
+pub(super) fn subject_in_words(name: &str, subject: &RowSubject) -> String {
+    match subject {
+        RowSubject::Call(call) => {
+            let round = name.split('/').nth(1).filter(|_| call.axis == Axis::Pair);
+            let whose = round.map_or_else(|| format!("{} ranks", call.group_size), |round| round.replace('-', " "));
+            let of_bytes =
+                (call.bytes_total != Bytes(0)).then(|| format!(", {} {}", call.bytes_total, call.element_type));
+            let in_place = (call.placement == Placement::InPlace).then_some(", in place");
+            let isolated = (call.cadence == Cadence::Isolated).then_some(", isolated");
+            let (of_bytes, more) =
+                (of_bytes.unwrap_or_default(), in_place.into_iter().chain(isolated).collect::<String>());
+            format!("{} {} of {whose}{of_bytes}{more}", call.axis, call.collective)
+        }
+        RowSubject::Copy { copy } => {
+            let memory = copy.host_memory.map(|memory| memory.name().to_owned());
+            let peer = copy.peer_distance.map(|distance| format!("rank +{distance}"));
+            let each = if copy.alone { "alone" } else { "together" }.to_owned();
+            let parts = [copy.kind.name().to_owned()].into_iter().chain(memory).chain(peer).chain([each]);
+            parts.collect::<Vec<_>>().join(", ")
+        }
+        RowSubject::Product { product } => format!("product {} x {} x {}", product.m, product.n, product.k),
     }
-    words
 }
 
 /// How often a call, a copy or a matrix product was measured.

@@ -7,14 +7,15 @@ use crate::report::document::{
     Block, Column, Fields, Mark, Table, Tone, between, optional, share, signed_bounds, signed_percent,
 };
 use crate::report::products::FlopsUnit;
+use crate::report::row::subject_in_words;
 use crate::report::template::through;
 use crate::report::text::{Line, Paint, object, pretty_json, visible};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, counted, three_digits};
 use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{
-    AgainstBase, AgainstLimit, CurveChange, CurvePart, Decision, Metric, Problem, Question, Row, RowCall, RowSubject,
-    Run, Verdict,
+    AgainstBase, AgainstLimit, CurveChange, CurvePart, Decision, Finding, Metric, Problem, Question, Row, RowCall,
+    RowSubject, Run, Verdict,
 };
 
 /// How a verdict is written.
@@ -151,7 +152,7 @@ pub(super) fn evidence(verdict: &Verdict, look: VerdictLook) -> Vec<Block> {
     }
     let is_shown = |curve: &&CurveChange| explained || curve.worse;
     blocks.extend(curves_document(&verdict.curves.iter().filter(is_shown).collect::<Vec<_>>()));
-    let sentences = verdict.findings.iter().map(|finding| finding.text.as_str());
+    let sentences = verdict.findings.iter().map(|finding| finding_in_words(finding, &verdict.rows));
     let heading = "Calls that break a rule of self-consistency, the worst first:";
     blocks.push(Block::Narrow(Block::headed_list(heading, Mark::Dash, sentences)));
     blocks.extend(findings(verdict));
@@ -185,9 +186,7 @@ fn explained_rows(rows: &[&Row]) -> Vec<String> {
     let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
     let own = rows.iter().filter_map(|row| {
         let own = own_reasons(row, &shared);
-        let call = row.against_base.as_ref().zip(row.subject.call());
-        let call = call.map(|(_, call)| format!(" ({}, {})", call.element_type, call.bytes_total));
-        (!own.is_empty()).then(|| format!("{}{}: {}", row.full_name(), call.unwrap_or_default(), own.join("; ")))
+        (!own.is_empty()).then(|| format!("{}: {}", in_words(row), own.join("; ")))
     });
     for_all.into_iter().chain(own).collect()
 }
@@ -209,7 +208,7 @@ pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
     let at_least = |low: f64| if low > 1.0 { over(low) } else { "nothing".to_owned() };
     const HIDDEN: u8 = Column::PAGES_ONLY;
     let table = Fields::of(&verdict.findings)
-        .left("finding", HIDDEN, |finding| finding.text.clone())
+        .left("finding", HIDDEN, |finding| finding_in_words(finding, &verdict.rows))
         .right("over what is allowed", HIDDEN, |finding| over(finding.times_allowed))
         .right("at least", HIDDEN, |finding| optional(finding.times_allowed_lower_bound.map(at_least)))
         .right("p corrected", HIDDEN, |finding| three_digits(finding.p_corrected))
@@ -282,15 +281,23 @@ pub(in crate::report) fn tone(decision: Option<Decision>) -> Tone {
 fn what(row: &Row) -> String {
     match &row.subject {
         RowSubject::Call(call) => call.collective.to_string(),
-        RowSubject::Copy { copy } => {
-            let memory = copy.host_memory.map(|memory| memory.name().to_owned());
-            let peer = copy.peer_distance.map(|distance| format!("rank +{distance}"));
-            let each = if copy.alone { "alone" } else { "together" }.to_owned();
-            let parts = [copy.kind.name().to_owned()].into_iter().chain(memory).chain(peer).chain([each]);
-            parts.collect::<Vec<_>>().join(", ")
-        }
-        RowSubject::Product { product } => format!("product {} x {} x {}", product.m, product.n, product.k),
+        subject => subject_in_words(&row.name, subject),
     }
+}
+
+/// A row as people say it; one of several hosts with them.
+fn in_words(row: &Row) -> String {
+    let hosts = row.hosts.as_ref().map_or_else(String::new, |hosts| format!(" on {hosts}"));
+    subject_in_words(&row.name, &row.subject) + &hosts
+}
+
+/// The sentence of a finding with its cases in words.
+fn finding_in_words(finding: &Finding, rows: &[Row]) -> String {
+    let words = |word: &str| {
+        let row = rows.iter().find(|row| row.name == word.trim_end_matches(',') && finding.cases.contains(&row.name));
+        row.map_or_else(|| word.to_owned(), |row| word.replace(&row.name, &subject_in_words(&row.name, &row.subject)))
+    };
+    finding.text.split(' ').map(words).collect::<Vec<_>>().join(" ")
 }
 
 pub(in crate::report) fn bounds_of_median(limit: &AgainstLimit) -> String {
@@ -534,7 +541,7 @@ mod tests {
         let text = shown_as(&verdict, VerdictFormat::Table, 140).unwrap();
         assert!(text.contains("all 4 rows: not verified: data were not checked\n"), "{text}");
         assert_eq!(text.matches("not verified: ").count(), 1, "{text}");
-        assert!(text.contains("world/all_reduce/0 (float32, 1 MiB): slower by 29.3 %\n"), "{text}");
+        assert!(text.contains("world all_reduce of 4 ranks, 1 MiB float32: slower by 29.3 %\n"), "{text}");
     }
 
     #[test]

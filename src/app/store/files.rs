@@ -17,8 +17,8 @@ use commgauge_model::record::line::is_unique;
 use commgauge_readers::interop::export::parquet_file;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -63,9 +63,14 @@ impl StoredFile {
         StoredFile { path, bytes: content.len() as u64, sha256: sha256(content) }
     }
 
-    /// Whether the file has its size; reading ten thousand of them would take longer than any question.
-    pub fn has_its_size(&self, store: &Path) -> bool {
-        fs::metadata(store.join(&self.path)).is_ok_and(|found| found.is_file() && found.len() == self.bytes)
+    /// What is wrong with the file. Its digest is checked while bytes are left to be read.
+    pub fn damage(&self, store: &Path, bytes_to_read: &mut u64) -> Option<&'static str> {
+        if !fs::metadata(store.join(&self.path)).is_ok_and(|found| found.is_file() && found.len() == self.bytes) {
+            return Some("lost or cut off");
+        }
+        let is_read = *bytes_to_read > 0;
+        *bytes_to_read = bytes_to_read.saturating_sub(self.bytes);
+        (is_read && !self.is_whole(store)).then_some("changed since it was written")
     }
 
     pub fn is_whole(&self, store: &Path) -> bool {
@@ -235,7 +240,7 @@ fn body_of(line: &[u8]) -> Option<(String, Body)> {
     Some((String::from_utf8(digest.to_vec()).ok()?, body))
 }
 
-/// Appends lines in one write, after what a writer that was cut off left.
+/// Appends lines in one write, behind a line feed that ends what a writer that was cut off left.
 ///
 /// # Errors
 /// Those of the system. What was written of the lines counts as damaged.
@@ -244,21 +249,10 @@ pub(super) fn append(path: &Path, lines: &str) -> std::io::Result<()> {
         return Ok(());
     }
     let is_new = !path.exists();
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-    let separator = if ends_in_a_line(&mut file)? { "" } else { "\n" };
-    file.write_all(format!("{separator}{lines}").as_bytes())?;
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    file.write_all(format!("\n{lines}").as_bytes())?;
     file.sync_data()?;
     if is_new { sync_folder_of(path) } else { Ok(()) }
-}
-
-fn ends_in_a_line(file: &mut File) -> std::io::Result<bool> {
-    if file.metadata()?.len() == 0 {
-        return Ok(true);
-    }
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    Ok(last == *b"\n")
 }
 
 // The Parquet dataset: a line for each call, copy and matrix product of a run, and one for each measured pair of ranks.

@@ -17,6 +17,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::{folder_of, make_folder, write_new, write_own};
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::ascending;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{HistoryInput, RunMedians};
 use commgauge_model::record::line::Header;
@@ -25,11 +26,14 @@ use files::{Index, Run, StoredFile, append};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// The index of a store, in its folder.
 const INDEX_FILE: &str = "index.log";
 const RECORDS: &str = "records";
 const DATASET: &str = "dataset";
+/// How much of the files a question reads to check their digests: a fraction of a second.
+const CHECKED_BYTES: u64 = 128 << 20;
 
 /// Result of adding a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,27 +171,19 @@ impl Store {
     /// A folder that cannot be read.
     pub fn history_input(&self, filter: &RowFilter) -> Result<(HistoryInput, Vec<String>)> {
         let mut input = HistoryInput::default();
-        let mut problems = Vec::new();
+        let mut problems = self.damaged_files(CHECKED_BYTES);
         let mut unknown: BTreeSet<String> = self.records()?.into_iter().collect();
         for entry in self.index.runs() {
             let Some(medians) = self.index.medians(entry, &self.folder) else { continue };
             unknown.remove(entry.record());
             filter.of(medians).into_iter().for_each(|medians| input.add_medians(medians));
-            let damaged = entry.files.iter().filter(|file| !file.has_its_size(&self.folder));
-            problems.extend(damaged.map(|file| {
-                let path = self.folder.join(&file.path);
-                format!(
-                    "{}: lost or cut off; `commgauge history add` of the run's record writes it again",
-                    path.shown()
-                )
-            }));
         }
         for record in &unknown {
             let path = self.folder.join(record);
-            match LoadedRecord::read(&path).map(|loaded| RunMedians::of(&loaded)) {
-                Ok(Ok(medians)) => filter.of(medians).into_iter().for_each(|medians| input.add_medians(medians)),
-                Ok(Err(reason)) => input.leave_out(&path, reason),
-                Err(error) => input.leave_out(&path, error.to_string()),
+            let read = LoadedRecord::read(&path).map_err(|error| error.to_string());
+            match read.and_then(|loaded| RunMedians::of(&loaded)) {
+                Ok(medians) => filter.of(medians).into_iter().for_each(|medians| input.add_medians(medians)),
+                Err(reason) => input.leave_out(&path, reason),
             }
         }
         if self.index.damaged + unknown.len() > 0 {
@@ -200,6 +196,25 @@ impl Store {
             ));
         }
         Ok((input, problems))
+    }
+
+    /// The files of the indexed runs that are lost or damaged, and what writes them again. All sizes are checked, and digests up to a
+    /// number of bytes: from a file on that is another one each time, so that none of a large store stays unread.
+    fn damaged_files(&self, mut bytes_to_read: u64) -> Vec<String> {
+        let mut files: Vec<&StoredFile> = self.index.runs().flat_map(|entry| &entry.files).collect();
+        let nanoseconds = UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_nanos() as usize);
+        let first = nanoseconds % files.len().max(1);
+        files.rotate_left(first);
+        let damaged = files.into_iter().filter_map(|file| {
+            let damage = file.damage(&self.folder, &mut bytes_to_read)?;
+            let (path, folder) = (self.folder.join(&file.path), self.folder.shown());
+            let repair = match file.path.starts_with(DATASET) {
+                true => format!("`commgauge history rebuild --store {folder}` writes it again"),
+                false => "`commgauge history add` of the run's record writes it again".to_owned(),
+            };
+            Some(format!("{}: {damage}; {repair}", path.shown()))
+        });
+        ascending(damaged)
     }
 }
 
@@ -441,7 +456,8 @@ mod tests {
         }
         // A whole line that this version cannot use, as another version may write it.
         let text = String::from_utf8(whole.clone()).unwrap().replacen(r#""medians":""#, r#""medians":"AAAA"#, 1);
-        let lines = text.lines().map(|line| format!("{} {}\n", sha256(&line[65..]), &line[65..]));
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let lines = lines.map(|line| format!("{} {}\n", sha256(&line[65..]), &line[65..]));
         std::fs::write(&index, lines.collect::<String>()).unwrap();
         let (answer, problems) = all(&place);
         assert!(answer == before && problems[0].contains("0 lines damaged, 1 run not in it"), "{problems:?}");
@@ -451,6 +467,31 @@ mod tests {
         assert_eq!(Store::open(&place).unwrap().add(&more).unwrap(), Added::New);
         let runs = all(&place).0["lineages"][0]["runs"].as_array().unwrap().len();
         assert_eq!(runs, 5);
+    }
+
+    #[test]
+    fn a_flipped_byte_in_any_sector_of_any_file_changes_no_answer_and_is_named_and_repaired() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = nights(folder.path(), 2);
+        let place = store_of(folder.path(), &records);
+        let (before, _) = all(&place);
+        for (below, extension) in [(RECORDS, "jsonl"), (DATASET, "parquet")] {
+            let path = file(&place, below, extension);
+            let whole = std::fs::read(&path).unwrap();
+            for sector in 0..whole.len().div_ceil(512) {
+                let mut flipped = whole.clone();
+                flipped[(sector * 512 + sector * 37 % 512).min(whole.len() - 1)] ^= 1 << (sector % 8);
+                std::fs::write(&path, flipped).unwrap();
+                let (answer, problems) = all(&place);
+                let is_named = problems.len() == 1 && problems[0].contains(path.to_str().unwrap());
+                assert!(answer == before && is_named, "{extension}, sector {sector}: {problems:?}");
+                match below {
+                    DATASET => assert_eq!(Store::rebuild(&place, |_, _| {}).unwrap(), (2, Vec::new())),
+                    _ => assert_eq!(Store::open(&place).unwrap().add(&records[0]).unwrap(), Added::Repaired),
+                }
+                assert!(std::fs::read(&path).unwrap() == whole && all(&place).1.is_empty(), "{extension}, {sector}");
+            }
+        }
     }
 
     /// Damages a file.
@@ -471,10 +512,9 @@ mod tests {
         for (below, extension) in [(RECORDS, "jsonl"), (DATASET, "parquet")] {
             let path = file(&place, below, extension);
             let whole = std::fs::read(&path).unwrap();
-            for (damage, is_seen) in [(lose, true), (cut, true), (edit, false)] {
+            for (damage, said) in [(lose, "lost or cut off"), (cut, "lost or cut off"), (edit, "changed since")] {
                 damage(&path);
-                // Its size is all that a question reads of a file.
-                assert_eq!(all(&place).1.iter().any(|problem| problem.contains("lost or cut off")), is_seen);
+                assert!(all(&place).1.iter().any(|problem| problem.contains(said)), "{said}");
                 assert_eq!(Store::open(&place).unwrap().add(&records[0]).unwrap(), Added::Repaired);
                 assert!(std::fs::read(&path).unwrap() == whole && all(&place).1.is_empty());
             }

@@ -380,6 +380,7 @@ mod overlap_tests {
             axes: vec![of_axis],
             overlap_efficiency: None,
             rank_nanoseconds_median: vec![1],
+            timeline: None,
             job_nanoseconds: None,
             bytes_as_listed: true,
         }

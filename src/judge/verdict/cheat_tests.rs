@@ -7,7 +7,8 @@ use super::*;
 use commgauge_model::config::machine::ExpectTable;
 use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::Line;
-use commgauge_model::record::line::{Header, Plan};
+use commgauge_model::record::launch_lines::{Change, ResumeLine};
+use commgauge_model::record::line::{CaseLine, Header, Plan, StopReason};
 use std::path::Path;
 
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
@@ -113,6 +114,91 @@ const OTHER_CALLS: [Harm; 10] = [
     }),
 ];
 
+/// Records that look honest at first: what they claim is contradicted elsewhere in them, or leaves out what does not suit.
+const HONEST_LOOKS: [Harm; 20] = [
+    ("times divided by messages that the call does not send", 7, |lines| plan(lines).cases[0].transfers_per_call = 3),
+    ("a small call that is named as a large one", 7, |lines| {
+        let bytes = commgauge_base::units::Bytes(1 << 19);
+        plan(lines).cases[0].bytes_per_rank = bytes;
+    }),
+    ("more groups than the ranks make", 7, |lines| plan(lines).cases[0].groups = 2),
+    ("a group of two nodes that is said to be on one", 7, |lines| {
+        let locality = &mut plan(lines).cases[0].locality;
+        (locality.nodes_spanned, locality.ranks_per_node) = (1, 4);
+    }),
+    ("a group of four that is said to be two ranks", 7, |lines| plan(lines).cases[1].locality.ranks_per_node = 1),
+    ("a group on more nodes than the run has", 7, |lines| plan(lines).cases[1].locality.nodes_spanned = 4),
+    ("one rank that is listed twice", 7, |lines| header(lines).ranks[1].rank = 0),
+    ("ranks of another run", 7, |lines| header(lines).ranks[3].rank = 7),
+    ("a slowest rank that the run does not have", 7, |lines| each_case(lines, |case| case.samples.slowest_rank[0] = 9)),
+    ("data that was verified without a check", 7, |lines| header(lines).settings.verify = false),
+    ("ranks that were slower than the slowest", 7, |lines| {
+        each_case(lines, |case| case.rank_medians = vec![400_000; 4])
+    }),
+    ("fast replicates in place of slow ones that needed no other", 7, |lines| {
+        let faster = |case: &mut CaseLine| (case.replicate, case.replaces) = (6, vec![0]);
+        add_copies(lines, faster);
+    }),
+    ("a seventh replicate that was not asked for", 3, |lines| add_copies(lines, |case| case.replicate = 6)),
+    ("slow replicates left out of a run with a time limit", 7, |lines| {
+        header(lines).settings.within = Some(commgauge_base::units::Seconds(1.0));
+        lines.retain(|line| !matches!(line, Line::Case(case) if case.replicate == 2));
+        recount(lines);
+    }),
+    ("replicates that a signal cut short", 7, |lines| {
+        each_case(lines, |case| case.stop = Some(StopReason::Interrupted));
+        let end = lines.len() - 1;
+        lines.insert(end, resumed(Vec::new()));
+        recount(lines);
+    }),
+    ("resumed on another host", 3, |lines| {
+        let (before, now) = ("node-b".to_owned(), "node-c".to_owned());
+        lines.insert(4, resumed(vec![Change { what: "host of rank 3".to_owned(), before, now }]));
+        recount(lines);
+    }),
+    ("a rank that died under a run that claims to be complete", 6, |lines| {
+        let Some(Line::End(end)) = lines.last_mut() else { unreachable!() };
+        end.exit_code = 6;
+    }),
+    ("a plan that names the slow size once more, without times", 7, |lines| {
+        let again = plan(lines).cases[1].clone();
+        plan(lines).cases.push(again);
+        plan(lines).case_lines += 6;
+    }),
+    ("no clock that all ranks had in common", 7, |lines| {
+        lines.retain(|line| !matches!(line, Line::Clock(_)));
+        recount(lines);
+    }),
+    ("lines of the record that were taken out", 7, |lines| {
+        if let Some(Line::End(end)) = lines.last_mut() {
+            end.lines_before = end.lines_before.map(|before| before + 1);
+        }
+    }),
+];
+
+fn each_case(lines: &mut [Line], change: impl Fn(&mut CaseLine)) {
+    lines.iter_mut().for_each(|line| {
+        if let Line::Case(case) = line {
+            change(case);
+        }
+    });
+}
+
+/// Adds a changed copy of the last replicate of each row.
+fn add_copies(lines: &mut Vec<Line>, change: impl Fn(&mut CaseLine)) {
+    let is_last = |line: &&Line| matches!(line, Line::Case(case) if case.replicate == 5);
+    let mut copies: Vec<Line> = lines.iter().filter(is_last).cloned().collect();
+    each_case(&mut copies, change);
+    let at = lines.iter().rposition(|line| matches!(line, Line::Case(_))).unwrap() + 1;
+    lines.splice(at..at, copies);
+    recount(lines);
+}
+
+fn resumed(changes: Vec<Change>) -> Line {
+    let resumed_at = "2026-11-21T12:00:00+00:00".to_owned();
+    Line::Resume(Box::new(ResumeLine { resumed_at, changes, ..ResumeLine::default() }))
+}
+
 fn label(lines: &mut [Line], name: &str, value: &str) {
     for case in &mut plan(lines).cases {
         case.labels.insert(name.to_owned(), value.to_owned());
@@ -135,11 +221,12 @@ fn recount(lines: &mut [Line]) {
 }
 
 #[test]
-fn the_machine_itself_passes_and_none_of_43_ways_to_cheat_or_to_err_does() {
+fn the_machine_itself_passes_and_none_of_63_ways_to_cheat_or_to_err_does() {
     let gated = |lines: Vec<Line>| gate(&[loaded("r.jsonl", lines)], Some(&machine()), &RULE).unwrap();
     assert_eq!(gated(on_devices()).exit_code, 0);
-    let all: Vec<Harm> = HARMS.into_iter().chain(OTHER_MACHINES).chain(OTHER_RUNS).chain(OTHER_CALLS).collect();
-    assert_eq!(all.len(), 43);
+    let others = OTHER_MACHINES.into_iter().chain(OTHER_RUNS).chain(OTHER_CALLS);
+    let all: Vec<Harm> = HARMS.into_iter().chain(others).chain(HONEST_LOOKS).collect();
+    assert_eq!(all.len(), 63);
     for (what, code, harm) in all {
         let mut harmed = on_devices();
         harm(&mut harmed);
@@ -221,7 +308,7 @@ fn rows_of_other_suites_and_ranks_are_no_replicates_of_each_other_even_where_tha
     let smaller = |lines: &mut Vec<Line>| {
         let bytes = commgauge_base::units::Bytes(1 << 10);
         let case = &mut plan(lines).cases[0];
-        (case.bytes_total, case.bytes_accounted) = (bytes, bytes);
+        (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
     };
     let pairs = |lines: &mut Vec<Line>| {
         let case = &mut plan(lines).cases[0];

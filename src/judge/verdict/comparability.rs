@@ -1,11 +1,15 @@
 //! Differences between two runs that a comparison would mistake for a change in speed.
 
 use super::document::Run;
-use commgauge_base::collective::Collective;
+use commgauge_base::collective::{Collective, Division};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::stats::sorted;
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::line::{CaseFacts, ClockMoment, EndStatus, ForeignTool, Header, Outcome, RankFacts};
+use commgauge_model::layout::Locality;
+use commgauge_model::record::line::{
+    CaseFacts, CaseLine, ClockMoment, EndStatus, ForeignTool, Header, Outcome, RankFacts,
+};
 use commgauge_model::record::{Record, Seal};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -415,28 +419,81 @@ pub(super) fn problems_of(record: &Record) -> Vec<(i32, String)> {
     found
 }
 
-/// Statements of the plan about its calls that the list of ranks contradicts. Another tool may not list all ranks.
+/// Statements of a record that contradict each other. Another tool may not list all ranks, and does not say what it measured exactly.
 fn contradiction(record: &Record) -> Option<String> {
     let header = &record.header;
+    let of_calls = || record.plan.cases.iter().find_map(|facts| contradiction_of_call(facts, header));
+    if header.backend.measured_by.is_some() {
+        return of_calls();
+    }
     let named: u64 = header.ranks.iter().map(|rank| u64::from(rank.ranks)).sum();
-    if header.backend.measured_by.is_none() && named != u64::from(header.world_size) {
+    if named != u64::from(header.world_size) {
         return Some(format!("the record names {named} of its {} ranks", header.world_size));
     }
-    record.plan.cases.iter().find_map(|facts| {
-        let CaseFacts { name, collective, group_size, groups, bytes_total, bytes_accounted, .. } = facts;
-        let (found, factor) = (facts.bus_factor.unwrap_or(0.0), collective.bus_factor(*group_size).unwrap_or(0.0));
-        if (found - factor).abs() > 1e-9 {
-            return Some(format!(
-                "{name} has the bus factor {found}, and {collective} on {group_size} ranks has {factor}"
-            ));
-        }
-        if bytes_accounted != bytes_total && *collective != Collective::AllToAllV {
-            return Some(format!("{name} moves {bytes_total}, but its bandwidth counts {bytes_accounted}"));
-        }
-        let ranks = u64::from(*group_size) * u64::from(*groups);
-        (ranks > u64::from(header.world_size))
-            .then(|| format!("{name} has {groups} groups of {group_size} ranks, but the run has {}", header.world_size))
+    let distinct: BTreeSet<u32> = header.ranks.iter().map(|rank| rank.rank).collect();
+    if distinct.len() < header.ranks.len() || distinct.last() >= Some(&header.world_size) {
+        return Some(format!("the record lists a rank twice, or one beyond its {} ranks", header.world_size));
+    }
+    let mut nodes = BTreeMap::new();
+    header.ranks.iter().for_each(|facts| *nodes.entry(facts.node).or_default() += facts.ranks);
+    let of_plan = || record.plan.cases.iter().find_map(|facts| contradiction_of_plan(facts, &nodes));
+    of_calls().or_else(of_plan).or_else(|| record.cases.iter().find_map(|line| contradiction_of_line(line, header)))
+}
+
+fn contradiction_of_call(facts: &CaseFacts, header: &Header) -> Option<String> {
+    let CaseFacts { name, collective, group_size, groups, bytes_total, bytes_accounted, .. } = facts;
+    let (found, factor) = (facts.bus_factor.unwrap_or(0.0), collective.bus_factor(*group_size).unwrap_or(0.0));
+    if (found - factor).abs() > 1e-9 {
+        return Some(format!("{name} has the bus factor {found}, and {collective} on {group_size} ranks has {factor}"));
+    }
+    if bytes_accounted != bytes_total && *collective != Collective::AllToAllV {
+        return Some(format!("{name} moves {bytes_total}, but its bandwidth counts {bytes_accounted}"));
+    }
+    let ranks = u64::from(*group_size) * u64::from(*groups);
+    (ranks > u64::from(header.world_size))
+        .then(|| format!("{name} has {groups} groups of {group_size} ranks, but the run has {}", header.world_size))
+}
+
+/// `nodes` has the ranks of each node.
+fn contradiction_of_plan(facts: &CaseFacts, nodes: &BTreeMap<u32, u32>) -> Option<String> {
+    let CaseFacts { name, collective, transfers_per_call, bytes_total, bytes_per_rank, .. } = facts;
+    if *transfers_per_call != collective.transfers_per_call() {
+        return Some(format!("{name} counts {transfers_per_call} messages in a call of {collective}"));
+    }
+    if collective.division() == Division::Whole && bytes_per_rank != bytes_total {
+        return Some(format!("{name} has {bytes_total}, but {bytes_per_rank} on a rank"));
+    }
+    let Locality { nodes_spanned, ranks_per_node, .. } = facts.locality;
+    let fits = nodes_spanned as usize <= nodes.len()
+        && nodes.values().any(|ranks| *ranks >= ranks_per_node)
+        && u64::from(nodes_spanned) * u64::from(ranks_per_node) >= u64::from(facts.group_size);
+    (facts.locality != Locality::UNKNOWN && !fits).then(|| {
+        let group = facts.group_size;
+        format!(
+            "{name} has {group} ranks, {ranks_per_node} on each of {nodes_spanned} nodes; the list of ranks differs"
+        )
     })
+}
+
+fn contradiction_of_line(line: &CaseLine, header: &Header) -> Option<String> {
+    let what = match line {
+        _ if line.samples.slowest_rank.iter().any(|rank| *rank >= header.world_size) => {
+            "names a rank that the run lacks"
+        }
+        _ if line.outcome == (Outcome::Measured { verified: true }) && !header.settings.verify => {
+            "is verified, but nothing was checked in this run"
+        }
+        _ if is_slower_than_the_slowest(line) => "has a rank that took longer than the slowest",
+        _ => return None,
+    };
+    Some(format!("replicate {} of {} {what}", line.replicate, line.name))
+}
+
+/// The slowest rank of a sample takes as long as any other, so that no rank's median, which has three digits, is above theirs.
+fn is_slower_than_the_slowest(line: &CaseLine) -> bool {
+    let slowest = sorted(line.samples.slowest_nanoseconds.iter().map(|time| *time as f64));
+    let of_ranks = line.rank_medians.iter().max().filter(|_| line.samples.excluded.is_empty());
+    of_ranks.zip(slowest.get(slowest.len() / 2)).is_some_and(|(rank, slowest)| *rank as f64 > slowest * 1.01)
 }
 
 /// Whether two nodes have one name; a run gives such hosts distinct names.

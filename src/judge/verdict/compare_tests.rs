@@ -156,7 +156,7 @@ fn curve(id: &str, alpha: f64, bandwidth: f64, seed: u64) -> LoadedRecord {
         if let Line::Plan(plan) = line {
             for (case, bytes) in plan.cases.iter_mut().zip(&bytes) {
                 let bytes = commgauge_base::units::Bytes(*bytes);
-                (case.bytes_total, case.bytes_accounted) = (bytes, bytes);
+                (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
             }
         }
     }

@@ -432,7 +432,8 @@ mod tests {
             if let Line::Plan(plan) = line {
                 let bytes = plan.cases[0].bytes_total;
                 for (case, collective) in plan.cases.iter_mut().zip(collectives) {
-                    (case.collective, case.bytes_total, case.bytes_accounted) = (*collective, bytes, bytes);
+                    case.collective = *collective;
+                    (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
                     case.bus_factor = collective.bus_factor(case.group_size);
                 }
             }

@@ -302,12 +302,12 @@ mod tests {
                 "there is no model `Llama3-8b`: no Llama3-8b/config.json, no suites/models/Llama3-8b/config.json here, and none is \
                  embedded; did you mean llama-3-8b or llama-2-13b or llama-3-70b?",
             ),
-            (Shipped::Machine, "zzz", "`commgauge show machines` names all 23"),
+            (Shipped::Machine, "zzz", "`commgauge show machines` names all 26"),
             (
                 Shipped::Machine,
                 "gone/h200-nvswitch-ndr.toml",
                 "there is no file `gone/h200-nvswitch-ndr.toml`; accepted: a path, or the name of a machine; did you mean \
-                 h200-nvswitch-ndr or h100-nvswitch-ndr or b200-nvswitch-ndr?",
+                 h200-nvswitch-ndr or h100-nvswitch-ndr or h800-nvswitch-ndr?",
             ),
         ] {
             let message = kind.unknown(Path::new(requested));

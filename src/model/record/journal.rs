@@ -11,6 +11,7 @@ use commgauge_base::output_file::{folder_of, make_folder, sync_folder_of};
 use commgauge_base::visible::ShownPath;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError as SyncTryLockError};
 use std::time::{Duration, Instant};
@@ -18,11 +19,14 @@ use std::time::{Duration, Instant};
 /// Maximum delay between a write and its sync to disk.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Why a rank refuses a record that another run began.
+pub const NEVER_OVERWRITTEN: &str = "it exists already and records are never overwritten";
+
 /// A record that is being written. It has an exclusive advisory lock on the file until it is dropped, by which readers
 /// distinguish a running run from one that was cut off.
 pub struct Journal {
     path: PathBuf,
-    disk: Box<dyn Disk + Send>,
+    file: File,
     lines: u64,
     bytes: u64,
     torn: bool,
@@ -77,16 +81,8 @@ impl Journal {
 
     fn on_file(path: &Path, file: File) -> Result<Journal> {
         let access = WriteAccess::of(&file).map_err(|cause| Error::path("write the record", path, &cause))?;
-        let mut journal = Journal::on(path, Box::new(file));
-        journal.access = access;
-        Ok(journal)
-    }
-
-    fn on(path: &Path, disk: Box<dyn Disk + Send>) -> Journal {
-        let path = path.to_owned();
-        let (sealing, synced_at) = (Sealing::default(), Instant::now());
-        let (access, moved) = (WriteAccess::default(), None);
-        Journal { path, disk, lines: 0, bytes: 0, torn: false, sealing, synced_at, dirty: false, access, moved }
+        let (path, sealing, synced_at, moved) = (path.to_owned(), Sealing::default(), Instant::now(), None);
+        Ok(Journal { path, file, lines: 0, bytes: 0, torn: false, sealing, synced_at, dirty: false, access, moved })
     }
 
     /// Where the record is.
@@ -126,8 +122,8 @@ impl Journal {
         }
         self.find_file(locked)?;
         let text = self.sealing.seal(&finite_json(line).map_err(|cause| self.failure("append to", cause))?);
-        if let Err(cause) = self.disk.write_all(&text) {
-            self.torn = self.disk.cut(self.bytes).is_err();
+        if let Err(cause) = self.file.write_all(&text) {
+            self.torn = self.file.set_len(self.bytes).is_err();
             return Err(self.failure("append to", cause));
         }
         self.sealing.add(&text);
@@ -139,11 +135,11 @@ impl Journal {
 
     /// Follows a file that was renamed, and replaces one that was removed.
     fn find_file(&mut self, locked: &mut Option<File>) -> Result<()> {
-        if self.disk.length().is_some_and(|bytes| bytes > self.bytes) {
+        if self.file.metadata().is_ok_and(|facts| facts.len() > self.bytes) {
             // This process was stopped meanwhile, and the record ended by another.
             wait_for_the_end();
         }
-        let (to, was_removed) = match self.disk.place(&self.path) {
+        let (to, was_removed) = match place_of(&self.file, &self.path) {
             FilePlace::There => return Ok(()),
             FilePlace::Renamed(to) => (to, false),
             FilePlace::Removed => (self.keep(locked)?, true),
@@ -155,16 +151,17 @@ impl Journal {
 
     /// Copies the written part of a removed file to a new one next to it.
     fn keep(&mut self, locked: &mut Option<File>) -> Result<PathBuf> {
-        let text = self.disk.content(self.bytes).map_err(|cause| self.failure("keep", cause))?;
+        let mut text = vec![0; self.bytes as usize];
+        self.file.read_exact_at(&mut text, 0).map_err(|cause| self.failure("keep", cause))?;
         // The folder may be gone as well; where it cannot be made again, creating the file says so.
         let _ = make_folder(folder_of(&self.path));
         let Some(path) = kept_names(&self.path).find(|path| !path.exists()) else {
             return Err(self.failure("keep", "every name for it is taken"));
         };
         let mut file = create_file(&path)?;
-        Write::write_all(&mut file, &text).map_err(|cause| self.failure("keep", cause))?;
+        file.write_all(&text).map_err(|cause| self.failure("keep", cause))?;
         *locked = file.try_clone().ok();
-        self.disk = Box::new(file);
+        self.file = file;
         self.dirty = true;
         Ok(path)
     }
@@ -172,7 +169,7 @@ impl Journal {
     /// Syncs every line to disk.
     pub fn sync(&mut self) -> Result<()> {
         if self.dirty {
-            self.disk.sync().map_err(|cause| self.failure("bring to the disk", cause))?;
+            self.file.sync_data().map_err(|cause| self.failure("bring to the disk", cause))?;
             self.dirty = false;
         }
         self.synced_at = Instant::now();
@@ -205,46 +202,6 @@ impl Drop for Journal {
     }
 }
 
-/// The file operations of a journal, as a trait so that a full disk can be simulated in tests.
-trait Disk {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
-    fn cut(&mut self, bytes: u64) -> io::Result<()>;
-    fn sync(&mut self) -> io::Result<()>;
-    /// Bytes of the file; none where that cannot be asked.
-    fn length(&self) -> Option<u64>;
-    fn place(&self, path: &Path) -> FilePlace;
-    fn content(&self, bytes: u64) -> io::Result<Vec<u8>>;
-}
-
-impl Disk for File {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        Write::write_all(self, bytes)
-    }
-
-    fn cut(&mut self, bytes: u64) -> io::Result<()> {
-        self.set_len(bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
-    }
-
-    fn length(&self) -> Option<u64> {
-        self.metadata().ok().map(|facts| facts.len())
-    }
-
-    fn place(&self, path: &Path) -> FilePlace {
-        place_of(self, path)
-    }
-
-    fn content(&self, bytes: u64) -> io::Result<Vec<u8>> {
-        use std::os::unix::fs::FileExt;
-        let mut text = vec![0; bytes as usize];
-        self.read_exact_at(&mut text, 0)?;
-        Ok(text)
-    }
-}
-
 fn create_file(path: &Path) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -269,7 +226,7 @@ fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
     } else if path.is_symlink() && !path.exists() {
         "it is a symbolic link to nowhere; remove it or name another file".to_owned()
     } else if cause.kind() == ErrorKind::AlreadyExists {
-        "it exists already and records are never overwritten; name another file".to_owned()
+        format!("{NEVER_OVERWRITTEN}; name another file")
     } else if !parent.exists() {
         format!("the directory {} does not exist; create it or name another", parent.shown())
     } else if !parent.is_dir() {
@@ -444,7 +401,6 @@ mod tests {
     use super::*;
     use commgauge_base::units::Seconds;
     use std::fs::TryLockError;
-    use std::sync::{Arc, Mutex};
 
     fn end(seconds: f64) -> Line {
         let end = End::new(EndStatus::Complete, 0, None, Duration::ZERO);
@@ -516,68 +472,18 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
     }
 
-    /// A disk with room for `room` bytes, which writes what fits before it fails.
-    #[derive(Clone)]
-    struct SmallDisk {
-        content: Arc<Mutex<Vec<u8>>>,
-        room: usize,
-        can_cut: bool,
-    }
-
-    impl Disk for SmallDisk {
-        fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-            let mut content = self.content.lock().unwrap();
-            let fits = bytes.len().min(self.room - content.len());
-            content.extend(&bytes[..fits]);
-            if fits == bytes.len() { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
-        }
-
-        fn cut(&mut self, bytes: u64) -> io::Result<()> {
-            if !self.can_cut {
-                return Err(ErrorKind::InvalidInput.into());
-            }
-            self.content.lock().unwrap().truncate(bytes as usize);
-            Ok(())
-        }
-
-        fn sync(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn length(&self) -> Option<u64> {
-            None
-        }
-
-        fn place(&self, _: &Path) -> FilePlace {
-            FilePlace::There
-        }
-
-        fn content(&self, _: u64) -> io::Result<Vec<u8>> {
-            unreachable!("it is always there")
-        }
-    }
-
-    #[test]
-    fn a_full_disk_keeps_the_earlier_lines_whole_and_says_so() {
-        let length = Sealing::default().seal(&finite_json(&end(1.0)).unwrap()).len();
-        let disk = SmallDisk { content: Arc::default(), room: 2 * length + 9, can_cut: true };
-        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
-        journal.write(&end(1.0)).unwrap();
-        journal.write(&end(2.0)).unwrap();
-        let error = journal.write(&end(3.0)).unwrap_err();
-        assert_eq!(error.exit_code(), 6);
-        let text = error.to_string();
-        assert!(text.contains("/nowhere/record.jsonl") && text.contains("the 2 lines before it are kept"), "{text}");
-        assert_eq!(disk.content.lock().unwrap().len(), 2 * length);
-    }
-
     #[test]
     fn after_a_torn_line_that_cannot_be_cut_off_nothing_is_appended() {
-        let disk = SmallDisk { content: Arc::default(), room: 9, can_cut: false };
-        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
-        assert!(journal.write(&end(1.0)).is_err());
-        assert!(journal.write(&end(1.0)).unwrap_err().to_string().contains("torn"));
-        assert_eq!(disk.content.lock().unwrap().len(), 9);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        std::fs::write(&path, "").unwrap();
+        // One that is open for reading takes neither a line nor another length.
+        let mut journal = Journal::on_file(&path, File::open(&path).unwrap()).unwrap();
+        for reason in ["Bad file descriptor", "torn and could not be cut off"] {
+            let error = journal.write(&end(1.0)).unwrap_err();
+            assert!(error.exit_code() == 6 && error.to_string().contains(reason), "{error}");
+            assert!(error.to_string().contains("record.jsonl") && error.to_string().contains("nothing was written"));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A further launch that continues the record. The following lines belong to the same run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeLine {
     /// Wall-clock time, RFC 3339 with offset.
     pub resumed_at: String,

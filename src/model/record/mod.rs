@@ -33,7 +33,7 @@ pub mod testing {
 }
 
 pub use assemble::{Parts, Record};
-pub use journal::{Journal, Moved, WriteAccess};
+pub use journal::{Journal, Moved, NEVER_OVERWRITTEN, WriteAccess};
 pub use line::{FORMAT, Line, VERSION, changes, ensure_same_plan, schema, table as table_of_changes};
 pub use reader::Follower;
 pub use reopen::{Reopened, Writer, append_missing_end, reopen};

@@ -101,7 +101,7 @@ impl Record {
                 return Err(wrong(format!(", line {number}: longer than any line of a record")));
             }
             // A JSON object that lacks only its line feed is complete: no proper prefix of an object is an object.
-            let whole = text.last() == Some(&b'\n');
+            let whole = !is_torn(&text);
             if number == 1 {
                 check_first(&text, whole).map_err(|problem| wrong(format!(" {problem}")))?;
             }
@@ -113,12 +113,14 @@ impl Record {
                     each(&line);
                     assembly.add(line).map_err(|problem| wrong(format!(", line {number}: {problem}")))?;
                 }
-                Err(_) if !whole => last_line = LastLine::Torn,
+                // What follows was written after it, and is no more on the disk than it.
+                Err(_) if !whole => {
+                    last_line = LastLine::Torn;
+                    break;
+                }
                 Err(cause) => return Err(wrong(format!(", line {number}: {}", explain(&text, &cause)))),
             }
-            if last_line == LastLine::Whole {
-                whole_part.add(&text);
-            }
+            whole_part.add(&text);
         }
         let record = assembly.finish(last_line, run, whole_part.chain.seal()).ok_or_else(|| match run {
             RunState::Running => wrong(" has no complete line yet; the run that writes it has just begun".to_owned()),
@@ -143,6 +145,12 @@ impl CompleteLines {
         self.bytes += text.len() as u64;
         self.lacks_line_feed = text.last() != Some(&b'\n');
     }
+}
+
+/// Whether the writing of a line was cut off: its line feed is missing, or a part of it that did not reach the disk before a power failure
+/// reads as zeros, which JSON never contains.
+pub(super) fn is_torn(text: &[u8]) -> bool {
+    text.last() != Some(&b'\n') || text.contains(&0)
 }
 
 /// Parses a line. Most lines are cases, which are read directly, since going through the tagged enum would double the time.
@@ -230,7 +238,7 @@ impl Follower {
         loop {
             text.clear();
             reader.read_until(b'\n', &mut text).map_err(unreadable)?;
-            if text.last() != Some(&b'\n') {
+            if is_torn(&text) {
                 return Ok(follower);
             }
             follower.position += text.len() as u64;
@@ -289,7 +297,7 @@ impl Follower {
         loop {
             text.clear();
             reader.read_until(b'\n', &mut text).map_err(unreadable)?;
-            if text.last() != Some(&b'\n') {
+            if is_torn(&text) {
                 return Ok(lines);
             }
             let line = serde_json::from_slice(&text).map_err(|cause| {

@@ -5,7 +5,7 @@
 use super::assemble::RunState;
 use super::journal::{Journal, READERS, finite_json, lock};
 use super::line::{End, Plan};
-use super::reader::CompleteLines;
+use super::reader::{CompleteLines, is_torn};
 use super::seal::END;
 use super::work_lines::PlanGrowth;
 use super::{Line, Record};
@@ -130,7 +130,7 @@ fn complete_lines_without_end(file: &File) -> std::io::Result<Option<CompleteLin
     let mut ended = false;
     loop {
         text.clear();
-        if reader.read_until(b'\n', &mut text)? == 0 || text.last() != Some(&b'\n') {
+        if reader.read_until(b'\n', &mut text)? == 0 || is_torn(&text) {
             return Ok((whole.chain.lines() > 0 && !ended).then_some(whole));
         }
         ended = text.starts_with(END);
@@ -150,15 +150,8 @@ mod reopen_tests {
     const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
     fn resume_line(changes: Vec<Change>) -> Line {
-        Line::Resume(Box::new(ResumeLine {
-            resumed_at: "2026-11-21T12:00:00+00:00".into(),
-            command_line: Vec::new(),
-            launch_command: None,
-            ranks: Vec::new(),
-            cut_bytes: 0,
-            changes,
-            warnings: Vec::new(),
-        }))
+        let resumed_at = "2026-11-21T12:00:00+00:00".to_owned();
+        Line::Resume(Box::new(ResumeLine { resumed_at, changes, ..ResumeLine::default() }))
     }
 
     fn end(status: EndStatus) -> Line {

@@ -264,6 +264,8 @@ pub struct ReplayLine {
     pub overlap_efficiency: Option<f64>,
     /// Each rank's own time; median over the repetitions.
     pub rank_nanoseconds_median: Vec<u64>,
+    /// What ranks did in the last repetition. Absent in records of earlier versions.
+    pub timeline: Option<Timeline>,
     /// Of a trace: what the job itself took, on the rank that took longest. Absent of a step, and where the trace has no times.
     pub job_nanoseconds: Option<u64>,
     /// Whether the busiest rank of every stage moved exactly the bytes that the list of ops says, on every axis.
@@ -275,6 +277,48 @@ impl ReplayLine {
     pub fn is_of_trace(&self) -> bool {
         self.schedule == RECORDED_SCHEDULE
     }
+}
+
+/// What ranks did at which time in one repetition of a replay: all ranks of up to 256, else as many from every stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// Where a rank has too many spans, time is divided into slots and each shows what the rank did for most of it: the length of the longest
+    /// such slot. 0 where all spans are exact.
+    pub resolution_nanoseconds: u64,
+    /// In the order of their numbers.
+    pub ranks: Vec<RankSpans>,
+}
+
+/// What a rank did in a replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RankSpans {
+    /// World rank.
+    pub rank: u32,
+    /// Its stage of the pipeline; 0 of a trace.
+    pub stage: u32,
+    /// By what it did.
+    pub spans: Vec<ActivitySpans>,
+}
+
+/// When a rank did one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ActivitySpans {
+    /// What it did.
+    pub activity: RankActivity,
+    /// Begin and length of each, on the rank's own clock since its start, in nanoseconds.
+    pub begin_and_length: Vec<(u64, u64)>,
+}
+
+/// What a rank does during a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RankActivity {
+    /// It computes; calls may progress meanwhile.
+    Computing,
+    /// It does nothing but wait for a call of the axis.
+    Waiting(Axis),
+    /// At least one call of the axis is in flight.
+    InFlight(Axis),
 }
 
 /// An axis in a replay. Times are those of the slowest rank, medians over the repetitions; bytes cover one step.

@@ -4,7 +4,6 @@
 
 mod fitted;
 
-pub(super) use fitted::stand_in;
 pub use fitted::{Both, Fitted};
 
 use commgauge_base::collective::Collective;
@@ -16,6 +15,7 @@ use commgauge_base::units::{Bytes, Seconds};
 use commgauge_cost::cost::{Coefficient, Fit, Prediction, Status};
 use commgauge_cost::machine_time::seconds_without_noise;
 use commgauge_model::config::Machine;
+use commgauge_model::config::machine::MeasuredCall;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::workload::{Op, size_on};
 
@@ -80,6 +80,20 @@ impl RatedCall {
             locality: locality.clone(),
             cadence: None,
         }
+    }
+}
+
+/// Calls of equal cost that replace one without a measurement: the even forms for the vector forms, a ring for a
+/// chain.
+pub(in crate::planner) fn stand_in(collective: Collective) -> Option<Collective> {
+    use Collective::*;
+    match collective {
+        AllGatherV => Some(AllGather),
+        ReduceScatterV => Some(ReduceScatter),
+        AllToAllV => Some(AllToAll),
+        SendRecvChain => Some(SendRecv),
+        SendRecv => Some(SendRecvChain),
+        _ => None,
     }
 }
 
@@ -254,22 +268,54 @@ impl Hidden {
 //
 // Nothing was measured. It is what links allow, not what a library reaches, and every answer says so.
 
-/// The links of a machine.
-#[derive(Clone, Copy, Debug)]
+/// The links of a machine, and what libraries reach on them where its file names measured calls.
+#[derive(Clone, Debug)]
 pub struct Published<'a> {
     machine: &'a Machine,
+    calls: Vec<&'static MeasuredCall>,
 }
 
 impl<'a> Published<'a> {
     /// Rates of a machine file.
     pub fn new(machine: &'a Machine) -> Published<'a> {
-        Published { machine }
+        Published::of(machine, None)
+    }
+
+    /// With the calls that a serving framework carries out by itself.
+    pub fn of(machine: &'a Machine, framework: Option<&str>) -> Published<'a> {
+        let links = machine.within_node.measured_calls.as_deref();
+        Published { machine, calls: links.map_or_else(Vec::new, |links| MeasuredCall::on(links, framework)) }
+    }
+
+    /// The measured call within a node whose number of ranks is nearest.
+    fn measured(&self, call: &RatedCall) -> Option<&'static MeasuredCall> {
+        if call.locality.nodes_spanned != 1 {
+            return None;
+        }
+        let alike = [Some(call.collective), stand_in(call.collective)];
+        let known = self.calls.iter().filter(|measured| alike.contains(&Some(measured.collective)));
+        known.min_by_key(|measured| measured.ranks.abs_diff(call.ranks)).copied()
+    }
+
+    /// Seconds by the formula of its algorithm, times what the nearest number of ranks was measured to differ from it.
+    fn seconds(&self, call: &RatedCall) -> Option<f64> {
+        let by_formula = |ranks: u32| {
+            let locality = Locality { ranks_per_node: call.locality.ranks_per_node.min(ranks), ..call.locality };
+            seconds_without_noise(self.machine, call.collective, ranks, call.bytes_total, &locality)
+        };
+        match self.measured(call) {
+            None => by_formula(call.ranks),
+            Some(measured) if measured.ranks == call.ranks => Some(measured.seconds(call.bytes_total).0),
+            Some(measured) => {
+                Some(measured.seconds(call.bytes_total).0 * by_formula(call.ranks)? / by_formula(measured.ranks)?)
+            }
+        }
     }
 }
 
 impl Rates for Published<'_> {
     fn price(&self, call: &RatedCall) -> Prediction {
-        match seconds_without_noise(self.machine, call.collective, call.ranks, call.bytes_total, &call.locality) {
+        match self.seconds(call) {
             Some(seconds) => Prediction::untrusted(Seconds(seconds)),
             None => Prediction::refused(format!(
                 "{} of {} ranks, with unknown placement on the nodes",
@@ -280,8 +326,11 @@ impl Rates for Published<'_> {
 
     fn ground(&self, call: &RatedCall) -> String {
         let (within, between) = (&self.machine.within_node, &self.machine.between_nodes);
-        let links = match call.locality.nodes_spanned {
-            0 | 1 => format!("{} and {} within a node", within.rate, within.latency),
+        let links = match (call.locality.nodes_spanned, self.measured(call)) {
+            (0 | 1, Some(measured)) => {
+                format!("{} as measured on {} ranks of {}", measured.library, measured.ranks, measured.links)
+            }
+            (0 | 1, None) => format!("{} and {} within a node", within.rate, within.latency),
             _ => format!(
                 "{} adapters of {} and {} between nodes",
                 between.adapters_per_node, between.rate_per_adapter, between.latency
@@ -610,7 +659,8 @@ mod tests {
     #[test]
     fn published_rates_are_never_calibrated_and_fill_what_a_fit_lacks_only_where_both_are_named() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites/machines/h100-nvswitch-ndr.toml");
-        let machine = Machine::load(&path).unwrap();
+        let mut machine = Machine::load(&path).unwrap();
+        machine.within_node.measured_calls = None;
         let published = Published::new(&machine);
         let inside = call(AllGather, 8, place(1, 1, 1));
         let answer = published.price(&inside);
@@ -619,7 +669,7 @@ mod tests {
         assert!(answer.untrusted && answer.low.is_none() && answer.status == Status::Extrapolated);
         assert!(!published.calibrated() && published.ground(&inside).ends_with("not calibrated"));
         let fit = fitted(&[(AllGather, None, place(1, 1, 1), 8)]);
-        let both = Both::new(Fitted::new(&fit, "fit.json", None), published);
+        let both = Both::new(Fitted::new(&fit, "fit.json", None), published.clone());
         assert_eq!(both.price(&inside).status, Status::Interpolated);
         let outside = call(AllGather, 2, place(2, 8, 8));
         assert_eq!(both.price(&outside), published.price(&outside));
@@ -628,6 +678,40 @@ mod tests {
                 .contains("not calibrated (the fit: all_gather of 2 ranks at 2n/8g/s8 was not measured")
         );
         assert!(!both.calibrated());
+    }
+
+    #[test]
+    fn calls_within_a_node_take_what_was_measured_and_other_numbers_of_ranks_as_much_more_than_their_formula() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites/machines/h100-nvswitch-ndr.toml");
+        let machine = Machine::load(&path).unwrap();
+        let mut plain = machine.clone();
+        plain.within_node.measured_calls = None;
+        let (formula, published) = (Published::new(&plain), Published::new(&machine));
+        let serving = Published::of(&machine, Some("sglang"));
+        let sized =
+            |collective, ranks, place, bytes| RatedCall { bytes_total: Bytes(bytes), ..call(collective, ranks, place) };
+        let within = |collective, ranks, bytes| sized(collective, ranks, place(1, 1, 1), bytes);
+        let us = |rates: &Published, call: &RatedCall| rates.price(call).seconds.unwrap().0 * 1e6;
+        for (rates, call, expected) in [
+            (&published, within(AllReduce, 8, 8192), 15.96),
+            (&serving, within(AllReduce, 8, 1024), 3.4),
+            (&published, within(AllToAllV, 4, 1 << 20), 15.56),
+            // Six ranks: between four and eight, nearer to the first of both.
+            (
+                &published,
+                within(AllGather, 6, 1 << 20),
+                13.58 * us(&formula, &within(AllGather, 6, 1 << 20)) / us(&formula, &within(AllGather, 4, 1 << 20)),
+            ),
+        ] {
+            let found = us(rates, &call);
+            assert!((found / expected - 1.0).abs() < 0.05, "{call:?}: {found} us instead of {expected}");
+        }
+        // What was not measured: messages, and calls between nodes.
+        for call in [within(SendRecv, 2, 1 << 20), sized(AllReduce, 16, place(2, 1, 1), 1 << 20)] {
+            assert_eq!(published.price(&call), formula.price(&call));
+        }
+        let ground = published.ground(&within(AllReduce, 8, 8192));
+        assert!(ground.contains("NCCL 2.29.2 as measured on 8 ranks of h100-nvswitch"), "{ground}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use commgauge_base::progress::Progress;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::variant::{LibraryChoice, Variant};
+use commgauge_base::writing::ascending;
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::workload::replay::{ReplayPlan, ReplayProgram};
 use commgauge_model::workload::{CopyShape, Op, ProductShape, nccl_only_reason};
@@ -401,6 +402,34 @@ pub struct HiddenCall {
     pub nanoseconds: u64,
 }
 
+/// What a rank did in a part of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub kind: SpanKind,
+    /// In nanoseconds since the rank's own start.
+    pub begin: u64,
+    pub end: u64,
+}
+
+/// What a rank does in a span; `axis` is an index of the plan's groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SpanKind {
+    Computing,
+    Waiting { axis: usize },
+    InFlight { axis: usize },
+}
+
+/// Ranks with a timeline.
+const MOST_RANKS_WITH_SPANS: usize = 256;
+
+/// The ranks whose spans are kept, in order: all, or as many from every stage.
+pub fn ranks_with_spans(plan: &ReplayPlan) -> Vec<u32> {
+    let mut ranks: Vec<u32> = (0..plan.stage_of_rank.len() as u32).collect();
+    ranks.sort_by_key(|rank| plan.stage_of_rank[*rank as usize]);
+    let stride = ranks.len().div_ceil(MOST_RANKS_WITH_SPANS).max(1);
+    ascending(ranks.into_iter().step_by(stride))
+}
+
 /// Calls and bytes of a rank on one axis in one replay, counted from the calls made to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisBytes {
@@ -435,6 +464,9 @@ pub trait Replayer {
     /// The hidden collectives of a local rank in the last run, in the order of their starts; their number is the same on all ranks of a
     /// group.
     fn hidden_calls(&self, local_rank: usize) -> Vec<HiddenCall>;
+
+    /// What a local rank did in the last run, in any order; empty for ranks that [`ranks_with_spans`] leaves out.
+    fn spans(&self, local_rank: usize) -> Vec<Span>;
 
     /// Traffic of a local rank in the last run.
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>>;

@@ -10,7 +10,7 @@ pub mod nccl;
 
 pub use contract::{
     AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, HiddenCall, Marks, MeasuredPairs, RankTimes,
-    ReplayBinding, Replayer, SETUP_OF_EACH_RANK,
+    ReplayBinding, Replayer, SETUP_OF_EACH_RANK, Span, SpanKind, ranks_with_spans,
 };
 
 use crate::device_probe::Version;

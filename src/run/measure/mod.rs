@@ -11,6 +11,7 @@ mod local;
 mod replay;
 mod sampling;
 mod stop;
+mod timeline;
 
 pub use cadence::{Batch, Lead, enqueue_stream, isolated_batch, stream, streaming_batch};
 pub use case::{CaseResult, measure_case, soak_case};

@@ -3,6 +3,7 @@
 
 use super::cadence::largest;
 use super::sampling::median_of;
+use super::timeline;
 use crate::backend::{AxisTimes, HiddenCall, RankTimes, Replayer};
 use crate::world::{World, decided, from_lowest, gather_all};
 use commgauge_base::collective::Collective;
@@ -79,6 +80,7 @@ pub fn measure_replay(
     }
     let moved = gather_moved(context, replayer, plan)?;
     line.rank_nanoseconds_median = gather_medians(context, &own)?;
+    line.timeline = Some(timeline::gather(context.world, context.local_ranks.clone(), replayer, plan)?);
     line.bytes_as_listed = as_listed(plan, &moved);
     let of_slowest = |value: &dyn Fn(&RankTimes) -> u64| median_of(slowest.iter().map(value));
     line.computing_nanoseconds_median = of_slowest(&|times| times.computing_nanoseconds);
@@ -114,6 +116,7 @@ pub fn line_without_numbers(plan: &ReplayPlan, options: &ReplayOptions, step: u3
         axes: Vec::new(),
         overlap_efficiency: None,
         rank_nanoseconds_median: Vec::new(),
+        timeline: None,
         job_nanoseconds: plan.job_nanoseconds,
         bytes_as_listed: false,
     }
@@ -364,7 +367,7 @@ mod tests {
     // Tests of measuring a step, with scripted rank times.
     use super::super::fakes::on_threads;
     use super::*;
-    use crate::backend::{AxisBytes, AxisTimes, HiddenCall, Mismatch};
+    use crate::backend::{AxisBytes, AxisTimes, HiddenCall, Mismatch, Span, SpanKind};
     use crate::world::SoloWorld;
     use commgauge_base::collective::Collective;
     use commgauge_base::element::ElementType;
@@ -453,6 +456,9 @@ mod tests {
         fn hidden_calls(&self, _: usize) -> Vec<HiddenCall> {
             self.hidden.clone()
         }
+        fn spans(&self, _: usize) -> Vec<Span> {
+            vec![Span { kind: SpanKind::Computing, begin: 10, end: 10 + u64::from(self.runs) }]
+        }
         fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
             Ok(vec![AxisBytes { axis: Axis::World, calls: 9, payload: Bytes(400), wire: Bytes(self.wire) }])
         }
@@ -494,6 +500,9 @@ mod tests {
             if me == 0 {
                 assert!(line.bytes_as_listed);
                 assert_eq!(line.rank_nanoseconds_median, [1_000_005, 2_000_005, 3_000_005]);
+                let ranks = line.timeline.unwrap().ranks;
+                assert_eq!(ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1, 2]);
+                assert_eq!(ranks[2].spans[0].begin_and_length, [(10, 7)], "of the last of 7 runs");
                 assert_eq!((line.axes[0].calls_counted, line.axes[0].wire_bytes_counted), (9, Bytes(300)));
             }
         });

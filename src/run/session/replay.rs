@@ -165,6 +165,7 @@ mod tests {
     use commgauge_model::layout::{Axis, Groups};
     use commgauge_model::record::Record;
     use commgauge_model::record::line::{Outcome, SuiteFacts};
+    use commgauge_model::record::work_lines::RankActivity;
     use commgauge_model::workload::replay::{RecordedAction, RecordedCall, RecordedKind, RecordedRank, TracedReplay};
     use commgauge_model::workload::{StepFacts, WorkPlan};
     use std::path::Path;
@@ -271,6 +272,16 @@ mod tests {
         assert_eq!(computing, 8.0 * 2.0 * 3e9, "8 micro-batches, 2 layers of 1 s forward and 2 s backward");
         let bubble = 1.0 - computing / replay.slowest_nanoseconds[0] as f64;
         assert!((bubble - 3.0 / 11.0).abs() < 0.01, "{bubble}");
+        // The timeline shows the same on every rank.
+        let timeline = replay.timeline.as_ref().unwrap();
+        assert_eq!((timeline.resolution_nanoseconds, timeline.ranks.len()), (0, 4));
+        for rank in &timeline.ranks {
+            let own = rank.spans.iter().find(|spans| spans.activity == RankActivity::Computing).unwrap();
+            let length: u64 = own.begin_and_length.iter().map(|(_, length)| length).sum();
+            assert_eq!(length, replay.computing_nanoseconds_median, "rank {}", rank.rank);
+            assert!(rank.spans.iter().any(|spans| spans.activity == RankActivity::Waiting(Axis::Pp)), "{}", rank.rank);
+            assert_eq!(rank.stage, rank.rank);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
-use super::{Block, Column, Fact, Figure, Folded, List, Mark, Row, Table, Tone};
+use super::{Block, Column, Fact, Figure, Folded, LINK, List, Mark, Row, Table, Tone};
 use crate::chart::escaped as escaped_html;
 use crate::report::text::{Paint, hung, text_width, visible, wrap};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl Terminal {
                     self.draw_after(inner, before, text);
                     continue;
                 }
-                Block::Charts(_) | Block::Badges(_) => continue,
+                Block::Charts(_) | Block::Timeline(_) | Block::Badges(_) => continue,
                 block => self.block(block),
             };
             if drawn.is_empty() {
@@ -80,7 +80,7 @@ impl Terminal {
             Block::Facts(facts) => self.facts(facts),
             Block::Table(table) => self.table(table),
             Block::Folded(Folded { summary, blocks }) => self.heading(summary) + &self.draw(blocks),
-            Block::Charts(_) | Block::Badges(_) | Block::Narrow(_) => String::new(),
+            Block::Charts(_) | Block::Timeline(_) | Block::Badges(_) | Block::Narrow(_) => String::new(),
         }
     }
 
@@ -317,7 +317,7 @@ fn markdown_block(block: &Block) -> String {
         }
         Block::Table(table) => self::markdown_table(table),
         Block::Folded(Folded { summary, blocks }) => markdown_title(3, summary) + &markdown(blocks),
-        Block::Charts(_) | Block::Badges(_) | Block::Narrow(_) => String::new(),
+        Block::Charts(_) | Block::Timeline(_) | Block::Badges(_) | Block::Narrow(_) => String::new(),
     }
 }
 
@@ -438,6 +438,7 @@ impl Html {
                 let figure = |one: &Figure| json!({ "name": one.name, "is_wide": one.wide, "svg": one.svg.inline() });
                 json!({ "kind": "charts", "figures": figures.iter().map(figure).collect::<Vec<_>>() })
             }
+            Block::Timeline(values) => values.clone(),
             Block::Badges(badges) => json!({ "kind": "badges", "badges": badges }),
             Block::Folded(Folded { summary, blocks }) => {
                 let summary = self.unlike(summary);
@@ -471,6 +472,7 @@ fn table_on_page(table: &Table, title: String) -> Value {
     let column = |(index, column): (usize, &Column)| {
         let class = match column.is_number() {
             true => "n",
+            false if column.heading() == LINK => "link",
             // An interval is not broken over lines.
             false if any(index, &|cell| cell.contains(" .. ")) => "s",
             false if any(index, &|cell| cell.chars().count() > SHORT) => "t",

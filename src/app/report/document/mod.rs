@@ -6,7 +6,7 @@
 mod draw;
 
 #[cfg(test)]
-use draw::html;
+pub(super) use draw::html;
 pub(super) use draw::widths;
 pub use draw::{GAP, Html, TableLayout, Terminal, escaped_markdown, markdown, wrapped};
 
@@ -14,6 +14,7 @@ use crate::chart::Svg;
 use commgauge_base::stats::{Interval, Span};
 use commgauge_base::units::{Bytes, Rate, three_digits};
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Display;
 
 /// A part of a document.
@@ -39,6 +40,8 @@ pub enum Block {
     Table(Table),
     /// Pictures, which pages alone can show.
     Charts(Vec<Figure>),
+    /// What ranks did over time, for pages alone: the values of the macro `timeline` in `reports/templates/blocks.html`.
+    Timeline(Value),
     /// Results in large letters, for pages alone.
     Badges(Vec<Badge>),
     /// Blocks below a summary; collapsed on a page that can do so.
@@ -46,6 +49,9 @@ pub enum Block {
     /// What pages show in columns for which a terminal has no room.
     Narrow(Vec<Block>),
 }
+
+/// The heading of a column whose cells are paths to other pages.
+pub const LINK: &str = "page";
 
 /// A heading.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -97,7 +97,8 @@ impl Answer {
 
 /// Whether the page begins with the step of a model.
 fn shows_a_step(run: &HtmlRun) -> bool {
-    run.view.ranking.is_some() || (run.view.pairs.is_none() && !run.view.steps.is_empty())
+    let replays = &run.view.replays;
+    run.view.ranking.is_some() || !replays.is_empty() || (run.view.pairs.is_none() && !run.view.steps.is_empty())
 }
 
 /// What the run was made for: what a step costs, the pairs of ranks, or all curves.
@@ -118,6 +119,7 @@ fn lead_heading(input: &HtmlInput) -> Option<String> {
     let run = input.runs.first()?;
     match (input.comparison, &run.view.pairs) {
         (Some(_), _) => Some("How each row compares with the base".to_owned()),
+        (None, _) if !run.view.replays.is_empty() => Some("What each rank does in a replay".to_owned()),
         (None, _) if shows_a_step(run) => screen::lead_title(&run.view),
         (None, Some(_)) => Some("Which pairs of ranks are slow".to_owned()),
         (None, None) => (!run.view.rows.is_empty()).then(|| "Bandwidth and latency by size".to_owned()),

@@ -6,7 +6,7 @@ mod costs;
 pub(super) use costs::JsonCosts;
 pub use costs::{Costs, FamilyCost};
 
-use super::products::replay_bars;
+use super::products::timeline;
 use super::provenance::ending_of;
 use super::row::Status;
 use super::text::visible;
@@ -249,9 +249,10 @@ pub(super) fn lead_title(view: &View) -> Option<String> {
 
 /// The costs for the first screen of a page: bars, and the answer in a sentence.
 pub(super) fn lead(view: &View) -> Vec<Block> {
+    let replayed = view.replays.first().and_then(timeline);
     let costs = match costs::of(view, "commgauge") {
         Ok(costs) => costs,
-        Err(how) => return vec![Block::absent(how)],
+        Err(how) => return replayed.into_iter().chain([Block::absent(how)]).collect(),
     };
     let mut bars = Bars::new("Time in a step, all calls one after another", Axis::linear("", Unit::Seconds));
     bars.description = title(&costs);
@@ -271,9 +272,9 @@ pub(super) fn lead(view: &View) -> Vec<Block> {
         },
     };
     bars.bars = costs.families.iter().map(bar).collect();
-    let figures = [Figure::new(&bars.title, bars.draw())].into_iter();
-    let chart = Block::Charts(figures.chain(view.replays.first().and_then(replay_bars)).collect());
-    vec![chart, Block::text(basis(&costs)), Block::Strong(costs.rule.clone())]
+    let chart = Block::Charts(vec![Figure::new(&bars.title, bars.draw())]);
+    let of_step = [chart, Block::text(basis(&costs)), Block::Strong(costs.rule.clone())];
+    replayed.into_iter().chain(of_step).collect()
 }
 
 /// Letters of the longest bar.

@@ -1,5 +1,6 @@
 //! A machine as its file describes it.
 
+use super::calls::known_links;
 use super::expect_tables::{ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, OwnWorkExpectation};
 use super::fault::Fault;
 use super::level::Level;
@@ -100,6 +101,9 @@ pub struct NodeLinks {
     pub rate: Rate,
     /// Rate of the link to any one other rank, if each pair has a separate link instead of a switch.
     pub rate_per_peer: Option<Text<Rate>>,
+    /// Links on which calls were measured ([`super::MeasuredCall`]): plans take their times instead of those that follow from the rate.
+    #[serde(default, deserialize_with = "known_links")]
+    pub measured_calls: Option<String>,
     /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assumed: bool,

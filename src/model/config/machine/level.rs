@@ -18,7 +18,7 @@ const FILE: &str = "levels.toml";
 pub const ANY_GPU: &str = "any";
 
 /// GPUs with the chip of another, whose level is nearer than that of any.
-const KIN: [(&str, &str); 3] = [("H200", "H100"), ("B200", "GB200"), ("GB200", "B200")];
+const KIN: [(&str, &str); 4] = [("H200", "H100"), ("H800", "H100"), ("B200", "GB200"), ("GB200", "B200")];
 
 /// Whoever writes less does not mean a share of the peak.
 const LEAST_SHARE: f64 = 0.01;

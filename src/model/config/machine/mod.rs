@@ -3,6 +3,7 @@
 //!
 //! Rates are those of the links, per direction. The rates that a library reaches over them have to be measured.
 
+mod calls;
 mod description;
 mod expect;
 mod expect_tables;
@@ -10,6 +11,7 @@ mod fault;
 mod level;
 mod lint;
 
+pub use calls::MeasuredCall;
 pub use description::{
     Computing, Expectation, ExpectedCall, ExpectedGroup, JudgedRuns, Limit, Machine, Network, NetworkExpectation,
     NodeLinks, Noise, RequiredCoverage, Version,
@@ -491,7 +493,13 @@ rate_factor = 0.25
         assert_eq!((machine.name.as_str(), machine.ranks_per_node), ("small", 2));
         assert_eq!(
             machine.within_node,
-            NodeLinks { latency: Seconds(1e-6), rate: Rate(1e10), rate_per_peer: None, assumed: false }
+            NodeLinks {
+                latency: Seconds(1e-6),
+                rate: Rate(1e10),
+                rate_per_peer: None,
+                measured_calls: None,
+                assumed: false
+            }
         );
         assert_eq!(machine.between_nodes.rate_per_adapter, Rate(1e9));
         assert_eq!(machine.noise.outlier_factor, 1.0);

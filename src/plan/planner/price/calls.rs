@@ -382,6 +382,9 @@ impl Answers {
 /// The samples of the micro-batches for which calls are listed: two to determine the growth, one more to check that it is linear.
 pub(in crate::planner) const LISTED_SAMPLES: [u64; 3] = [1, 2, 7];
 
+/// See [`bytes_of_samples`].
+const ROUNDED: f64 = 1e-2;
+
 /// A step in which every layer is a separate stage.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct LayerLoads {
@@ -428,12 +431,13 @@ impl LayerLoads {
             let StageKind { stage, ops } = kind;
             let of_others =
                 others.each_ref().map(|other| other.kinds.get(index).map_or(&[] as &[Op], |kind| &kind.ops));
-            let more_bytes = bytes_of_samples(ops, of_others).ok_or_else(uneven)?;
-            let call = |(op, more_bytes): (&Op, u64)| {
+            let bytes = bytes_of_samples(ops, of_others).ok_or_else(uneven)?;
+            let call = |(op, [bytes, more_bytes]): (&Op, [u64; 2])| {
                 let (pass, count) = count_in_chunk(step, *stage, 0, &op.when)?;
-                Some(LayerCall { op: op.clone(), more_bytes, pass, count, ranks: step.layout.group_size(op.axis) })
+                let op = Op { bytes_total: Bytes(bytes), ..op.clone() };
+                Some(LayerCall { ranks: step.layout.group_size(op.axis), op, more_bytes, pass, count })
             };
-            let calls = ops.iter().zip(more_bytes).filter_map(call).collect();
+            let calls = ops.iter().zip(bytes).filter_map(call).collect();
             kinds.push(calls);
         }
         Ok(LayerLoads { kind_of_layer: one.kind_of_stage, kinds, layout: step.layout.clone() })
@@ -485,17 +489,27 @@ fn least(all: impl Iterator<Item = Result<f64, Unpriced>>) -> Option<Result<f64,
     })
 }
 
-/// The bytes by which each call grows per sample; an error if calls differ in more, or do not grow linearly.
-fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<u64>> {
+/// The bytes of each call of one sample, and those by which it grows per further sample; none if calls differ in more, or do not grow
+/// linearly. Expected numbers of tokens are whole, so bytes may differ from a line by less than [`ROUNDED`]: then a line below them.
+fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<[u64; 2]>> {
     let [_, two, more] = LISTED_SAMPLES;
     let [of_two, of_more] = others;
     if [of_two, of_more].iter().any(|others| others.len() != ops.len()) {
         return None;
     }
     let grows = |((op, at_two), at_more): ((&Op, &Op), &Op)| {
-        let each = at_two.bytes_total.0.checked_sub(op.bytes_total.0)? / (two - 1);
-        let with = |samples: u64| Op { bytes_total: Bytes(op.bytes_total.0 + each * (samples - 1)), ..op.clone() };
-        (with(two) == *at_two && with(more) == *at_more).then_some(each)
+        let one = op.bytes_total.0;
+        let each = at_more.bytes_total.0.checked_sub(one)? / (more - 1);
+        let apart = [(two, at_two), (more, at_more)].map(|(samples, other)| {
+            let is_same = Op { bytes_total: other.bytes_total, ..op.clone() } == *other;
+            is_same.then_some((one + each * (samples - 1)).abs_diff(other.bytes_total.0))
+        });
+        let [Some(at_two), Some(at_more)] = apart else { return None };
+        match at_two.max(at_more) {
+            0 => Some([one, each]),
+            apart => (apart as f64 <= ROUNDED * one as f64)
+                .then(|| [one, each].map(|bytes| (bytes as f64 * (1.0 - ROUNDED)) as u64)),
+        }
     };
     ops.iter().zip(of_two).zip(of_more).map(grows).collect()
 }

@@ -1,6 +1,6 @@
 //! Times from a fit, for any place: as measured, or extrapolated from the nearest place and marked.
 
-use super::{Hidden, Published, RatedCall, Rates};
+use super::{Hidden, Published, RatedCall, Rates, stand_in};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
@@ -423,20 +423,6 @@ impl Sharing {
     pub fn unknown(measured: u32, requested: u32) -> Sharing {
         let ratio = f64::from(requested.max(1)) / f64::from(measured.max(1));
         Sharing { low: ratio.min(1.0), middle: ratio.sqrt(), high: ratio.max(1.0) }
-    }
-}
-
-/// Calls of equal cost that replace one without a measurement: the even forms for the vector forms, a ring for a
-/// chain.
-pub(in crate::planner) fn stand_in(collective: Collective) -> Option<Collective> {
-    use Collective::*;
-    match collective {
-        AllGatherV => Some(AllGather),
-        ReduceScatterV => Some(ReduceScatter),
-        AllToAllV => Some(AllToAll),
-        SendRecvChain => Some(SendRecv),
-        SendRecv => Some(SendRecvChain),
-        _ => None,
     }
 }
 

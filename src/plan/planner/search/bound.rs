@@ -3,7 +3,7 @@
 //!
 //! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
-use super::question::{Choices, PipelineCut, Question, least_dp};
+use super::question::{Choices, Exchange, PipelineCut, Question, least_dp};
 use super::space::{IN_LAYERS, Places, Shape, Space, Trainings};
 use crate::planner::price::{
     ChunkPasses, ChunkWork, DataCallTimes, FirstStage, FirstStageTimes, LISTED_SAMPLES, LayerLoads, Loads,
@@ -149,11 +149,13 @@ pub(super) struct LayerKey {
     division: Division,
     micro_batch: u64,
     recompute: Recompute,
+    exchange: Exchange,
 }
 
 impl LayerKey {
     pub fn of(shape: &Shape, choices: Choices) -> LayerKey {
-        LayerKey { division: division(shape), micro_batch: choices.micro_batch, recompute: choices.recompute }
+        let Choices { micro_batch, recompute, exchange, .. } = choices;
+        LayerKey { division: division(shape), micro_batch, recompute, exchange }
     }
 }
 
@@ -168,7 +170,7 @@ pub(super) struct KnownLayers {
     /// Computing of each kind of layer.
     work: HashMap<LayerKey, Option<Vec<ChunkWork>>>,
     /// Their calls, for micro-batches of any size.
-    calls: HashMap<(Division, Recompute), Option<LayerLoads>>,
+    calls: HashMap<(Division, Recompute, Exchange), Option<LayerLoads>>,
     /// Computing and waiting with each axis in its best place.
     nearest: HashMap<LayerKey, Option<Vec<Loads>>>,
     /// By the placement of the groups.
@@ -209,7 +211,7 @@ impl KnownLayers {
         let keys = missing(&self.work, keys);
         let work = each(keys, |key| {
             let layers = self.models.get(&key.division)?.as_ref()?;
-            let training = layers.training(key.micro_batch, key.recompute);
+            let training = layers.training(key.micro_batch, key.recompute, key.exchange);
             let step = layers.step(question, &training);
             Some(work_of_layers(&step, &of_each_kind(&self.kinds), question.compute))
         });
@@ -219,9 +221,9 @@ impl KnownLayers {
     /// Requests the waiting of layers in the best places, all at a time.
     pub fn ask_nearest(&mut self, question: &Question, keys: impl Iterator<Item = LayerKey> + Clone) {
         self.ask_work(question, keys.clone());
-        let calls = missing(&self.calls, keys.clone().map(|key| (key.division, key.recompute)));
-        let of_calls = |(division, recompute): &(Division, Recompute)| {
-            self.models.get(division)?.as_ref().and_then(|layers| layers.calls(question, *recompute))
+        let calls = missing(&self.calls, keys.clone().map(|key| (key.division, key.recompute, key.exchange)));
+        let of_calls = |(division, recompute, exchange): &(Division, Recompute, Exchange)| {
+            self.models.get(division)?.as_ref().and_then(|layers| layers.calls(question, *recompute, *exchange))
         };
         let calls = each(calls, of_calls);
         self.calls.extend(calls);
@@ -259,7 +261,7 @@ impl KnownLayers {
         places: &[&[Locality]; IN_LAYERS.len()],
     ) -> Option<Vec<Loads>> {
         let work = self.work.get(key)?.as_ref()?;
-        let calls = self.calls.get(&(key.division, key.recompute))?.as_ref()?;
+        let calls = self.calls.get(&(key.division, key.recompute, key.exchange))?.as_ref()?;
         let of_axis = |axis: Axis| {
             let index = IN_LAYERS.iter().position(|known| *known == axis);
             index.map_or(&[] as &[Locality], |index| places[index])
@@ -302,7 +304,7 @@ impl LayersAsStages {
         let degrees = Degrees { dp: least_dp(&degrees)?, ..degrees };
         let layout = Layout::new(degrees, &DEFAULT_ORDER).ok()?;
         let mut training = question.training(question.first_choices(&degrees));
-        let layout = TrainingStep::divided_within_stage(layout, &training).ok()?;
+        let layout = TrainingStep::divided_within_stage(layout, &question.bases.groups).ok()?;
         // Layers within a stage exchange no messages whose parts would be gathered.
         training.pipeline.scatter_gather = false;
         let pipeline = PipelineChoices {
@@ -316,20 +318,23 @@ impl LayersAsStages {
         Some(LayersAsStages { training, layout, stages })
     }
 
-    fn training(&self, micro_batch: u64, recompute: Recompute) -> Training {
+    fn training(&self, micro_batch: u64, recompute: Recompute, exchange: Exchange) -> Training {
         let mut training = Training { micro_batch, ..self.training.clone() };
         training.tensor.recompute = recompute;
+        exchange.set(&mut training);
         training
     }
 
     fn step<'a>(&self, question: &Question<'a>, training: &'a Training) -> TrainingStep<'a> {
         let (layout, stages) = (self.layout.clone(), self.stages.clone());
-        TrainingStep::of_checked_parts(question.model, training, layout, stages, 1)
+        // Exchanges overlap only with another micro-batch: no fewer hide more.
+        let micro_batches = if training.expert.overlap_exchange { 2 } else { 1 };
+        TrainingStep::of_checked_parts(question.model, training, layout, stages, micro_batches)
     }
 
     /// The calls of such layers, for micro-batches of any size.
-    fn calls(&self, question: &Question, recompute: Recompute) -> Option<LayerLoads> {
-        let trainings = LISTED_SAMPLES.map(|micro_batch| self.training(micro_batch, recompute));
+    fn calls(&self, question: &Question, recompute: Recompute, exchange: Exchange) -> Option<LayerLoads> {
+        let trainings = LISTED_SAMPLES.map(|micro_batch| self.training(micro_batch, recompute, exchange));
         LayerLoads::of(&trainings.each_ref().map(|training| self.step(question, training))).ok()
     }
 }

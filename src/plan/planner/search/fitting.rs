@@ -233,6 +233,7 @@ impl<'a> Context<'a> {
             micro_batch,
             recompute,
             sequence_parallel: self.question.sequence_parallel(&self.shape.degrees),
+            exchange: self.question.bases.own_exchange(),
         }
     }
 
@@ -335,6 +336,7 @@ impl<'q> Question<'q> {
 pub(super) struct Candidate {
     pub unit: u32,
     pub zero_stage: u8,
+    pub exchange: u8,
 }
 
 /// Everything priced.
@@ -409,6 +411,8 @@ pub(super) struct Waiting {
     /// The places of the shape, or its orders once distinguished.
     pub order: u32,
     pub zero_stage: u8,
+    /// Its place among the exchanges of the question.
+    pub exchange: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -423,16 +427,16 @@ pub(super) enum Stage {
 impl Waiting {
     /// A unit without known bounds.
     pub fn to_compute(unit: u32) -> Waiting {
-        Waiting { seconds_bits: 0, stage: Stage::Computes, unit, order: 0, zero_stage: 0 }
+        Waiting { seconds_bits: 0, stage: Stage::Computes, unit, order: 0, zero_stage: 0, exchange: 0 }
     }
 
     pub fn candidate(self) -> Candidate {
-        Candidate { unit: self.unit, zero_stage: self.zero_stage }
+        Candidate { unit: self.unit, zero_stage: self.zero_stage, exchange: self.exchange }
     }
 
     /// Whether both are one layout that takes equally long in either order of its axes.
     pub fn differs_in_order_only(self, other: Waiting) -> bool {
-        (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)
+        (self.seconds_bits, self.candidate()) == (other.seconds_bits, other.candidate())
     }
 
     /// With a higher lower bound; never lower than before.

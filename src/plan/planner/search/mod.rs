@@ -14,7 +14,7 @@ mod space;
 mod tests;
 
 pub use fitting::probabilities_faster;
-pub use question::{Bases, CHOSEN_KEYS, Only, Planned, Priced, Question, Results};
+pub use question::{Bases, CHOSEN_KEYS, Exchange, Only, Planned, Priced, Question, Results};
 
 use crate::planner::memory::MemoryFit;
 use crate::planner::price::FirstStageTimes;
@@ -109,6 +109,9 @@ const VARIANTS: usize = 24;
 pub fn families(question: &Question) -> Found {
     let mut found = search(&Question { results: Results::Families, ..question.clone() });
     found.best = found.best.par_iter().map(|fastest| plainest(question, fastest)).collect();
+    // Of a family whose fastest layout is at the edge of the memory, the one that surely fits may come to the same plainest layout.
+    let mut shown = HashSet::new();
+    found.best.retain(|best| shown.insert(best.layout.name()));
     let Some(fastest) = found.best.first().map(|best| best.price.step_seconds) else { return found };
     let count = found.best.iter().take_while(|best| best.price.step_seconds <= fastest * (1.0 + ALIKE)).count();
     let first = (0..count).min_by_key(|index| found.best[*index].layout.plainness()).unwrap_or(0);
@@ -267,37 +270,51 @@ impl Search<'_> {
         self.at_least_computing(more, bounds).into_iter().for_each(|next| queue.push(next));
     }
 
-    /// Queues layouts whose computing is known, with the waiting of their layers in the best places.
+    /// Queues layouts whose computing is known, with the waiting of their layers in the best places and with the best exchange.
     fn add_divided(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
-        bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
+        let keys = together.iter().flat_map(|next| self.with_exchanges(*next)).map(|next| self.layer_key(next));
+        bounds.layers.ask_nearest(self.question, keys.collect::<Vec<_>>().into_iter());
         let known = &*bounds;
         let divided = |next: &Waiting| {
-            let choices = self.units[next.unit as usize].choices;
-            let seconds = known.nearest(self.question, self.shape(*next), choices);
-            next.at(seconds.unwrap_or(0.0), Stage::Divided)
+            let mut exchanges = self.with_exchanges(*next).peekable();
+            exchanges.peek()?;
+            let seconds = |next| known.nearest(self.question, self.shape(next), self.choices(next));
+            let least = exchanges.filter_map(seconds).min_by(f64::total_cmp);
+            Some(next.at(least.unwrap_or(0.0), Stage::Divided))
         };
-        let divided: Vec<Waiting> = together.par_iter().map(divided).collect();
+        let divided: Vec<Waiting> = together.par_iter().filter_map(divided).collect();
         divided.into_iter().for_each(|next| queue.push(next));
     }
 
-    /// Queues a layout without known places, once per placement of the groups of its layers.
+    /// Queues a layout without known places, once per placement of the groups of its layers, with the exchange that is fastest there:
+    /// nothing outside of the layers depends on it.
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
-        let (shape, choices) = (self.shape(next), self.units[next.unit as usize].choices);
+        let shape = self.shape(next);
         for (places, index) in shape.places.iter().zip(0..) {
-            let busy = bounds.busy(self.question, shape, places, choices);
-            let nothing_once = FirstStageTimes::default();
-            let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, &nothing_once));
-            queue.push(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits));
+            let mut seconds = |next: Waiting| {
+                let busy = bounds.busy(self.question, shape, places, self.choices(next))?;
+                let nothing_once = FirstStageTimes::default();
+                Some(bounds.least(self.question, shape, self.choices(next), &busy, &nothing_once))
+            };
+            let waits = |next: Waiting| Some(Waiting { order: index, ..next }.at(seconds(next)?, Stage::Waits));
+            let fastest = self.with_exchanges(next).filter_map(waits).min();
+            queue.push(fastest.unwrap_or(Waiting { order: index, stage: Stage::Waits, ..next }));
         }
+    }
+
+    /// The same layout with each exchange to choose among.
+    fn with_exchanges(&self, next: Waiting) -> impl Iterator<Item = Waiting> {
+        let exchanges = self.question.exchanges_of(&self.shape(next).degrees, self.choices(next));
+        exchanges.map(move |exchange| Waiting { exchange, ..next })
     }
 
     /// Queues a layout whose layers' waiting is known, by its orders and ZeRO stages.
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
-        let busy = bounds.busy(self.question, shape, places, unit.choices);
+        let busy = bounds.busy(self.question, shape, places, self.choices(next));
         for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory(*zero).is_some()) {
-            let choices = self.choices(unit, zero_stage);
+            let choices = self.choices(Waiting { zero_stage, ..next });
             for order in places.orders.iter().copied() {
                 let ordered = OrderedShape { index: unit.shape, shape, order };
                 let first = bounds.first_stage(self.question, ordered, choices, stages, self.trainings);
@@ -338,9 +355,8 @@ impl Search<'_> {
     }
 
     fn layout(&self, next: Waiting) -> Planned {
-        let unit = &self.units[next.unit as usize];
-        let memory = unit.memory(next.zero_stage).unwrap_or(0);
-        self.planned(self.shape(next), next.order as usize, self.choices(unit, next.zero_stage), memory)
+        let memory = self.units[next.unit as usize].memory(next.zero_stage).unwrap_or(0);
+        self.planned(self.shape(next), next.order as usize, self.choices(next), memory)
     }
 
     /// The prices of consecutive layouts, or why they have none.
@@ -352,19 +368,20 @@ impl Search<'_> {
     }
 
     fn layer_key(&self, next: Waiting) -> LayerKey {
-        LayerKey::of(self.shape(next), self.units[next.unit as usize].choices)
+        LayerKey::of(self.shape(next), self.choices(next))
     }
 
     fn training(&self, next: Waiting) -> Option<Training> {
-        self.trainings.get(self.choices(&self.units[next.unit as usize], next.zero_stage))
+        self.trainings.get(self.choices(next))
     }
 
     fn step<'s>(&'s self, next: Waiting, training: &'s Training) -> TrainingStep<'s> {
         self.question.step(self.shape(next), next.order as usize, training, self.stages(next))
     }
 
-    fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
-        Choices { zero_stage, ..unit.choices }
+    fn choices(&self, next: Waiting) -> Choices {
+        let exchange = self.question.bases.exchanges[usize::from(next.exchange)];
+        Choices { zero_stage: next.zero_stage, exchange, ..self.units[next.unit as usize].choices }
     }
 
     fn planned(&self, shape: &space::Shape, order: usize, choices: Choices, bytes: u64) -> Planned {
@@ -381,6 +398,7 @@ impl Search<'_> {
             micro_batch: choices.micro_batch,
             micro_batches: replica / choices.micro_batch.max(1),
             recompute: choices.recompute,
+            exchange: (shape.degrees.ep > 1).then_some(choices.exchange),
             order: order.layout.order_name(),
             orders_alike: order.same_placement,
             memory,

@@ -7,7 +7,7 @@ use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{
-    DataChoices, DataStyle, Framework, Needs, PipelineChoices, Recompute, ScheduleKind, parse_order,
+    DataChoices, DataStyle, Dispatcher, Framework, Needs, PipelineChoices, Recompute, ScheduleKind, parse_order,
 };
 use commgauge_model::config::{Model, Table, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout};
@@ -64,6 +64,7 @@ impl Question<'_> {
             micro_batch: planned.micro_batch,
             recompute: planned.recompute,
             sequence_parallel: self.sequence_parallel(&planned.degrees),
+            exchange: planned.exchange.unwrap_or_else(|| self.bases.own_exchange()),
         };
         let mut training = self.training(choices);
         training.pipeline = self.pipeline(choices.cut(planned.degrees.pp));
@@ -109,6 +110,19 @@ impl Question<'_> {
         let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
         let s = self.bases.first.sequence;
         tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
+    }
+
+    /// The exchanges to choose among for a division, by their places among all; ranks with all experts exchange nothing.
+    pub(super) fn exchanges_of(&self, degrees: &Degrees, choices: Choices) -> impl Iterator<Item = u8> {
+        let (pp, has_some) = (degrees.pp, degrees.ep > 1);
+        let micro_batches = self.global_batch / u64::from(degrees.dp) / choices.micro_batch;
+        let is_legal = move |exchange: &Exchange, place: u8| {
+            let asked = accepts(&self.only.dispatcher, &exchange.dispatcher)
+                && accepts(&self.only.overlap_exchange, &exchange.overlaps);
+            if has_some { asked && (place == 0 || exchange.goes_with(choices, pp, micro_batches)) } else { place == 0 }
+        };
+        let all = self.bases.exchanges.iter().zip(0..);
+        all.filter(move |(exchange, place)| is_legal(exchange, *place)).map(|(_, place)| place)
     }
 
     /// The pipelines into which the layers can be cut over this many stages.
@@ -164,6 +178,7 @@ impl Question<'_> {
             micro_batch: 1,
             recompute: Recompute::None,
             sequence_parallel: self.sequence_parallel(degrees),
+            exchange: self.bases.own_exchange(),
         }
     }
 
@@ -172,6 +187,7 @@ impl Question<'_> {
         training.micro_batch = choices.micro_batch;
         training.tensor.recompute = choices.recompute;
         training.tensor.sequence_parallel = choices.sequence_parallel;
+        choices.exchange.set(&mut training);
         let Choices { schedule, virtual_stages, .. } = choices;
         training.pipeline = PipelineChoices { schedule, virtual_stages, ..training.pipeline };
         training
@@ -189,12 +205,42 @@ pub(super) struct Choices {
     pub micro_batch: u64,
     pub recompute: Recompute,
     pub sequence_parallel: bool,
+    pub exchange: Exchange,
 }
 
 impl Choices {
     /// The division of the layers over this many stages.
     pub fn cut(self, pp: u32) -> PipelineCut {
         PipelineCut { pp, schedule: self.schedule, virtual_stages: self.virtual_stages }
+    }
+}
+
+/// How tokens reach their experts and come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Exchange {
+    pub dispatcher: Dispatcher,
+    /// Whether exchanges overlap with the computing of another micro-batch.
+    #[serde(rename = "overlap_exchange")]
+    pub overlaps: bool,
+}
+
+impl Exchange {
+    fn of(training: &Training) -> Exchange {
+        Exchange { dispatcher: training.expert.dispatcher, overlaps: training.expert.overlap_exchange }
+    }
+
+    pub(super) fn set(self, training: &mut Training) {
+        (training.expert.dispatcher, training.expert.overlap_exchange) = (self.dispatcher, self.overlaps);
+    }
+
+    /// Whether Megatron-LM accepts it with these choices (training/arguments.py, `overlap_moe_expert_parallel_comm`), and there is another
+    /// micro-batch to overlap with.
+    fn goes_with(self, choices: Choices, pp: u32, micro_batches: u64) -> bool {
+        !self.overlaps
+            || micro_batches > 1
+                && self.dispatcher != Dispatcher::AllGather
+                && choices.recompute != Recompute::Full
+                && (pp == 1 || choices.virtual_stages > 1)
     }
 }
 
@@ -234,6 +280,10 @@ pub struct Bases {
     by_stage: [Option<Training>; 4],
     /// The stages in which a key has no effect, and what it needs.
     left_out: Vec<(u8, String)>,
+    /// The ways to exchange tokens among which the planner chooses; first that of the training.
+    pub(super) exchanges: Vec<Exchange>,
+    /// The first training with the groups of every exchange.
+    pub(super) groups: Training,
 }
 
 impl Bases {
@@ -273,7 +323,33 @@ impl Bases {
         };
         let plain = [("", "sequence", "1".to_owned()), ("", "micro_batches", "1".to_owned())];
         let plain_data = Training::read(Table::of_flags(plain))?.data;
-        Ok(Bases { first, plain_data, by_stage, left_out })
+        let (exchanges, groups) = (vec![Exchange::of(&first)], first.clone());
+        Ok(Bases { first, plain_data, by_stage, left_out, exchanges, groups })
+    }
+
+    /// Leaves the planner the usual ways to exchange tokens that the framework has besides its own, apart from the keys that are given.
+    /// `all_gather` and `hybrid_ep` have to be named: the one is rarely faster, the other takes as long as `deepep`.
+    pub fn choose_exchange(&mut self, is_given: impl Fn(&str) -> bool) {
+        let own = self.own_exchange();
+        let offers = |key: &str, value: &str| {
+            !is_given(key) && self.first.framework.is_none_or(|framework| framework.offers(key, value))
+        };
+        let usual = [Dispatcher::AllToAll, Dispatcher::DeepEp].into_iter();
+        let dispatchers = usual.filter(|other| offers("dispatcher", other.name()));
+        for dispatcher in std::iter::once(own.dispatcher).chain(dispatchers) {
+            for overlaps in [own.overlaps, offers("overlap_exchange", "true")] {
+                let exchange = Exchange { dispatcher, overlaps };
+                if !self.exchanges.contains(&exchange) {
+                    self.exchanges.push(exchange);
+                }
+            }
+        }
+        let by_node = self.exchanges.iter().find(|exchange| exchange.dispatcher.goes_by_node());
+        by_node.into_iter().for_each(|exchange| exchange.set(&mut self.groups));
+    }
+
+    pub(super) fn own_exchange(&self) -> Exchange {
+        self.exchanges[0]
     }
 
     /// Why a stage cannot be chosen.
@@ -344,6 +420,9 @@ pub struct Planned {
     pub micro_batches: u64,
     /// What is recomputed.
     pub recompute: Recompute,
+    /// How tokens reach their experts, where ranks have different ones.
+    #[serde(flatten)]
+    pub exchange: Option<Exchange>,
     /// Axes, the fastest varying first, such as `tp-cp-ep-dp-pp`.
     pub order: String,
     /// Orders of the axes that take equally long, including this one.
@@ -374,9 +453,12 @@ impl Planned {
         let schedule =
             if self.schedule == usual_schedule { String::new() } else { format!("schedule={},", self.schedule) };
         let within_experts = if etp == usual_etp { String::new() } else { format!("etp={etp},") };
+        let exchange = self.exchange.map_or_else(String::new, |Exchange { dispatcher, overlaps }| {
+            format!("dispatcher={dispatcher},overlap_exchange={overlaps},")
+        });
         format!(
             "tp={tp},cp={cp},ep={ep},{within_experts}pp={pp},{schedule}virtual_stages={},dp={dp},zero_stage={},micro_batch={},\
-             recompute={},order={}",
+             recompute={},{exchange}order={}",
             self.virtual_stages, self.zero_stage, self.micro_batch, self.recompute, self.order
         )
     }
@@ -402,6 +484,8 @@ impl Planned {
             zero_stage: vec![self.zero_stage],
             micro_batch: vec![self.micro_batch],
             recompute: vec![self.recompute],
+            dispatcher: self.exchange.map(|exchange| exchange.dispatcher).into_iter().collect(),
+            overlap_exchange: self.exchange.map(|exchange| exchange.overlaps).into_iter().collect(),
             order: vec![order.into_iter().filter_map(Axis::named).collect()],
         }
     }
@@ -441,6 +525,10 @@ pub struct Only {
     pub micro_batch: Vec<u64>,
     /// What is recomputed.
     pub recompute: Vec<Recompute>,
+    /// How tokens reach their experts.
+    pub dispatcher: Vec<Dispatcher>,
+    /// Whether exchanges overlap with computing.
+    pub overlap_exchange: Vec<bool>,
     /// The axes, the fastest varying first.
     pub order: Vec<Vec<Axis>>,
 }

@@ -2,7 +2,7 @@
 //!
 //! `workload::step` and `layout` decide what is legal, so that every other command accepts a planned layout.
 
-use super::question::{Choices, PipelineCut, Question, least_dp};
+use super::question::{Choices, Exchange, PipelineCut, Question, least_dp};
 use commgauge_base::writing::ascending;
 use commgauge_model::config::Training;
 use commgauge_model::config::step::Recompute;
@@ -208,7 +208,7 @@ fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
         }
         let Ok(layout) = Layout::new(degrees, &order) else { continue };
         legal += 1;
-        let divided = question.divided(&layout, &question.bases.first);
+        let divided = question.divided(&layout, &question.bases.groups);
         let places: Vec<Locality> =
             IN_LAYERS.into_iter().chain(PLACED).map(|axis| place(question, &divided, axis)).collect();
         match found.iter_mut().find(|(known, _)| *known == places) {
@@ -221,7 +221,7 @@ fn orders(question: &Question, degrees: Degrees) -> (Vec<Order>, u64) {
 
 /// The placement of the groups of an axis; unknown where the training has no calls on it.
 fn place(question: &Question, layout: &Layout, axis: Axis) -> Locality {
-    let training = &question.bases.first;
+    let training = &question.bases.groups;
     let is_used = match axis {
         Axis::CpInner | Axis::CpOuter => training.context.inner > 1,
         Axis::EpInner | Axis::EpOuter => training.expert.dispatcher.goes_by_node(),
@@ -238,7 +238,7 @@ fn place(question: &Question, layout: &Layout, axis: Axis) -> Locality {
 fn by_places(question: &Question, orders: &[Order], names: &mut Names) -> Vec<Places> {
     let mut found: Vec<Places> = Vec::new();
     for (index, order) in orders.iter().enumerate() {
-        let layout = question.divided(&order.layout, &question.bases.first);
+        let layout = question.divided(&order.layout, &question.bases.groups);
         let localities = IN_LAYERS.map(|axis| place(question, &layout, axis));
         match found.iter_mut().find(|known| known.localities == localities) {
             Some(known) => known.orders.push(index),
@@ -296,15 +296,17 @@ impl Trainings {
             for zero_stage in question.bases.stages(u64::MAX) {
                 for sequence_parallel in [false, true] {
                     for (schedule, virtual_stages) in pipelines.iter().copied() {
-                        let choices = Choices {
+                        let with = |exchange: &Exchange| Choices {
                             zero_stage,
                             schedule,
                             virtual_stages,
                             micro_batch: CACHED,
                             recompute,
                             sequence_parallel,
+                            exchange: *exchange,
                         };
-                        all.insert(choices, question.training(choices));
+                        let choices = question.bases.exchanges.iter().map(with);
+                        all.extend(choices.map(|choices| (choices, question.training(choices))));
                     }
                 }
             }

@@ -11,10 +11,11 @@ use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
 use commgauge_cost::cost::Prediction;
-use commgauge_model::config::step::{DataStyle, Framework, Recompute, ScheduleKind, Work, keys_of};
+use commgauge_model::config::step::{DataStyle, Dispatcher, Framework, Recompute, ScheduleKind, Work, keys_of};
 use commgauge_model::config::{Machine, Model, Table, Training};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::{Step, TrainingStep};
+use std::collections::HashSet;
 use std::path::Path;
 
 fn machine(within: f64, between: f64) -> Machine {
@@ -85,6 +86,8 @@ struct World {
     uneven: bool,
     /// Without sequence parallelism, and with messages in parts.
     in_parts: bool,
+    /// With every way to exchange tokens.
+    exchanges: bool,
     framework: Option<Framework>,
     /// Keys of the training.
     keys: Vec<(&'static str, String)>,
@@ -103,6 +106,7 @@ impl World {
         World {
             uneven: false,
             in_parts: false,
+            exchanges: false,
             framework: None,
             keys: Vec::new(),
             model: model(name, layers),
@@ -130,15 +134,19 @@ impl World {
         let mut base = training(2048, self.batch, &self.keys);
         base.tensor.sequence_parallel = !self.in_parts;
         base.pipeline.scatter_gather = self.in_parts;
+        let mut bases = match self.framework {
+            None => Bases::of(&self.model, &base),
+            Some(framework) => {
+                Bases::of_framework(framework, &self.model, None, |style| self.training_of(framework, style))
+            }
+        }
+        .unwrap();
+        if self.exchanges {
+            bases.choose_exchange(|_| false);
+        }
         Question {
             model: &self.model,
-            bases: match self.framework {
-                None => Bases::of(&self.model, &base).unwrap(),
-                Some(framework) => {
-                    Bases::of_framework(framework, &self.model, None, |style| self.training_of(framework, style))
-                        .unwrap()
-                }
-            },
+            bases,
             global_batch: self.batch,
             gpus: self.gpus,
             ranks_per_node: 4,
@@ -174,7 +182,7 @@ impl World {
                     for ep in up_to(experts) {
                         let dp = self.gpus / tp / cp / pp;
                         let degrees = Degrees { tp, cp, dp, pp, ep, etp: if ep == 1 { tp } else { 1 } };
-                        if !all(&degrees) {
+                        if !all(&degrees) || !question.only.allows(&degrees) {
                             continue;
                         }
                         for choices in self.choices(&question, &degrees) {
@@ -218,15 +226,17 @@ impl World {
             for PipelineCut { schedule, virtual_stages, .. } in question.cuts(degrees.pp) {
                 for micro_batch in 1..=self.batch {
                     for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
-                        let sequence_parallel = question.sequence_parallel(degrees);
-                        all.push(Choices {
+                        let choices = Choices {
                             zero_stage,
                             schedule,
                             virtual_stages,
                             micro_batch,
                             recompute,
-                            sequence_parallel,
-                        });
+                            ..question.first_choices(degrees)
+                        };
+                        let exchanges = question.exchanges_of(degrees, choices);
+                        let of = |place: u8| question.bases.exchanges[usize::from(place)];
+                        all.extend(exchanges.map(|place| Choices { exchange: of(place), ..choices }));
                     }
                 }
             }
@@ -305,6 +315,30 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
         assert_eq!(seconds(&best), seconds(&all)[..wanted], "{name}");
         // One more than requested may have to be priced to know that.
         assert!(all.best.len() <= wanted + 1 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
+    }
+}
+
+#[test]
+fn exchanges_are_chosen_as_if_everything_were_priced_and_may_be_given() {
+    for framework in [None, Some(Framework::Megatron)] {
+        let mut world = World::new("mixtral-8x7b", 4, 4);
+        (world.memory, world.batch, world.uneven, world.framework) = (190e9, 4, true, framework);
+        world.only.ep = vec![2, 4];
+        let fixed = world.found().best[0].price.step_seconds;
+        world.exchanges = true;
+        let best = world.found().best[0].clone();
+        let (_, _, prices) = world.brute_force();
+        let seconds = best.price.step_seconds;
+        // Bytes of layers are known to a thousandth.
+        assert!((seconds / prices[0] - 1.0).abs() < 1e-5, "{framework:?}: {seconds} against {}", prices[0]);
+        let exchange = best.layout.exchange.expect("of ranks with different experts");
+        assert!(seconds < fixed, "{framework:?}: {exchange:?}");
+        world.only = best.layout.only();
+        let again = world.found().best[0].clone();
+        assert_eq!((again.layout.exchange, again.price.step_seconds), (Some(exchange), seconds));
+        world.only = Only { dispatcher: vec![Dispatcher::AllToAll], overlap_exchange: vec![false], ..world.only };
+        let plain = world.found().best.into_iter().next().map(|plain| plain.price.step_seconds);
+        assert!(plain.is_none_or(|plain| plain >= seconds), "{framework:?}");
     }
 }
 
@@ -445,6 +479,8 @@ fn the_fastest_layout_that_surely_fits_is_always_shown() {
         let rates = world.rates();
         let shown = families(&Question { wanted: 2, ..world.question(rates.as_ref()) }).best;
         assert!(shown.len() <= 3 && shown.iter().all(|one| one.layout.may_run()), "{memory}");
+        let names: HashSet<String> = shown.iter().map(|one| one.layout.name()).collect();
+        assert_eq!(names.len(), shown.len(), "{memory}: no layout is shown twice");
         let ratio = sure(&shown).zip(fastest).map(|(shown, fastest)| shown / fastest);
         assert_eq!(ratio.is_some(), fastest.is_some(), "{memory}");
         assert!(ratio.is_none_or(|ratio| (1.0..=1.0 + ALIKE).contains(&ratio)), "{memory}: {ratio:?}");

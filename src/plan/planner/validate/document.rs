@@ -6,7 +6,7 @@ use crate::planner::compute::{Constants, PUBLISHED};
 use crate::planner::price::StepPrice;
 use crate::planner::step_error::{Residual, SURE, StepError};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::stats::{Interval, percentile, sorted, student_quantile};
+use commgauge_base::stats::{Interval, sorted, student_quantile};
 use commgauge_base::writing::ascending;
 use commgauge_cost::cost::PredictionPair;
 use commgauge_model::config::machine::{ANY_GPU, LayerKind, Level};
@@ -379,13 +379,14 @@ fn select<'a, 'b>(runs: &[&'a Known<'b>], wanted: impl Fn(&Known) -> bool) -> Ve
     runs.iter().copied().filter(|run| wanted(run)).collect()
 }
 
-/// The ends within which 95 of 100 further values are, as logarithms: percentiles of many values, Student's of few. `None` for fewer than
-/// three.
+/// The ends within which 95 of 100 further values are, as logarithms. A further value is beyond the k-th of n with a probability of
+/// k/(n+1) (S. Wilks, Ann. Math. Statist. 12, 1941); of few values Student's ends are taken. `None` for fewer than three.
 fn ends(errors: &[f64]) -> Option<[f64; 2]> {
     let ordered = sorted(errors.iter().copied());
     let count = ordered.len() as f64;
     if ordered.len() >= ENOUGH {
-        return Some([percentile(&ordered, 100.0 * BEYOND)?, percentile(&ordered, 100.0 * (1.0 - BEYOND))?]);
+        let beyond = (BEYOND * (count + 1.0)) as usize;
+        return Some([ordered[beyond - 1], ordered[ordered.len() - beyond]]);
     }
     if ordered.len() < 3 {
         return None;

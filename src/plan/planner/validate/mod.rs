@@ -298,13 +298,13 @@ mod tests {
             ("GB200", Some(8), dense, 18, 4.5, 12.0, 3.0, 0.93),
             ("GB300", Some(8), dense, 19, 6.0, 30.0, 3.0, 0.93),
             ("H100", Some(8), dense, 9, 5.0, 12.0, 3.0, 0.93),
-            ("H100", Some(16), dense, 70, 20.0, 43.0, 20.0, 0.93),
-            ("B200", None, LayerKind::Experts, 18, 9.0, 32.0, 3.0, 0.93),
-            ("GB200", None, LayerKind::Experts, 21, 16.5, 36.0, 3.0, 0.93),
-            ("GB300", None, LayerKind::Experts, 24, 10.0, 29.0, 3.0, 0.93),
-            ("H100", None, LayerKind::Experts, 15, 9.0, 50.0, 5.0, 0.93),
-            (ANY_GPU, Some(16), dense, 433, 12.0, 30.0, 4.0, 0.93),
-            (ANY_GPU, None, LayerKind::Experts, 78, 11.0, 36.0, 2.0, 0.93),
+            ("H100", Some(16), dense, 70, 24.0, 46.0, 24.0, 0.91),
+            ("B200", None, LayerKind::Experts, 18, 9.5, 32.0, 3.0, 0.93),
+            ("GB200", None, LayerKind::Experts, 21, 17.5, 36.0, 3.0, 0.93),
+            ("GB300", None, LayerKind::Experts, 24, 11.0, 29.0, 3.5, 0.93),
+            ("H100", None, LayerKind::Experts, 15, 9.5, 50.0, 5.0, 0.93),
+            (ANY_GPU, Some(16), dense, 433, 12.5, 30.0, 4.0, 0.93),
+            (ANY_GPU, None, LayerKind::Experts, 78, 12.0, 36.0, 2.0, 0.93),
         ] {
             let of = |found: &&LevelResult| {
                 let level = &found.level;

@@ -5,7 +5,7 @@
 
 use super::call::{Arena, Data, Divide, Place};
 use crate::backend::contract::{CallBytes, Counted, by_axis};
-use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer, Span, SpanKind};
 use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request, Waiting};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
@@ -36,6 +36,10 @@ pub(super) struct MpiReplayer<'b> {
     times: [RankTimes; 1],
     /// In the order of their starts; there is room for all of a run.
     hidden: Vec<HiddenCall>,
+    /// When the last run began.
+    begun: u64,
+    /// There is room for all of a run.
+    spans: Vec<Span>,
 }
 
 impl<'b> MpiReplayer<'b> {
@@ -80,6 +84,8 @@ impl<'b> MpiReplayer<'b> {
             progress: Arc::default(),
             times: [RankTimes::default()],
             hidden: Vec::with_capacity(program.actions.len()),
+            begun: 0,
+            spans: Vec::with_capacity(2 * program.actions.len()),
         })
     }
 
@@ -116,7 +122,7 @@ impl<'b> MpiReplayer<'b> {
         }
         if call.at_once {
             let (axis, end) = (call.axis, host::now_nanoseconds());
-            self.times[0].axes[axis].waiting_nanoseconds += end - begin;
+            self.waited(axis, begin, end);
             self.done(slot, axis, end);
             return Ok(());
         }
@@ -133,9 +139,15 @@ impl<'b> MpiReplayer<'b> {
         call.request.wait()?;
         let end = host::now_nanoseconds();
         let axis = call.axis;
-        self.times[0].axes[axis].waiting_nanoseconds += end - begin;
+        self.waited(axis, begin, end);
         self.done(slot, axis, end);
         Ok(())
+    }
+
+    #[inline]
+    fn waited(&mut self, axis: usize, begin: u64, end: u64) {
+        self.times[0].axes[axis].waiting_nanoseconds += end - begin;
+        self.spans.push(Span { kind: SpanKind::Waiting { axis }, begin: begin - self.begun, end: end - self.begun });
     }
 
     /// Notes that a call has completed.
@@ -145,6 +157,8 @@ impl<'b> MpiReplayer<'b> {
         *in_flight -= 1;
         if *in_flight == 0 {
             self.times[0].axes[axis].in_flight_nanoseconds += now - *since;
+            let (begin, end) = (*since - self.begun, now - self.begun);
+            self.spans.push(Span { kind: SpanKind::InFlight { axis }, begin, end });
         }
         let call = &self.slots[slot as usize];
         if call.is_hidden {
@@ -172,6 +186,8 @@ impl<'b> MpiReplayer<'b> {
             now = host::now_nanoseconds();
         }
         self.times[0].computing_nanoseconds += now - begin;
+        let (begin, end) = (begin - self.begun, now - self.begun);
+        self.spans.push(Span { kind: SpanKind::Computing, begin, end });
         Ok(())
     }
 
@@ -218,9 +234,10 @@ impl Replayer for MpiReplayer<'_> {
         self.counted.fill(Counted::default());
         self.times = [RankTimes::default()];
         self.hidden.clear();
+        self.spans.clear();
         let program = self.program;
         self.progress.enter(Doing::REPLAY);
-        let begin = host::now_nanoseconds();
+        self.begun = host::now_nanoseconds();
         for action in &program.actions {
             match action {
                 Action::Compute { nanoseconds, .. } => {
@@ -238,7 +255,7 @@ impl Replayer for MpiReplayer<'_> {
             }
             self.progress.end_action();
         }
-        self.times[0].total_nanoseconds = host::now_nanoseconds() - begin;
+        self.times[0].total_nanoseconds = host::now_nanoseconds() - self.begun;
         self.progress.finish();
         Ok(())
     }
@@ -253,6 +270,10 @@ impl Replayer for MpiReplayer<'_> {
 
     fn hidden_calls(&self, _: usize) -> Vec<HiddenCall> {
         self.hidden.clone()
+    }
+
+    fn spans(&self, _: usize) -> Vec<Span> {
+        self.spans.clone()
     }
 
     fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {

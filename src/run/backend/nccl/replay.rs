@@ -12,9 +12,9 @@ use super::first_call::FirstCall;
 use super::kernels::{Computing, Walk};
 use super::open::NcclBackend;
 use super::prepared::{Prepared, result_offset};
-use super::replay_limits::{EventSpan, Intervals, SpanKind, channel_of, channels, events_of};
+use super::replay_limits::{EventSpan, Intervals, channel_of, channels, events_of};
 use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
-use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer, Span, SpanKind};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
@@ -186,7 +186,7 @@ impl<'b> NcclReplayer<'b> {
                     let NcclBackend { kernels, replays, .. } = &mut *self.backend;
                     replays.computing.as_mut().map_or(Ok(()), |computing| computing.occupy(nanoseconds, kernels))?;
                     driver::record(end, main)?;
-                    self.spans.push(EventSpan { kind: SpanKind::Computing, begin, end });
+                    self.spans.push(EventSpan { kind: SpanKind::Computing, hidden_op: None, begin, end });
                 }
                 Action::Start { slot } => {
                     let (ready, begin, end) = (event(self.backend), event(self.backend), event(self.backend));
@@ -198,12 +198,11 @@ impl<'b> NcclReplayer<'b> {
                     let call = &self.slots[slot as usize];
                     driver::record(end, call.stream)?;
                     self.done[slot as usize] = Some(end);
-                    let (axis, op) = (call.axis, call.op);
-                    let kind = if call.is_hidden { SpanKind::Hidden { axis, op } } else { SpanKind::UnderWay { axis } };
-                    self.spans.push(EventSpan { kind, begin, end });
                     if !call.receives_message {
                         self.counted[call.op].add(call.bytes);
                     }
+                    let (kind, hidden_op) = (SpanKind::InFlight { axis: call.axis }, call.is_hidden.then_some(call.op));
+                    self.spans.push(EventSpan { kind, hidden_op, begin, end });
                 }
                 Action::Wait { slot } => {
                     let Some(done) = self.done[slot as usize].take() else { continue };
@@ -212,7 +211,7 @@ impl<'b> NcclReplayer<'b> {
                     driver::wait_for(main, done)?;
                     driver::record(end, main)?;
                     let kind = SpanKind::Waiting { axis: self.slots[slot as usize].axis };
-                    self.spans.push(EventSpan { kind, begin, end });
+                    self.spans.push(EventSpan { kind, hidden_op: None, begin, end });
                 }
             }
         }
@@ -353,6 +352,10 @@ impl Replayer for NcclReplayer<'_> {
 
     fn hidden_calls(&self, _: usize) -> Vec<HiddenCall> {
         self.intervals.hidden.clone()
+    }
+
+    fn spans(&self, _: usize) -> Vec<Span> {
+        self.intervals.spans.clone()
     }
 
     fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {

@@ -6,7 +6,7 @@ use super::driver::{self, CUevent};
 use super::library::{ORDERS_FROM, QUEUES, Version};
 use super::open::NcclBackend;
 use super::prepared::Work;
-use crate::backend::{Binding, HiddenCall, RankTimes, ReplayBinding};
+use crate::backend::{Binding, HiddenCall, RankTimes, ReplayBinding, Span, SpanKind};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
@@ -124,30 +124,17 @@ fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
 #[derive(Clone, Copy)]
 pub(super) struct EventSpan {
     pub kind: SpanKind,
+    /// The op of a call that something hides.
+    pub hidden_op: Option<usize>,
     pub begin: CUevent,
     pub end: CUevent,
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum SpanKind {
-    Computing,
-    Waiting {
-        axis: usize,
-    },
-    UnderWay {
-        axis: usize,
-    },
-    /// As above for a call of a hidden op.
-    Hidden {
-        axis: usize,
-        op: usize,
-    },
-}
-
-/// Room for the times of active calls, by axis, and of hidden calls.
+/// Room for the spans of a run, the periods of active calls by axis, and hidden calls.
 pub(super) struct Intervals {
     in_flight: Vec<Interval>,
     pub hidden: Vec<HiddenCall>,
+    pub spans: Vec<Span>,
 }
 
 /// A period in which a call of an axis was active, in nanoseconds since the replay began. Ordered by axis, then by time.
@@ -160,27 +147,26 @@ struct Interval {
 
 impl Intervals {
     pub fn with_room(spans: usize) -> Intervals {
-        Intervals { in_flight: Vec::with_capacity(spans), hidden: Vec::with_capacity(spans) }
+        let (in_flight, hidden) = (Vec::with_capacity(spans), Vec::with_capacity(spans));
+        Intervals { in_flight, hidden, spans: Vec::with_capacity(spans) }
     }
 
     /// Sums all spans; overlapping spans of one axis count once. `first` is the event with which the replay began.
     pub fn sum_up(&mut self, first: CUevent, spans: &[EventSpan], times: &mut RankTimes) -> Result<()> {
         self.in_flight.clear();
         self.hidden.clear();
-        for span in spans {
-            let took = || driver::nanoseconds_between(span.begin, span.end).map(|took| took as u64);
-            match span.kind {
-                SpanKind::Computing => times.computing_nanoseconds += took()?,
-                SpanKind::Waiting { axis } => times.axes[axis].waiting_nanoseconds += took()?,
-                SpanKind::UnderWay { axis } | SpanKind::Hidden { axis, .. } => {
-                    let begin = driver::nanoseconds_between(first, span.begin)? as u64;
-                    let nanoseconds = took()?;
-                    self.in_flight.push(Interval { axis, begin, end: begin + nanoseconds });
-                    if let SpanKind::Hidden { op, .. } = span.kind {
-                        self.hidden.push(HiddenCall { op, calls: 1, nanoseconds });
-                    }
-                }
+        self.spans.clear();
+        for EventSpan { kind, hidden_op, begin, end } in spans.iter().copied() {
+            let nanoseconds = driver::nanoseconds_between(begin, end)? as u64;
+            let begin = driver::nanoseconds_between(first, begin)? as u64;
+            let end = begin + nanoseconds;
+            match kind {
+                SpanKind::Computing => times.computing_nanoseconds += nanoseconds,
+                SpanKind::Waiting { axis } => times.axes[axis].waiting_nanoseconds += nanoseconds,
+                SpanKind::InFlight { axis } => self.in_flight.push(Interval { axis, begin, end }),
             }
+            self.hidden.extend(hidden_op.map(|op| HiddenCall { op, calls: 1, nanoseconds }));
+            self.spans.push(Span { kind, begin, end });
         }
         self.in_flight.sort_unstable();
         let unions = unions(&self.in_flight);

@@ -10,8 +10,8 @@
 use super::fleet::Fleet;
 use super::fleet::Placed;
 use super::noise::{Noise, Order, Work, nanoseconds};
-use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
-use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes, ranks_with_spans};
+use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer, Span, SpanKind};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_cost::machine_time::{Hop, message_seconds};
@@ -32,6 +32,8 @@ pub(super) struct SimulatedReplayer<'b> {
     fleet: &'b Fleet,
     noise: &'b mut Noise,
     now: &'b Cell<u64>,
+    /// When the last run began.
+    begun: u64,
     axes: Vec<AxisPlaces>,
     /// By stage and op: nanoseconds in each group.
     durations: Vec<Vec<Vec<f64>>>,
@@ -98,6 +100,16 @@ struct RankState {
     /// By axis: the time up to which active time is counted.
     covered_until: [u64; Axis::ALL.len()],
     counted: Vec<Counted>,
+    /// What the rank did, in times of the clock; `None` for a rank without a timeline.
+    spans: Option<Vec<Span>>,
+}
+
+impl RankState {
+    fn note(&mut self, kind: SpanKind, begin: u64, end: u64) {
+        if let Some(spans) = self.spans.as_mut().filter(|_| end > begin) {
+            spans.push(Span { kind, begin, end });
+        }
+    }
 }
 
 impl<'b> SimulatedReplayer<'b> {
@@ -129,6 +141,7 @@ impl<'b> SimulatedReplayer<'b> {
             }
             durations.push(of_stage);
         }
+        let with_spans = ranks_with_spans(plan);
         let mut ranks = Vec::with_capacity(plan.stage_of_rank.len());
         for rank in 0..plan.stage_of_rank.len() as u32 {
             let program = program(plan, rank)?;
@@ -139,6 +152,7 @@ impl<'b> SimulatedReplayer<'b> {
                 waits_for: None,
                 covered_until: [0; Axis::ALL.len()],
                 counted: vec![Counted::default(); program.ops.len()],
+                spans: with_spans.binary_search(&rank).is_ok().then(Vec::new),
             });
         }
         Ok(SimulatedReplayer {
@@ -149,6 +163,7 @@ impl<'b> SimulatedReplayer<'b> {
             fleet,
             noise,
             now,
+            begun: 0,
             axes,
             hidden: Hidden::new(&plan.programs, &durations),
             durations,
@@ -166,7 +181,9 @@ impl<'b> SimulatedReplayer<'b> {
             match *action {
                 Action::Compute { nanoseconds, .. } => {
                     let state = &mut self.ranks[rank as usize];
-                    state.clock = state.clock.saturating_add(nanoseconds);
+                    let begin = state.clock;
+                    state.clock = begin.saturating_add(nanoseconds);
+                    state.note(SpanKind::Computing, begin, state.clock);
                     self.times[rank as usize].computing_nanoseconds += nanoseconds;
                 }
                 Action::Start { slot } => self.start(program, rank, slot)?,
@@ -181,10 +198,12 @@ impl<'b> SimulatedReplayer<'b> {
                     let times = &mut self.times[rank as usize].axes[axis];
                     times.waiting_nanoseconds += end.saturating_sub(state.clock);
                     // Calls end in the order of their starts, except messages, for which a little is lost here.
-                    let covered = &mut state.covered_until[axis];
-                    times.in_flight_nanoseconds += end.saturating_sub(started.max(*covered));
-                    *covered = end.max(*covered);
-                    state.clock = state.clock.max(end);
+                    let (covered, clock) = (state.covered_until[axis], state.clock);
+                    times.in_flight_nanoseconds += end.saturating_sub(started.max(covered));
+                    state.note(SpanKind::Waiting { axis }, clock, end);
+                    state.note(SpanKind::InFlight { axis }, started.max(covered), end);
+                    state.covered_until[axis] = end.max(covered);
+                    state.clock = clock.max(end);
                 }
             }
             self.ranks[rank as usize].next += 1;
@@ -376,6 +395,7 @@ impl Replayer for SimulatedReplayer<'_> {
     fn run(&mut self) -> Result<()> {
         // At least one nanosecond after time zero: a collective at 0 would look like one at which no rank arrived.
         let begin = self.now.get().max(1);
+        self.begun = begin;
         self.times.fill(RankTimes::default());
         self.turns.fill(0);
         for group in self.axes.iter_mut().flat_map(|axis| &mut axis.groups) {
@@ -388,6 +408,7 @@ impl Replayer for SimulatedReplayer<'_> {
             (state.next, state.clock, state.waits_for) = (0, begin, None);
             state.counted.fill(Counted::default());
             state.covered_until.fill(0);
+            state.spans.iter_mut().for_each(Vec::clear);
         }
         for late in &self.fleet.late {
             self.ranks[late.rank as usize].clock = begin.saturating_add(late.nanoseconds);
@@ -413,6 +434,11 @@ impl Replayer for SimulatedReplayer<'_> {
     fn hidden_calls(&self, local_rank: usize) -> Vec<HiddenCall> {
         let group = |axis: usize| self.axes[axis].group_of_rank[local_rank];
         program(self.plan, local_rank as u32).map_or_else(|_| Vec::new(), |program| self.hidden.of_rank(program, group))
+    }
+
+    fn spans(&self, local_rank: usize) -> Vec<Span> {
+        let since = |span: &Span| Span { begin: span.begin - self.begun, end: span.end - self.begun, ..*span };
+        self.ranks[local_rank].spans.iter().flatten().map(since).collect()
     }
 
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>> {
