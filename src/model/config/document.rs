@@ -426,13 +426,27 @@ impl Item {
     }
 }
 
+impl Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Text(text) | Value::Date(text) => f.write_str(text),
+            Value::Whole(number) => number.fmt(f),
+            Value::Fraction(number) => number.fmt(f),
+            Value::Truth(truth) => truth.fmt(f),
+            Value::List(items) => {
+                let texts: Vec<String> = items.iter().map(|item| item.value.to_string()).collect();
+                f.write_str(&texts.join(","))
+            }
+            Value::Table(_) | Value::Missing(_) => Ok(()),
+        }
+    }
+}
+
 /// What is at the place of a value, as the beginning of a complaint.
 pub(super) fn found(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("found the text \"{text}\""),
-        Value::Whole(number) => format!("found {number}"),
-        Value::Fraction(number) => format!("found {number}"),
-        Value::Truth(truth) => format!("found {truth}"),
+        Value::Whole(_) | Value::Fraction(_) | Value::Truth(_) => format!("found {value}"),
         Value::List(_) => "found a list".to_owned(),
         Value::Table(_) => "found a table".to_owned(),
         Value::Date(text) => format!("found `{text}`"),

@@ -455,16 +455,16 @@ mod tests {
             ),
             (
                 "a.yaml",
-                "distributed_type: FSDP\nnum_processes: *all".to_owned(),
-                "a.yaml:2: num_processes: found `*all`, an anchor of YAML",
+                "all: &all 8\ndistributed_type: FSDP\nnum_processes: *all".to_owned(),
+                "a.yaml:3: num_processes: found `*`, an anchor of YAML",
             ),
             (
                 "a.yaml",
-                "distributed_type: FSDP\nfsdp_config:\n  <<: *base".to_owned(),
-                "a.yaml:3: not YAML: found `<<`",
+                "base: &base {}\ndistributed_type: FSDP\nfsdp_config:\n  <<: *base".to_owned(),
+                "a.yaml:4: not YAML: found `<<`",
             ),
-            ("a.yaml", "distributed_type: FSDP\n\tnum_processes: 8".to_owned(), "a.yaml:2: not YAML: found a tab"),
-            ("a.yaml", format!("distributed_type: {}", "[".repeat(100_000)), "a list that is not closed on its line"),
+            ("a.yaml", "distributed_type: FSDP\n\tnum_processes: 8".to_owned(), "a.yaml:2: not YAML: tabs disallowed"),
+            ("a.yaml", format!("distributed_type: {}", "[".repeat(100_000)), "a.yaml:1: not YAML: recursion limit exceeded"),
             (
                 "a.toml",
                 "[parallelism]\ntensor_parallel_degree = 2\nzero_bubble_parallel_degree = 2".to_owned(),

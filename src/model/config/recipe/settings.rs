@@ -1,161 +1,145 @@
 //! The settings of a YAML, JSON or TOML file, each as a dotted key with its text and its line.
 //!
-//! Of YAML it reads what recipes are written in: nested keys, lists, quoted texts, and braces on a line. Anchors are not followed.
+//! JSON is read as YAML, which has its lines. Anchors of YAML are not followed.
 
 use super::written::Written;
-use crate::config::document::{Place, Table};
+use crate::config::document::{Item, Place, Table, Value};
 use crate::config::model::find::parse;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use saphyr_parser::{Event, Parser, StrInput};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Lists within lists are read this far.
-const DEEPEST: usize = 64;
+/// A longer name of a setting has more lists within lists than any recipe.
+const LONGEST_NAME: usize = 1000;
 
 /// Reads a file by its ending.
 ///
 /// # Errors
-/// What is not JSON, TOML or such YAML, with its line, and keys with two values.
+/// What is not JSON, TOML or YAML, with its line, and keys with two values.
 pub(super) fn settings(file: &Path, text: &str) -> Result<Vec<Written>> {
-    let mut reader = Reader { file, lines: HashMap::new(), settings: Vec::new(), texts: BTreeMap::new() };
     let ending = file.extension().unwrap_or_default();
-    if ending == "yaml" || ending == "yml" {
-        reader.yaml(text)?;
+    let mut settings = if ending == "toml" {
+        let mut settings = Vec::new();
+        add_table("", Table::parse(file, text)?, &mut settings);
+        settings
     } else {
-        let values = if ending == "toml" { toml_values(file, text)? } else { json_values(file, text)? };
-        for (line, number) in text.lines().zip(1..) {
-            let words = line.split(|one: char| !one.is_ascii_alphanumeric() && one != '_');
-            words.for_each(|word| reader.lines.entry(word).or_default().push(number));
+        if ending == "json" {
+            ensure_json(file, text)?;
         }
-        reader.values("", &values)?;
+        let mut yaml = Yaml { file, events: Parser::new_from_str(text), settings: Vec::new() };
+        yaml.read()?;
+        yaml.settings
+    };
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    for Written { key, text, place } in &settings {
+        let before = texts.insert(key.clone(), text.clone());
+        if let Some(before) = before.filter(|_| !key.contains("[]")) {
+            let problem = format!("has two values: `{before}` before and `{text}` here; accepted: one of them");
+            return Err(place.wrong(problem));
+        }
     }
-    Ok(reader.followed())
+    for written in &mut settings {
+        // A setting may name another one, as in `${trainer.devices}`.
+        let named = written.text.strip_prefix("${").and_then(|text| texts.get(text.strip_suffix('}')?));
+        named.inspect(|text| written.text.clone_from(text));
+        written.key = written.key.replace("--", "").replace('-', "_");
+    }
+    Ok(settings)
 }
 
-fn toml_values(file: &Path, text: &str) -> Result<Value> {
-    // Its errors name the line.
-    let table = Table::parse(file, text)?;
-    toml::from_str(text).map_err(|problem| table.place.wrong(problem))
-}
-
-fn json_values(file: &Path, text: &str) -> Result<Value> {
-    parse(text).map_err(|problem| {
+fn ensure_json(file: &Path, text: &str) -> Result<()> {
+    parse(text).map(drop).map_err(|problem| {
         let comments = text.lines().any(|line| line.trim_start().starts_with(['/', '#']));
         let hint = if comments { "; JSON has no comments, take them out" } else { "" };
         Error::usage(format!("{}:{problem}{hint}", file.shown()))
     })
 }
 
-struct Reader<'a> {
-    file: &'a Path,
-    /// The lines of each word of a text that is not YAML.
-    lines: HashMap<&'a str, Vec<usize>>,
-    settings: Vec<Written>,
-    /// What each key is set to.
-    texts: BTreeMap<String, String>,
+fn add_table(path: &str, table: Table, settings: &mut Vec<Written>) {
+    table.entries.into_iter().for_each(|(key, item)| add_item(joined(path, &key), item, settings));
 }
 
-impl<'a> Reader<'a> {
-    fn add(&mut self, key: &str, text: &str, line: usize) -> Result<()> {
-        let place = Place::on_line(self.file, line, key);
-        let before = self.texts.insert(key.to_owned(), text.to_owned());
-        if let Some(before) = before.filter(|_| !key.contains("[]")) {
-            let problem = format!("has two values: `{before}` before and `{text}` here; accepted: one of them");
-            return Err(place.wrong(problem));
+fn add_item(key: String, Item { place, value }: Item, settings: &mut Vec<Written>) {
+    match value {
+        Value::Table(table) => add_table(&key, table, settings),
+        Value::List(items) if items.iter().any(|item| matches!(item.value, Value::Table(_))) => {
+            items.into_iter().for_each(|item| add_item(format!("{key}[]"), item, settings));
         }
-        let name = key.replace("--", "").replace('-', "_");
-        self.settings.push(Written { key: name, text: text.to_owned(), place });
-        Ok(())
+        value => settings.push(Written { text: value.to_string(), key, place }),
+    }
+}
+
+struct Yaml<'a> {
+    file: &'a Path,
+    events: Parser<'a, StrInput<'a>>,
+    settings: Vec<Written>,
+}
+
+impl<'a> Yaml<'a> {
+    fn read(&mut self) -> Result<()> {
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(()),
+                (event, line) => self.value("", event, line)?,
+            }
+        }
     }
 
-    /// The settings, with the text of a key where another one names it, as in `${trainer.devices}`.
-    fn followed(self) -> Vec<Written> {
-        let named = |text: &str| self.texts.get(text.strip_prefix("${")?.strip_suffix('}')?).cloned();
-        let follow = |written: Written| Written { text: named(&written.text).unwrap_or(written.text), ..written };
-        self.settings.into_iter().map(follow).collect()
+    /// What comes next, with its line.
+    fn next(&mut self) -> Result<(Event<'a>, usize)> {
+        match self.events.next_event() {
+            Some(Ok((event, span))) => Ok((event, span.start.line())),
+            Some(Err(problem)) => Err(self.wrong(problem.marker().line(), problem.info())),
+            None => Err(self.wrong(1, "it has no end")),
+        }
     }
 
-    fn values(&mut self, path: &str, value: &Value) -> Result<()> {
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let text = match value {
-            Value::Object(entries) => {
-                return entries.iter().try_for_each(|(key, value)| self.values(&joined(path, key), value));
-            }
-            Value::Array(items) if items.iter().any(Value::is_object) => {
-                return items.iter().try_for_each(|item| self.values(&format!("{path}[]"), item));
-            }
-            Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
-            other => plain(other),
-        };
-        // The first line of its name that is not above those around it.
-        let line = path.split(['.', '[']).fold(1, |above, word| {
-            let lines = self.lines.get(word).map_or(&[][..], Vec::as_slice);
-            lines.get(lines.partition_point(|line| *line < above)).copied().unwrap_or(above)
-        });
-        self.add(path, &text, line)
+    fn wrong(&self, line: usize, problem: &str) -> Error {
+        Place::on_line(self.file, line, "not YAML").wrong(problem)
     }
 
-    fn yaml(&mut self, text: &str) -> Result<()> {
-        // Keys around the line, each with its indentation.
-        let mut around: Vec<(usize, String)> = Vec::new();
-        // Lines of a text that begins after `|` or `>` are indented by more than this.
-        let mut of_text: Option<usize> = None;
-        for (whole, line) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
-            let content = without_comment(whole).trim_end();
-            let mut indent = content.len() - content.trim_start_matches(' ').len();
-            let mut content = &content[indent..];
-            if content.is_empty() || content == "---" || of_text.is_some_and(|least| indent > least) {
-                continue;
-            }
-            of_text = None;
-            let wrong = |problem: &str| Err(Place::on_line(self.file, line, "not YAML").wrong(problem));
-            if content.starts_with('\t') {
-                return wrong("found a tab before a key; accepted: blanks");
-            }
-            while let Some(item) = content.strip_prefix('-').filter(|item| item.is_empty() || item.starts_with(' ')) {
-                around.retain(|(outer, key)| *outer < indent || *outer == indent && !key.ends_with("[]"));
-                if around.len() > DEEPEST {
-                    return wrong("found more lists within lists than in any recipe");
-                }
-                around.push((indent, format!("{}[]", around.last().map_or("", |(_, key)| key.as_str()))));
-                indent += content.len() - item.trim_start().len();
-                content = item.trim_start();
-            }
-            let Some((key, value)) = key_of(content) else {
-                // An item of a list, or the rest of a text.
-                match around.last().filter(|(_, key)| key.ends_with("[]")).cloned() {
-                    Some((_, list)) => self.add(&list, content, line)?,
-                    None if self.settings.is_empty() => return wrong("found no key; accepted: `key: value`"),
-                    None => self.settings.last_mut().into_iter().for_each(|last| last.text += content),
-                }
-                continue;
-            };
-            around.retain(|(outer, _)| *outer < indent);
-            let path = joined(around.last().map_or("", |(_, key)| key), unquoted(key));
-            let value = value.trim();
-            match value.chars().next() {
-                _ if key == "<<" => {
-                    return wrong("found `<<`, which merges another part; accepted: its keys written here");
-                }
-                Some('{' | '[') if !value.ends_with(['}', ']']) => {
-                    return wrong(
-                        "found a list that is not closed on its line; accepted: its items on lines of their own",
-                    );
-                }
-                Some('|' | '>') => of_text = Some(indent),
-                Some('{') => {
-                    for (key, text) in value.trim_matches(['{', '}']).split(',').filter_map(|part| part.split_once(':'))
-                    {
-                        self.add(&joined(&path, unquoted(key)), unquoted(text), line)?;
+    fn add(&mut self, key: &str, text: &str, line: usize) {
+        let place = Place::on_line(self.file, line, key);
+        self.settings.push(Written { key: key.to_owned(), text: text.to_owned(), place });
+    }
+
+    /// Reads the value that an event begins.
+    fn value(&mut self, path: &str, event: Event, line: usize) -> Result<()> {
+        if path.len() > LONGEST_NAME {
+            return Err(self.wrong(line, "found more keys and lists within each other than in any recipe"));
+        }
+        match event {
+            Event::Scalar(text, ..) => self.add(path, &text, line),
+            Event::Alias(_) => self.add(path, "*", line),
+            Event::SequenceStart(..) => {
+                let mut texts = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::SequenceEnd, _) => break,
+                        (Event::Scalar(text, ..), _) => texts.push(text),
+                        (event, line) => self.value(&format!("{path}[]"), event, line)?,
                     }
                 }
-                Some(first) if first != '&' || value.contains(' ') => {
-                    self.add(&path, unquoted(value.trim_matches(['[', ']'])), line)?;
+                if !texts.is_empty() {
+                    self.add(path, &texts.join(","), line);
                 }
-                _ => around.push((indent, path)),
             }
+            Event::MappingStart(..) => loop {
+                match self.next()? {
+                    (Event::MappingEnd, _) => break,
+                    (Event::Scalar(key, ..), line) if key != "<<" => {
+                        let (event, _) = self.next()?;
+                        self.value(&joined(path, &key), event, line)?;
+                    }
+                    (_, line) => {
+                        let problem = "found `<<`, which merges another part, or a key that is no text; accepted: its keys written here";
+                        return Err(self.wrong(line, problem));
+                    }
+                }
+            },
+            _ => {}
         }
         Ok(())
     }
@@ -163,34 +147,4 @@ impl<'a> Reader<'a> {
 
 fn joined(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
-}
-
-/// The key and the value of a line.
-fn key_of(content: &str) -> Option<(&str, &str)> {
-    match content.strip_suffix(':') {
-        Some(key) if !content.contains(": ") => Some((key, "")),
-        _ => content.split_once(": "),
-    }
-}
-
-/// A line up to a comment outside of quotes.
-fn without_comment(line: &str) -> &str {
-    let mut quote = None;
-    let mut before = ' ';
-    for (at, one) in line.char_indices() {
-        match (quote, one) {
-            (Some(open), one) if one == open => quote = None,
-            (None, '"' | '\'') if !before.is_alphanumeric() => quote = Some(one),
-            (None, '#') if before.is_whitespace() => return &line[..at],
-            _ => {}
-        }
-        before = one;
-    }
-    line
-}
-
-fn unquoted(text: &str) -> &str {
-    let text = text.trim();
-    let inner = ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote));
-    inner.unwrap_or(text)
 }
