@@ -8,13 +8,15 @@ mod imported;
 mod log_text;
 mod nccl_tests;
 mod osu;
+mod peer;
 
 pub use self::read as read_commgauge;
 pub use imb::{parse_bytes as parse_imb, read as read_imb};
 pub use imported::{BadLine, Imported, Known, Origin, Row, RunFault, RunFaultKind, record_lines};
 pub use log_text::{ImportedFile, collective as collective_named, joined, parse as parse_csv, read as read_csv};
 pub use nccl_tests::{parse as parse_nccl_tests, read as read_nccl_tests};
-pub use osu::{IMB, OSU, PeerProgram, PrintedSize, parse_bytes as parse_osu, read as read_osu};
+pub use osu::{parse_bytes as parse_osu, read as read_osu};
+pub use peer::{IMB, OSU, PeerProgram, PrintedSize};
 
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;

@@ -78,7 +78,11 @@ impl<'a> Job<'a> {
             return Err(rank_beyond(path, rank, world));
         }
         if let Some(other) = self.file_of_rank.insert(rank, path) {
-            return Err(two_of_one_rank(rank, other, path));
+            return Err(both(
+                other,
+                path,
+                &format!("belong to rank {rank}; accepted: one file per rank, from one job"),
+            ));
         }
         file.calls.iter_mut().for_each(|call| call.rank = rank);
         self.trace.ranks.insert(rank);
@@ -102,7 +106,8 @@ impl<'a> Job<'a> {
         trace.world = self.worlds.keys().next().copied();
         if let Some(of_processes) = self.processes.a_file() {
             if let Some(of_rank) = self.file_of_rank.values().next() {
-                return Err(two_kinds(of_processes, of_rank));
+                let problem = "may hold the same calls; accepted: logs of NCCL and its inspector, or traces of PyTorch";
+                return Err(both(of_processes, of_rank, problem));
             }
             let file = self.processes.into_ranks()?;
             trace.world = file.world;
@@ -243,25 +248,13 @@ fn rank_beyond(path: &Path, rank: u32, world: u32) -> Error {
     ))
 }
 
-fn two_of_one_rank(rank: u32, one: &Path, other: &Path) -> Error {
-    Error::usage(format!(
-        "{} and {} both belong to rank {rank}; accepted: one file per rank, from one job",
-        one.shown(),
-        other.shown()
-    ))
+fn both(one: &Path, other: &Path, problem: &str) -> Error {
+    Error::usage(format!("{} and {} both {problem}", one.shown(), other.shown()))
 }
 
 fn two_jobs(less: u32, one: &Path, more: u32, other: &Path) -> Error {
     Error::usage(format!(
         "{} comes from a job of {less} ranks and {} from one of {more}; accepted: the files of one job",
-        one.shown(),
-        other.shown()
-    ))
-}
-
-fn two_kinds(one: &Path, other: &Path) -> Error {
-    Error::usage(format!(
-        "{} and {} may hold the same calls, which would be counted twice; accepted: logs of NCCL and its inspector, or traces of PyTorch",
         one.shown(),
         other.shown()
     ))

@@ -464,7 +464,11 @@ mod tests {
                 "a.yaml:4: not YAML: found `<<`",
             ),
             ("a.yaml", "distributed_type: FSDP\n\tnum_processes: 8".to_owned(), "a.yaml:2: not YAML: tabs disallowed"),
-            ("a.yaml", format!("distributed_type: {}", "[".repeat(100_000)), "a.yaml:1: not YAML: recursion limit exceeded"),
+            (
+                "a.yaml",
+                format!("distributed_type: {}", "[".repeat(100_000)),
+                "a.yaml:1: not YAML: recursion limit exceeded",
+            ),
             (
                 "a.toml",
                 "[parallelism]\ntensor_parallel_degree = 2\nzero_bubble_parallel_degree = 2".to_owned(),

@@ -440,11 +440,11 @@ fn link(curves: &Curves, found: &Found) -> Option<(f64, f64)> {
 // of a call, and reads `null` as unknown. It computes times with `GBps` = 1/1024^3 (`Common.hh`): a GB is 2^30 bytes.
 // It has no latency.
 
-const SIMAI_CALLS: [(&str, Collective); 4] = [
-    ("allreduce", Collective::AllReduce),
-    ("allgather", Collective::AllGather),
-    ("reducescatter", Collective::ReduceScatter),
-    ("alltoall", Collective::AllToAll),
+const SIMAI_CALLS: [(&str, &[Collective]); 4] = [
+    ("allreduce,", &[Collective::AllReduce]),
+    ("allgather,", &[Collective::AllGather]),
+    ("reducescatter,", &[Collective::ReduceScatter]),
+    ("alltoall,", &[Collective::AllToAll]),
 ];
 
 pub(super) fn simai_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
@@ -457,29 +457,22 @@ pub(super) fn simai_files(curves: &Curves, options: &ExportOptions) -> Result<Ex
     let mut export = Export::default();
     let mut text = format!("{}\n", curves.source());
     let mut known = 0;
-    for section in ["tp", "dp", "ep"] {
+    for section in ["tp", "dp", "ep", "pp"] {
         let _ = writeln!(text, "{}:", section.to_ascii_uppercase());
         let axis_place = options.axes.iter().find(|axis| axis.axis == section);
-        for (name, collective) in SIMAI_CALLS {
+        let of_messages: &[(&str, &[Collective])] = &[("busbw", &MESSAGES)];
+        for (name, collectives) in if section == "pp" { of_messages } else { &SIMAI_CALLS } {
             let value = axis_place.and_then(|axis| {
-                let rate = curves.rate(&[collective], axis.ranks, axis.place);
+                let rate = curves.rate(collectives, axis.ranks, axis.place);
                 let (rate, bytes) = rate.map_err(|gap| export.gaps.push(format!("{section}: {gap}"))).ok()?;
-                export.notes.push(format!("{section} {name}: bus bandwidth at {bytes} B"));
+                export.notes.push(format!("{section} {}: bus bandwidth at {bytes} B", name.trim_end_matches(',')));
                 Some(rate)
             });
             known += u32::from(value.is_some());
             let value = value.map_or_else(|| "null".to_owned(), |rate| format!("{:.4}", rate / GIBI));
-            let _ = writeln!(text, "{name},: {value}");
+            let _ = writeln!(text, "{name}: {value}");
         }
     }
-    let _ = writeln!(text, "PP:");
-    let pipeline = options.axes.iter().find(|axis| axis.axis == "pp").and_then(|axis| {
-        let rate = curves.rate(&MESSAGES, axis.ranks, axis.place);
-        rate.map_err(|gap| export.gaps.push(format!("pp: {gap}"))).ok()
-    });
-    known += u32::from(pipeline.is_some());
-    let value = pipeline.map_or_else(|| "null".to_owned(), |(rate, _)| format!("{:.4}", rate / GIBI));
-    let _ = writeln!(text, "busbw: {value}");
     if known > 0 {
         export.add("busbw.yaml", text);
     }

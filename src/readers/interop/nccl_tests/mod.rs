@@ -62,21 +62,15 @@ struct Document {
     nccl_version: Option<u64>,
     config: Config,
     results: Vec<Value>,
-    out_of_bounds: Option<OutOfBounds>,
-    average_bus_bandwidth: Option<Average>,
+    out_of_bounds: Option<Checked>,
+    average_bus_bandwidth: Option<Checked>,
     #[serde(default)]
     errors: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct OutOfBounds {
+struct Checked {
     count: Option<Value>,
-    #[serde(default)]
-    okay: Value,
-}
-
-#[derive(Deserialize)]
-struct Average {
     #[serde(default)]
     okay: Value,
 }

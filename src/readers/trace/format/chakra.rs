@@ -14,6 +14,7 @@ use commgauge_base::units::{Bytes, Seconds};
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
+use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -99,7 +100,7 @@ pub(super) fn read(mut source: impl Read) -> FileTrace {
             Ok(Some(message)) => message,
             Ok(None) => break,
             Err(cause) => {
-                reading.note_end(&cause.to_string());
+                reading.note_end(cause);
                 break;
             }
         };
@@ -109,7 +110,7 @@ pub(super) fn read(mut source: impl Read) -> FileTrace {
         match Node::decode(message.as_slice()) {
             Ok(node) => reading.take(&node),
             Err(cause) => {
-                reading.note_end(&cause.to_string());
+                reading.note_end(cause);
                 break;
             }
         }
@@ -154,9 +155,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn note_end(&mut self, cause: &str) {
-        let nodes = self.nodes;
-        self.file.notes.push(format!("the file is truncated or damaged after {nodes} nodes, which are used: {cause}"));
+    fn note_end(&mut self, cause: impl Display) {
+        self.file.note_end(format_args!("{} nodes", self.nodes), cause);
     }
 
     fn take(&mut self, node: &Node) {
@@ -372,8 +372,7 @@ pub(super) fn read_execution_trace(source: impl Read) -> FileTrace {
     });
     let mut file = reading.file;
     if let Err(cause) = ended {
-        let nodes = reading.nodes;
-        file.notes.push(format!("the file is truncated or damaged after {nodes} nodes, which are used: {cause}"));
+        file.note_end(format_args!("{} nodes", reading.nodes), cause);
     }
     if reading.without_group > 0 {
         file.notes.push(format!("{} calls do not name their group", reading.without_group));
@@ -401,18 +400,9 @@ impl ExecutionTraceReading {
 
     /// gloo's calls have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_call(&mut self, node: &ExecutionTraceNode) {
-        let Some(kind) = self.file.known_kind(&node.name) else { return };
-        let dimensions = node.inputs.shapes.get(0).and_then(Value::as_array);
-        let elements = dimensions.map_or(0, |all| all.iter().filter_map(Value::as_u64).fold(1, u64::saturating_mul));
-        let element = node.inputs.types.get(0).and_then(Value::as_str).and_then(element_of_tensor);
-        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        if element.is_none() && !is_barrier {
-            return self.file.skip_unknown(&format!("{} without a type", node.name));
-        }
-        self.of_gloo += 1;
-        let group = self.file.group(TracedGroup::default());
-        let bytes_total = Bytes(element.map_or(0, |element| elements.saturating_mul(element.size())));
-        self.file.calls.push(TracedCall { group, ..TracedCall::new(kind, element, bytes_total) });
+        let call = self.file.call_by_shape(&node.name, &node.inputs.shapes, &node.inputs.types);
+        self.of_gloo += u64::from(call.is_some());
+        self.file.calls.extend(call);
     }
 
     fn take_call(&mut self, node: &ExecutionTraceNode) {
@@ -422,15 +412,11 @@ impl ExecutionTraceReading {
             return;
         };
         let Some(kind) = self.file.known_kind(&name) else { return };
-        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
-            return self.file.skip_unknown(&format!("{name} of unknown type"));
-        };
+        let Some(call) = self.file.sized(kind, element, elements, &format!("{name} of unknown type")) else { return };
         self.without_group += u64::from(group.is_none());
         let group = self.file.group(group.unwrap_or_default());
-        let element = (!is_barrier).then_some(element);
         let detail = CallDetail { elements_to_each, ..CallDetail::default() };
-        self.file.calls.push(TracedCall { group, detail, ..TracedCall::new(kind, element, bytes_total) });
+        self.file.calls.push(TracedCall { group, detail, ..call });
     }
 }
 

@@ -6,7 +6,7 @@ use crate::trace::call::{
     CallDetail, CallKind, ComputingSpan, Elements, FileTrace, TracedCall, TracedGroup, element_of_torch, listed_ranks,
 };
 use commgauge_base::collective::Collective;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Seconds;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -107,18 +107,10 @@ impl Reading {
         self.is_of_gloo |= entry.profiling_name.starts_with("gloo:");
         let Some(kind) = self.file.known_kind(&entry.profiling_name) else { return };
         let dtype = entry.input_dtypes.first().or(entry.output_dtypes.first());
-        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        // A gloo barrier has no tensor, an NCCL barrier one without meaning.
-        let element = if is_barrier { None } else { dtype.and_then(|dtype| element_of_torch(dtype)) };
+        let element = dtype.and_then(|dtype| element_of_torch(dtype));
         let elements = Elements { sent: count(&entry.input_sizes), received: count(&entry.output_sizes) };
-        let bytes_total = match element {
-            Some(element) => elements.bytes_total(kind, element),
-            None => is_barrier.then_some(Bytes(0)),
-        };
-        let Some(bytes_total) = bytes_total else {
-            let of_type = dtype.map_or("no type", |dtype| dtype);
-            return self.file.skip_unknown(&format!("{} of {of_type}", entry.profiling_name));
-        };
+        let described = format!("{} of {}", entry.profiling_name, dtype.map_or("no type", |dtype| dtype));
+        let Some(call) = self.file.sized(kind, element, elements, &described) else { return };
         let name = entry.process_group.0;
         let group = self.file.group(TracedGroup { name, size: size_by_shapes(kind, elements), ranks: None });
         self.file.calls.push(TracedCall {
@@ -131,7 +123,7 @@ impl Reading {
                 sequence: entry.collective_seq_id.filter(|_| !entry.is_p2p),
                 elements_to_each: None,
             },
-            ..TracedCall::new(kind, element, bytes_total)
+            ..call
         });
     }
 
