@@ -96,11 +96,10 @@ def declared(patterns, folders):
 
 def named(table):
     """All settings of a table, by what it says of them."""
-    names = table.get("names", {})
     return {
         "keys": list(table.get("keys", {})),
         "rows": list(table["rows"]),
-        "also": list(names.get("also", {})),
+        "also": list(table.get("also", {})),
         "defaults": list(table.get("defaults", {})),
         "of_model": table.get("of_model", []),
         "no_effect": table.get("no_effect", []),

@@ -180,6 +180,7 @@ fn hosts(input: &[u8]) {
 }
 
 fn ranks(input: &[u8]) {
+    let Some(input) = text(input) else { return };
     for world in [4, 16] {
         let Some(mut ranks) = check_error(parse_ranks(input, Path::new("ranks.txt"), world)) else { continue };
         ranks.sort_unstable();

@@ -198,7 +198,7 @@ impl MeasureCommand {
 
     fn measure(&self) -> Result<i32> {
         let folder = Folder::new(&self.output);
-        folder.make()?;
+        make_folder("--output", &self.output)?;
         let asked = self.asked(&folder)?;
         folder.write_suite(&asked.suite)?;
         if self.suite_only {
@@ -228,7 +228,7 @@ impl MeasureCommand {
 
     /// Replays the step of the best layout, and fits again; returns the exit code.
     fn replay(&self, folder: &Folder, plan: &PlanCommand) -> Result<i32> {
-        let ranks = ranks(folder)?;
+        let ranks = Record::read(&folder.record)?.header.world_size;
         if !self.question.gpus.contains(&ranks) {
             eprintln!(
                 "the best layout's step is not replayed: it needs {} GPUs, and {ranks} ranks measured; hidden calls are priced without a slowdown",
@@ -290,7 +290,7 @@ impl MeasureCommand {
     fn asked(&self, folder: &Folder) -> Result<Asked> {
         let model = Model::load(&self.question.model)?;
         report_resolved_file(Shipped::Model, Path::new(&self.question.model));
-        let backend = backend(folder, &self.run)?;
+        let backend = arguments(folder, &Work::Suite, &self.run)?.backend;
         let planned = self.question.training(&model, &self.training, &[])?;
         let products = match self.computing.leaves_products_open() {
             true => of(&self.question.model, &model, &planned, backend),
@@ -390,7 +390,6 @@ fn answer(plan: &PlanCommand) -> Result<i32> {
 
 /// What a calibration leaves.
 struct Folder {
-    path: PathBuf,
     /// What is measured.
     pub suite: PathBuf,
     /// What was measured.
@@ -420,20 +419,11 @@ struct RunWords {
 impl Folder {
     pub fn new(path: &Path) -> Folder {
         Folder {
-            path: path.to_owned(),
             suite: path.join("suite.toml"),
             record: path.join("record.jsonl"),
             overlap: path.join("overlap.jsonl"),
             fit: path.join("fit.json"),
         }
-    }
-
-    /// Makes the folder.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub fn make(&self) -> Result<()> {
-        make_folder("--output", &self.path)
     }
 
     /// Writes the suite; one that is there must be the same.
@@ -485,14 +475,6 @@ fn run(folder: &Folder, work: &Work, words: &[String]) -> Result<i32> {
     run_suite(&run, &mut std::io::stdout().lock())
 }
 
-/// The backend, by the flags of `commgauge run`.
-///
-/// # Errors
-/// Flags that it does not take.
-fn backend(folder: &Folder, words: &[String]) -> Result<Backend> {
-    Ok(arguments(folder, &Work::Suite, words)?.backend)
-}
-
 fn arguments(folder: &Folder, work: &Work, words: &[String]) -> Result<RunArguments> {
     let mut all: Vec<OsString> = match work {
         Work::Suite => vec![folder.suite.as_os_str().to_owned()],
@@ -511,14 +493,6 @@ fn arguments(folder: &Folder, work: &Work, words: &[String]) -> Result<RunArgume
         Error::usage(format!("after `--`: {problem}; accepted: flags of `commgauge run`, such as -n 4"))
     })?;
     Ok(RunArguments { summary: SummaryParts::Head, ..run })
-}
-
-/// How many ranks measured the suite.
-///
-/// # Errors
-/// A record that cannot be read.
-fn ranks(folder: &Folder) -> Result<u32> {
-    Ok(Record::read(&folder.record)?.header.world_size)
 }
 
 /// Whether the record has matrix products of this type, each with a time.

@@ -7,12 +7,11 @@ use super::output::columns;
 use crate::report::layout::{Overview, SHOWN, write, write_groups, write_json};
 use clap::Args;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::{LayoutTable, Place, Recipe, Table};
+use commgauge_model::config::{LayoutTable, Place, Recipe, Table, read_text};
 use commgauge_model::layout::{Axis, Layout, MOST_RANKS};
 use commgauge_model::workload::step::{layout_on, ranks_of};
-use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Show the groups of every axis of a layout, and how they are placed on the nodes
@@ -203,32 +202,28 @@ impl DegreeFlags {
 
 // Parses a mapping file: the rank at each position of the grid.
 
-/// More than the largest mapping file with comments needs.
-const MAX_BYTES: u64 = 64 << 20;
-
 /// Reads a mapping file: ranks separated by spaces, commas or line breaks, with comments from `#` to the end of the
 /// line. The `i`-th rank is placed at position `i` of the grid.
 ///
 /// # Errors
 /// Usage errors that name file and line: not a rank, a rank outside of the layout, a repeated rank, a missing rank.
 pub fn read_ranks(path: &Path, world: u32) -> Result<Vec<u32>> {
-    parse_ranks(&read_bytes(path)?, path, world)
+    parse_ranks(&read_text(path, &Place::flag("--rank-list"))?, path, world)
 }
 
 /// Parses the contents of a mapping file, as [`read_ranks`] does; `path` is for the messages.
 ///
 /// # Errors
 /// As [`read_ranks`].
-pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
-    let text = text_of(bytes, path)?;
+pub fn parse_ranks(text: &str, path: &Path, world: u32) -> Result<Vec<u32>> {
     let rule = format!("each of the ranks 0 to {} once", world.saturating_sub(1));
     let wrong = |line: usize, problem: String| Error::usage(format!("{}:{line}: {problem}; {rule}", path.shown()));
     let mut ranks = Vec::with_capacity(world as usize);
     // Line on which each rank was named; 0 for none yet.
     let mut named_on = vec![0; world as usize];
     let mut last_line = 1;
-    for (index, text) in text.lines().enumerate() {
-        let line = index + 1;
+    // Some editors write a byte order mark.
+    for (line, text) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
         for word in words(text).map_err(|problem| wrong(line, problem))? {
             let digits = word.bytes().all(|byte| byte.is_ascii_digit());
             if !digits {
@@ -262,45 +257,11 @@ pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
 /// The ranks of one line, as written. A comma may end a line, but there must be a rank between two commas.
 fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
     let text = line.split('#').next().unwrap_or_default().trim();
-    let text = text.strip_suffix(',').unwrap_or(text);
-    if text.is_empty() {
-        return if line.trim_start().starts_with(',') {
-            Err("found a comma without a rank".to_owned())
-        } else {
-            Ok(Vec::new())
-        };
+    let parts = text.strip_suffix(',').unwrap_or(text).split(',');
+    if !text.is_empty() && parts.clone().any(|part| part.trim().is_empty()) {
+        return Err("found a comma without a rank".to_owned());
     }
-    let mut words = Vec::new();
-    for part in text.split(',') {
-        let before = words.len();
-        words.extend(part.split_whitespace());
-        if words.len() == before {
-            return Err("found a comma without a rank".to_owned());
-        }
-    }
-    Ok(words)
-}
-
-fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let place = Place::flag("--rank-list");
-    let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.shown()));
-    let file = host::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(place.wrong(format!("{} is larger than any list of ranks, 64 MiB", path.shown())));
-    }
-    Ok(bytes)
-}
-
-fn text_of<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let before = &bytes[..error.valid_up_to()];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Error::usage(format!("{}:{line}: not text in UTF-8; accepted: ranks and comments", path.shown()))
-    })?;
-    // Some editors write a byte order mark.
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+    Ok(parts.flat_map(str::split_whitespace).collect())
 }
 
 #[cfg(test)]
@@ -365,7 +326,7 @@ mod tests {
                 "--axis: found `xx`; accepted: tp, cp, ep, etp, dp, pp, mp, dp_cp, edp, embedding",
             ),
             ("--ranks 16 --axis pair", "--axis: found `pair`"),
-            ("--ranks 16 --rank-list no/such/file", "--rank-list: cannot read no/such/file"),
+            ("--ranks 16 --rank-list no/such/file", "--rank-list: there is no file no/such/file"),
             ("--ranks 16 --format yaml", "invalid value 'yaml'"),
             (
                 "--ranks 64 --tp 8 --pp 2 --ep 4 --order tp-cp-ep-pp-dp",
@@ -499,7 +460,7 @@ mod tests {
             (b"0,1,,3", "ranks.txt:1: found a comma without a rank"),
             (b",0,1,2,3", "found a comma without a rank"),
             (b"0\n,\n1", "ranks.txt:2: found a comma without a rank"),
-            (b"0 1\n2 \xff", "ranks.txt:2: not text in UTF-8"),
+            (b"0 1\n2 \xff", "ranks.txt is not text in UTF-8"),
         ] {
             let error = read(text, 4).expect_err(&String::from_utf8_lossy(text));
             assert!(error.to_string().contains(expected), "{error}\n{expected}");

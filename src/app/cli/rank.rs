@@ -95,12 +95,10 @@ impl RankCommand {
     }
 
     fn document(&self) -> Result<RankDocument> {
-        let ranks = self.step.ranks(self.ranks)?;
-        let table = self.step.table(ranks)?;
-        let steps = Step::all_of(&table, ranks)?;
-        let [step] = steps.as_slice() else {
-            return Err(Error::usage("--serve: one phase can be ranked at a time; accepted: prefill or decode"));
-        };
+        self.step.with_phase(self.ranks, "ranked", |step| self.document_of(step))
+    }
+
+    fn document_of(&self, step: &Step) -> Result<RankDocument> {
         let source = self.rates.read()?;
         let ranks_per_node = source.ranks_per_node(self.ranks_per_node)?;
         let options = RankOptions { resamples: self.resamples, seed: self.seed };
@@ -278,15 +276,8 @@ impl OpsCommand {
     }
 
     pub(super) fn document(&self) -> Result<OpsDocument> {
-        let ranks = self.step.ranks(self.ranks)?;
-        let table = self.step.table(ranks)?;
-        let steps = Step::all_of(&table, ranks)?;
-        let step = match steps.as_slice() {
-            [step] => step,
-            _ => return Err(Error::usage("--serve: one phase can be listed at a time; accepted: prefill or decode")),
-        };
         let wanted = |style| self.style.is_empty() || self.style.contains(&style);
-        OpsDocument::new(step, self.stage, wanted)
+        self.step.with_phase(self.ranks, "listed", |step| OpsDocument::new(step, self.stage, wanted))
     }
 
     /// Flags that change nothing here.

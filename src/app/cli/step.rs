@@ -391,6 +391,19 @@ impl StepFlags {
         Ok(table)
     }
 
+    /// Hands over the only phase of the step, on the ranks that are asked for; `what` can be done to one phase at a time.
+    ///
+    /// # Errors
+    /// As [`StepFlags::table`], and several phases.
+    pub fn with_phase<T>(&self, asked: Option<u32>, what: &str, use_it: impl FnOnce(&Step) -> Result<T>) -> Result<T> {
+        let ranks = self.ranks(asked)?;
+        let table = self.table(ranks)?;
+        match Step::all_of(&table, ranks)?.as_slice() {
+            [step] => use_it(step),
+            _ => Err(Error::usage(format!("--serve: one phase can be {what} at a time; accepted: prefill or decode"))),
+        }
+    }
+
     fn loaded_model(&self) -> Result<Model> {
         Model::load(self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?)
     }
@@ -403,25 +416,20 @@ impl StepFlags {
         self.from.as_deref().map(|path| Recipe::read(path, &self.loaded_model()?)).transpose()
     }
 
-    /// Says which file the model's name means, and what the recipe says.
+    /// Says which file the model's name means, and what was taken from the recipe.
     pub fn report(&self) -> Result<()> {
         self.model.iter().for_each(|model| report_resolved_file(Shipped::Model, Path::new(model)));
-        self.report_recipe()
-    }
-
-    /// Says what was taken from the recipe, and what was not.
-    pub fn report_recipe(&self) -> Result<()> {
         self.recipe()?.into_iter().for_each(|recipe| eprintln!("{}", recipe.notes()));
         Ok(())
     }
 
     /// What is done with the model.
     fn work(&self, recipe: Option<&Recipe>) -> Result<Work> {
-        match recipe.and_then(Recipe::framework).map(Framework::work) {
-            Some(Work::Training) if self.keys.work() == Work::Serving => {
+        match (recipe.and_then(Recipe::framework).map(Framework::work), self.keys.work()) {
+            (Some(Work::Training), Work::Serving) => {
                 Err(Error::usage("--serve: the recipe trains; accepted: the command line of a server, or no --serve"))
             }
-            work => Ok(work.unwrap_or_else(|| self.keys.work())),
+            (of_recipe, of_flags) => Ok(of_recipe.unwrap_or(of_flags)),
         }
     }
 

@@ -275,9 +275,6 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
         .ok()
         .filter(|ranks| *ranks > 0)
         .ok_or_else(|| format!("ranks: found `{ranks}`; accepted: a whole number from 1 on"))?;
-    let bytes = field("bytes_total")?;
-    let bytes: u64 =
-        bytes.parse().map_err(|_| format!("bytes_total: found `{bytes}`; accepted: a whole number of bytes"))?;
     let locality = match field(LOCALITY) {
         Ok(text) if !text.is_empty() => text.parse::<PlaceQuery>()?.locality(ranks),
         _ => Locality::UNKNOWN,
@@ -293,7 +290,7 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
         collective: collective(field("collective")?)?,
         element_type: field("dtype")?.parse::<ElementType>().map_err(|problem| format!("dtype: {problem}"))?,
         ranks,
-        bytes_total: Bytes(bytes),
+        bytes_total: Bytes(whole("bytes_total", field("bytes_total")?)?),
         latency: microseconds("latency_us", field("latency_us")?)?,
         locality,
         known: Known::default(),

@@ -67,9 +67,9 @@ pub fn read(path: &Path) -> Result<Renewed> {
         header.notes.extend(record.file.seal.note());
     }
     let (mut good, mut bad_lines) = (Vec::new(), Vec::new());
-    for ReadLine { number, content } in lines {
+    for Numbered { number, content } in lines {
         match content {
-            Ok(line) => good.push(NumberedLine { number, line }),
+            Ok(content) => good.push(Numbered { number, content }),
             Err(problem) => bad_lines.push(BadLine { number, problem }),
         }
     }
@@ -80,20 +80,14 @@ pub fn read(path: &Path) -> Result<Renewed> {
     Ok(Renewed { lines, bad_lines, version, cut_off })
 }
 
-/// A line of the file, counted from 1, and its content or why it cannot be parsed.
-struct ReadLine {
+/// A line of the file, counted from 1.
+struct Numbered<Content> {
     number: u64,
-    content: std::result::Result<Line, String>,
+    content: Content,
 }
 
-/// A line that can be read, counted from 1.
-struct NumberedLine {
-    number: u64,
-    line: Line,
-}
-
-/// Every line that is not empty.
-fn numbered(text: &[u8]) -> Vec<ReadLine> {
+/// Every line that is not empty, or why it cannot be parsed.
+fn numbered(text: &[u8]) -> Vec<Numbered<std::result::Result<Line, String>>> {
     let truncated = text.last().is_some_and(|byte| *byte != b'\n');
     let all: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     let last = all.len();
@@ -107,15 +101,15 @@ fn numbered(text: &[u8]) -> Vec<ReadLine> {
         if let Ok(Line::Header(header)) = &mut content {
             header.identify(line);
         }
-        ReadLine { number, content }
+        Numbered { number, content }
     };
     numbers.map(read).collect()
 }
 
 /// The lines that form a consistent record; the others join the bad ones, each with the reason.
-fn consistent_lines(mut lines: Vec<NumberedLine>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
+fn consistent_lines(mut lines: Vec<Numbered<Line>>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
     // Each round removes the first line that is inconsistent with those before it.
-    while let Err(error) = Record::from_lines(lines.iter().map(|numbered| numbered.line.clone())) {
+    while let Err(error) = Record::from_lines(lines.iter().map(|numbered| numbered.content.clone())) {
         let text = error.to_string();
         let located = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
         let index = located
@@ -125,7 +119,7 @@ fn consistent_lines(mut lines: Vec<NumberedLine>, bad_lines: &mut Vec<BadLine>) 
         let number = lines.remove(index - 1).number;
         bad_lines.push(BadLine { number, problem: located.map_or(text.clone(), |(_, problem)| problem.to_owned()) });
     }
-    lines.into_iter().map(|numbered| numbered.line).collect()
+    lines.into_iter().map(|numbered| numbered.content).collect()
 }
 
 #[cfg(test)]

@@ -313,7 +313,9 @@ mod tests {
         );
         let notes = parse(COLLECTIVES, None).notes.join("\n");
         assert!(
-            notes.contains("Allgather Latency Test: OSU's size is one rank's block; bytes_total is the block times the ranks"),
+            notes.contains(
+                "Allgather Latency Test: OSU's size is one rank's block; bytes_total is the block times the ranks"
+            ),
             "{notes}"
         );
         assert!(notes.contains("lines that no table has were not read"), "{notes}");

@@ -183,18 +183,11 @@ pub(super) struct ProcessTrace {
     pub notes: Vec<String>,
 }
 
-/// Rank and size of a member.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    rank: u32,
-    ranks: u32,
-}
-
 /// The processes of all files of a job.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     /// By communicator and process.
-    members: BTreeMap<String, BTreeMap<Process, Place>>,
+    members: BTreeMap<String, BTreeMap<Process, Membership>>,
     file_of: BTreeMap<Process, PathBuf>,
     rank_of_name: BTreeMap<Process, u32>,
     calls: Vec<ProcessCall>,
@@ -225,8 +218,7 @@ impl Processes {
             self.rank_of_name.insert((*process).clone(), rank);
         }
         for of in trace.memberships {
-            let place = Place { rank: of.rank, ranks: of.ranks };
-            self.members.entry(of.communicator).or_default().insert(of.process, place);
+            self.members.entry(of.communicator.clone()).or_default().insert(of.process.clone(), of);
         }
         self.calls.extend(trace.calls);
         Ok(())
@@ -269,10 +261,10 @@ impl Processes {
     }
 
     /// The largest communicator, if every process is in it.
-    fn world_communicator(&self) -> Option<&BTreeMap<Process, Place>> {
-        let size = |members: &BTreeMap<Process, Place>| members.values().map(|place| place.ranks).max();
+    fn world_communicator(&self) -> Option<&BTreeMap<Process, Membership>> {
+        let size = |members: &BTreeMap<Process, Membership>| members.values().map(|place| place.ranks).max();
         let largest = self.members.values().filter_map(size).max()?;
-        let holds_all = |members: &&BTreeMap<Process, Place>| members.len() == self.file_of.len();
+        let holds_all = |members: &&BTreeMap<Process, Membership>| members.len() == self.file_of.len();
         self.members.values().filter(|members| size(members) == Some(largest)).find(holds_all)
     }
 
@@ -283,7 +275,7 @@ impl Processes {
 }
 
 /// The world ranks of a communicator in its order, if the files have all of them.
-fn world_ranks(members: &BTreeMap<Process, Place>, ranks: &BTreeMap<Process, u32>) -> Option<Vec<u32>> {
+fn world_ranks(members: &BTreeMap<Process, Membership>, ranks: &BTreeMap<Process, u32>) -> Option<Vec<u32>> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for (process, place) in members {
         placed.push((place.rank, *ranks.get(process)?));

@@ -56,7 +56,8 @@ struct Job<'a> {
     worlds: BTreeMap<u32, &'a Path>,
     steps: BTreeSet<Option<u64>>,
     processes: Processes,
-    skipped: Skipped,
+    /// What the files leave out, each reason once.
+    files_of_note: BTreeMap<String, Vec<String>>,
 }
 
 impl<'a> Job<'a> {
@@ -66,7 +67,7 @@ impl<'a> Job<'a> {
         match content {
             FileContent::Rank(file) => self.add_rank(path, file),
             FileContent::Processes(file) => {
-                self.skipped.add(path, &file.notes, &file.unknown);
+                self.skip(path, &file.notes, &file.unknown);
                 self.processes.add(path, file, said_rank(path))
             }
         }
@@ -90,10 +91,21 @@ impl<'a> Job<'a> {
         if let Some(world) = file.world {
             self.worlds.entry(world).or_insert(path);
         }
-        self.skipped.add(path, &file.notes, &file.unknown);
+        self.skip(path, &file.notes, &file.unknown);
         self.trace.computing.insert(rank, merged(std::mem::take(&mut file.computing)));
         self.trace.add(file);
         Ok(())
+    }
+
+    /// Keeps a file's notes, and its unknown calls.
+    fn skip(&mut self, path: &Path, notes: &[String], unknown: &BTreeMap<String, u64>) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for note in notes {
+            self.files_of_note.entry(note.clone()).or_default().push(name.clone());
+        }
+        for (call, count) in unknown {
+            *self.trace.unknown.entry(call.clone()).or_default() += count;
+        }
     }
 
     fn into_trace(self) -> Result<Trace> {
@@ -113,8 +125,7 @@ impl<'a> Job<'a> {
             trace.world = file.world;
             trace.add(file);
         }
-        trace.unknown = self.skipped.unknown().clone();
-        trace.notes = self.skipped.notes();
+        trace.notes = skipped(self.files_of_note, &trace.unknown);
         trace.notes.extend(complete(&mut trace.calls));
         trace.ranks.extend(trace.calls.iter().map(|call| call.rank));
         trace.steps = match self.steps.into_iter().collect::<Vec<_>>()[..] {
@@ -260,51 +271,23 @@ fn two_jobs(less: u32, one: &Path, more: u32, other: &Path) -> Error {
     ))
 }
 
-// The skipped parts of a job's files, each reason once.
-
 /// Maximum number of unknown names in a note.
 const NAMED_UNKNOWN: usize = 4;
 
-/// Reasons with their files, and unknown calls.
-#[derive(Debug, Default)]
-pub(super) struct Skipped {
-    files_of_note: BTreeMap<String, Vec<String>>,
-    unknown: BTreeMap<String, u64>,
-}
-
-impl Skipped {
-    /// A file's notes, and its unknown calls.
-    pub(super) fn add(&mut self, path: &Path, notes: &[String], unknown: &BTreeMap<String, u64>) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for note in notes {
-            self.files_of_note.entry(note.clone()).or_default().push(name.clone());
-        }
-        for (call, count) in unknown {
-            *self.unknown.entry(call.clone()).or_default() += count;
-        }
+/// The skipped parts of a job's files as sentences.
+fn skipped(files_of_note: BTreeMap<String, Vec<String>>, unknown: &BTreeMap<String, u64>) -> Vec<String> {
+    let of_files = |(note, files): (String, Vec<String>)| match &files[..] {
+        [file] => format!("{file}: {note}"),
+        _ => format!("{} and {} more: {note}", files[0], files.len() - 1),
+    };
+    let mut notes: Vec<String> = files_of_note.into_iter().map(of_files).collect();
+    if !unknown.is_empty() {
+        let count: u64 = unknown.values().sum();
+        let names: Vec<&str> = unknown.keys().take(NAMED_UNKNOWN).map(String::as_str).collect();
+        let more = if unknown.len() > NAMED_UNKNOWN { ", ..." } else { "" };
+        notes.push(format!("{count} calls of unknown kinds were skipped: {}{more}", names.join(", ")));
     }
-
-    /// Unknown calls.
-    pub(super) fn unknown(&self) -> &BTreeMap<String, u64> {
-        &self.unknown
-    }
-
-    /// As sentences.
-    pub(super) fn notes(self) -> Vec<String> {
-        let of_files = |(note, files): (String, Vec<String>)| match &files[..] {
-            [file] => format!("{file}: {note}"),
-            _ => format!("{} and {} more: {note}", files[0], files.len() - 1),
-        };
-        let mut notes: Vec<String> = self.files_of_note.into_iter().map(of_files).collect();
-        if !self.unknown.is_empty() {
-            let count: u64 = self.unknown.values().sum();
-            let mut names: Vec<&str> = self.unknown.keys().map(String::as_str).collect();
-            let more = if names.len() > NAMED_UNKNOWN { ", ..." } else { "" };
-            names.truncate(NAMED_UNKNOWN);
-            notes.push(format!("{count} calls of unknown kinds were skipped: {}{more}", names.join(", ")));
-        }
-        notes
-    }
+    notes
 }
 
 // Scatters and gathers: only the root passes in or receives the whole. On other ranks PyTorch records no size, and the root's size is the

@@ -93,7 +93,7 @@ pub(super) fn of(arguments: &RunArguments, nodes: &Nodes, machine: Option<&Machi
         RunArguments { sweep: Some(_), .. } => checked(&read::<Sweep>("--sweep", words)?, backend, nodes, machine),
         RunArguments { step: true, .. } => {
             let step = read::<StepRun>("--step", words)?;
-            step.step.flags.report_recipe()?;
+            step.step.flags.report()?;
             checked(&step, backend, nodes, machine)
         }
         RunArguments { pairs: true, .. } => checked(&read::<PairsRun>("--pairs", words)?, backend, nodes, machine),

@@ -1,7 +1,7 @@
 //! What the settings of a framework's recipes mean: the files of `suites/recipes`, read once.
 
+use super::settings::Written;
 use super::shell::{Word, settings};
-use super::written::Written;
 use crate::config::document::{Place, likely_key};
 use crate::config::shipped::embedded_tables;
 use commgauge_base::error::Result;
@@ -30,8 +30,14 @@ pub(super) struct Facts {
     /// What only its commands have.
     #[serde(default)]
     commands: Vec<String>,
+    /// Keys that may be around all settings.
     #[serde(default)]
-    names: Names,
+    within: Vec<String>,
+    /// Another file, whose settings may be there too.
+    like: Option<String>,
+    /// Other names of settings.
+    #[serde(default)]
+    also: Texts,
     /// Settings that it fills where they are left out.
     #[serde(default)]
     pub defaults: Texts,
@@ -51,18 +57,6 @@ pub(super) struct Facts {
     no_effect: Vec<String>,
 }
 
-/// How settings are named.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Names {
-    /// Keys that may be around all settings.
-    within: Vec<String>,
-    /// Another file, whose settings may be there too.
-    like: Option<String>,
-    /// Other names of settings.
-    also: Texts,
-}
-
 /// What a setting does.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -73,7 +67,7 @@ pub(super) struct Row {
     /// `hidden` and `layers` (the model's) and other keys; `/` before a factor divides. Keys with `_` before them are for products.
     values: BTreeMap<String, Texts>,
     /// Why every other value is not modelled.
-    otherwise: Option<String>,
+    pub otherwise: Option<String>,
     /// Whether settings of the same key multiply.
     pub times: bool,
     /// Settings that it overrules, or keys of them, such as `fp16.gradient_element_type`.
@@ -141,14 +135,14 @@ impl Facts {
     /// The name of a setting by which rows and defaults name it.
     pub fn name_of<'a>(&'static self, key: &'a str) -> &'a str {
         let name = self.names(key).pop().unwrap_or(key);
-        self.names.also.get(name).map_or(name, String::as_str)
+        self.also.get(name).map_or(name, String::as_str)
     }
 
     /// What is known of a setting.
     pub fn fact(&'static self, key: &str) -> Fact {
         let names = self.names(key);
         let has = |patterns: &[String]| names.iter().any(|name| is_among(patterns, name));
-        let row = |name: &&str| self.rows.get(self.names.also.get(*name).map_or(*name, String::as_str));
+        let row = |name: &&str| self.rows.get(self.also.get(*name).map_or(*name, String::as_str));
         if let Some(row) = names.iter().find_map(row) {
             return Fact::Row(row);
         }
@@ -159,7 +153,7 @@ impl Facts {
             return Fact::OfModel;
         }
         // What is not within the keys around all settings is this framework's own.
-        let is_of_like = self.names.within.is_empty() || names.len() > 1;
+        let is_of_like = self.within.is_empty() || names.len() > 1;
         match self.like().filter(|_| is_of_like).map(|like| like.fact(names[names.len() - 1])) {
             None | Some(Fact::Unknown) if has(&self.no_effect) => Fact::NoEffect,
             of_like => of_like.unwrap_or(Fact::Unknown),
@@ -173,7 +167,7 @@ impl Facts {
     }
 
     fn like(&self) -> Option<&'static Facts> {
-        ALL.get(self.names.like.as_deref()?)
+        ALL.get(self.like.as_deref()?)
     }
 
     fn is_switch(&'static self, name: &str) -> bool {
@@ -182,36 +176,38 @@ impl Facts {
 
     /// The name of a setting, and the same without what may be around it.
     fn names<'a>(&self, key: &'a str) -> Vec<&'a str> {
-        let inner = self.names.within.iter().filter_map(|around| key.strip_prefix(around.as_str())?.strip_prefix('.'));
+        let inner = self.within.iter().filter_map(|around| key.strip_prefix(around.as_str())?.strip_prefix('.'));
         std::iter::once(key).chain(inner).collect()
     }
 }
 
 impl Row {
-    /// The keys that a value sets, with their values; `Err` with a reason, or with the values that are known, where it is not.
-    pub fn values_of(&self, text: &str) -> std::result::Result<Vec<(&str, &str)>, Refused<'_>> {
+    /// The keys that a value sets, with their values or products; none where the value is not known.
+    pub fn values_of(&self, text: &str) -> Option<Vec<(String, String)>> {
+        let factor = |factor: &str| match factor {
+            "it" => text.to_owned(),
+            "/it" => format!("/{text}"),
+            factor => factor.to_owned(),
+        };
+        let set = |(key, value): (&String, &String)| {
+            (key.clone(), value.split('*').map(factor).collect::<Vec<_>>().join("*"))
+        };
         let listed = self.values.iter().find(|(value, _)| value.eq_ignore_ascii_case(text));
-        match (listed.or_else(|| self.values.get_key_value("*")), &self.key, &self.otherwise) {
-            (Some((_, keys)), ..) => Ok(keys.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()),
-            (None, Some(key), _) => Ok(vec![(key, "it")]),
-            (None, None, Some(reason)) => Err(Refused::NotModelled(reason)),
-            (None, None, None) => {
-                Err(Refused::Accepted(self.values.keys().map(String::as_str).collect::<Vec<_>>().join(", ")))
-            }
+        match listed.or_else(|| self.values.get_key_value("*")) {
+            Some((_, keys)) => Some(keys.iter().map(set).collect()),
+            None => self.key.as_ref().map(|key| vec![(key.clone(), text.to_owned())]),
         }
+    }
+
+    /// The values that it lists, for messages.
+    pub fn accepted(&self) -> String {
+        self.values.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
     /// The keys that it may set.
     pub fn keys(&self) -> BTreeSet<&str> {
         self.values.values().flat_map(BTreeMap::keys).chain(&self.key).map(String::as_str).collect()
     }
-}
-
-/// Why a value of a setting is not taken.
-pub(super) enum Refused<'a> {
-    NotModelled(&'a str),
-    /// The values that are known.
-    Accepted(String),
 }
 
 /// Whether a name is as one of the patterns, in which `*` is any text.

@@ -6,7 +6,6 @@
 mod facts;
 mod settings;
 mod shell;
-mod written;
 
 use super::document::{Item, Place, Table};
 use super::model::Model;
@@ -14,10 +13,10 @@ use super::shipped::read_text;
 use super::step::{Framework, MOST_RANKS};
 use commgauge_base::error::Result;
 use commgauge_base::visible::{ShownPath, visible};
-use facts::{FRAMEWORK, Fact, Facts, Refused, Row};
+use facts::{FRAMEWORK, Fact, Facts, Row};
+use settings::Written;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use written::{Written, is_absent, is_off, why_not_followed};
 
 /// No recipe is longer.
 const LONGEST_BYTES: usize = 1 << 20;
@@ -65,14 +64,9 @@ impl Recipe {
             true => format!("{key} = {}, as {title} has it without {}", visible(&found.text), found.setting),
             false => format!("{key} = {}: {}", visible(&found.text), found.place),
         };
-        let mut notes: Vec<String> = keys.iter().map(note).chain(reader.not_modelled).collect();
-        for (what, names) in [
-            ("about the model, which --model says instead", reader.of_model),
-            ("without effect on calls", reader.ignored),
-            ("not known and left out", reader.unknown),
-        ] {
-            notes.extend((!names.is_empty()).then(|| format!("{} {what}: {}", names.len(), names.join(", "))));
-        }
+        let mut notes: Vec<String> = keys.iter().map(note).collect();
+        let not_taken = reader.not_taken.iter();
+        notes.extend(not_taken.map(|(why, names)| format!("{} {why}: {}", names.len(), names.join(", "))));
         Ok(Recipe { file: file.to_owned(), keys, notes })
     }
 
@@ -119,11 +113,14 @@ struct Reader {
     found: Vec<(String, Found)>,
     /// Where a recipe names the file that is read.
     within: Option<Place>,
-    not_modelled: Vec<String>,
-    of_model: Vec<String>,
-    ignored: Vec<String>,
-    unknown: Vec<String>,
+    /// By the reason, settings that are not taken.
+    not_taken: BTreeMap<String, Vec<String>>,
 }
+
+/// Why a setting is not taken.
+const OF_MODEL: &str = "about the model, which --model says instead";
+const NO_EFFECT: &str = "without effect on calls";
+const UNKNOWN: &str = "not known and left out";
 
 impl Reader {
     /// Reads the file that the user named, or one that this names.
@@ -166,20 +163,24 @@ impl Reader {
         let Written { key, text, place } = written;
         match facts.fact(key) {
             Fact::Row(row) if !is_absent(text) => return self.take(facts, row, written, file),
-            Fact::OfModel => self.of_model.push(key.clone()),
-            Fact::NotModelled(reason) if !is_off(text) => self.note_not_modelled(written, reason),
+            Fact::OfModel => self.leave(OF_MODEL, key.clone()),
+            Fact::NotModelled(reason) if !is_off(text) => self.leave_not_modelled(written, reason),
             Fact::Unknown if !is_off(text) && key.split(['.', '_']).any(|word| ABOUT_CALLS.contains(&word)) => {
                 let problem = format!("{} has no such setting that is known{}", facts.title, facts.likely(key));
                 return Err(place.wrong(format!("{problem} Leave it out where it changes no calls")));
             }
-            Fact::Unknown => self.unknown.push(place.to_string()),
-            Fact::NoEffect | Fact::NotModelled(_) | Fact::Row(_) => self.ignored.push(key.clone()),
+            Fact::Unknown => self.leave(UNKNOWN, place.to_string()),
+            Fact::NoEffect | Fact::NotModelled(_) | Fact::Row(_) => self.leave(NO_EFFECT, key.clone()),
         }
         Ok(())
     }
 
-    fn note_not_modelled(&mut self, Written { text, place, .. }: &Written, reason: &str) {
-        self.not_modelled.push(format!("not modelled: {place} = {}: {reason}", visible(text)));
+    fn leave(&mut self, why: &str, setting: String) {
+        self.not_taken.entry(why.to_owned()).or_default().push(setting);
+    }
+
+    fn leave_not_modelled(&mut self, Written { text, place, .. }: &Written, reason: &str) {
+        self.leave(&format!("not modelled ({reason})"), format!("{place} = {}", visible(text)));
     }
 
     /// Takes the keys that a setting sets.
@@ -200,27 +201,17 @@ impl Reader {
             self.within = None;
             return Ok(());
         }
-        match row.values_of(text) {
-            Ok(values) => {
-                let found = values.into_iter().map(|(set, value)| {
-                    let factors = value.split('*').map(|factor| match factor {
-                        "it" => text.clone(),
-                        "/it" => format!("/{text}"),
-                        factor => factor.to_owned(),
-                    });
-                    let factors = factors.collect::<Vec<_>>();
-                    let (place, setting) = (place.clone(), facts.name_of(key).to_owned());
-                    (set.to_owned(), Found { text: factors.join("*"), place, row, setting, is_default: false })
-                });
-                self.found.extend(found);
-                Ok(())
+        match (row.values_of(text), &row.otherwise) {
+            (Some(values), _) => {
+                let (place, setting) = (place.clone(), facts.name_of(key).to_owned());
+                let found =
+                    |text| Found { text, place: place.clone(), row, setting: setting.clone(), is_default: false };
+                self.found.extend(values.into_iter().map(|(set, text)| (set, found(text))));
             }
-            Err(Refused::NotModelled(reason)) => {
-                self.note_not_modelled(written, reason);
-                Ok(())
-            }
-            Err(Refused::Accepted(accepted)) => wrong(format!("; accepted: {accepted}")),
+            (None, Some(reason)) => self.leave_not_modelled(written, reason),
+            (None, None) => return wrong(format!("; accepted: {}", row.accepted())),
         }
+        Ok(())
     }
 
     /// Every key with its one value.
@@ -250,14 +241,34 @@ impl Reader {
         keys.retain(|key, found| !found.text.is_empty() && !key.starts_with('_'));
         let values = texts(&keys);
         let has = |(key, wanted): (&String, &Vec<String>)| values.get(key).is_some_and(|value| wanted.contains(value));
-        keys.retain(|_, found| {
-            let counts = found.row.only.iter().all(has);
-            self.ignored.extend((!counts).then(|| found.setting.clone()));
-            counts
-        });
+        for (_, found) in keys.extract_if(.., |_, found| !found.row.only.iter().all(has)) {
+            self.leave(NO_EFFECT, found.setting);
+        }
         replicas_of_batch(&mut keys)?;
         Ok(keys)
     }
+}
+
+/// Why a text is not the value itself.
+fn why_not_followed(text: &str) -> Option<&'static str> {
+    let reasons = [
+        ("$((", "which is arithmetic of the shell"),
+        ("$(", "which a command prints, and nothing is executed"),
+        ("`", "which a command prints, and nothing is executed"),
+        ("$", "which no plain assignment outside of a branch sets"),
+    ];
+    let of_shell = reasons.into_iter().find(|(mark, _)| text.contains(mark)).map(|(_, reason)| reason);
+    of_shell.or(text.starts_with('*').then_some("an anchor of YAML, which is not followed"))
+}
+
+/// Whether a setting says nothing.
+fn is_absent(text: &str) -> bool {
+    ["", "null", "None", "~"].contains(&text)
+}
+
+/// Whether a setting switches off what it is about.
+fn is_off(text: &str) -> bool {
+    is_absent(text) || ["false", "no", "off", "none", "0", "1", "-1"].contains(&text.to_lowercase().as_str())
 }
 
 /// Takes out the micro-batches where the batch of all replicas is there too: together they say how many replicas there are.
@@ -463,7 +474,11 @@ mod tests {
                 "base: &base {}\ndistributed_type: FSDP\nfsdp_config:\n  <<: *base".to_owned(),
                 "a.yaml:4: not YAML: found `<<`",
             ),
-            ("a.yaml", "distributed_type: FSDP\n\tnum_processes: 8".to_owned(), "a.yaml:2: not YAML: tabs disallowed"),
+            (
+                "a.yaml",
+                "distributed_type: FSDP\n\tnum_processes: 8".to_owned(),
+                "a.yaml:1: not YAML: while scanning a plain scalar, found a tab",
+            ),
             (
                 "a.yaml",
                 format!("distributed_type: {}", "[".repeat(100_000)),

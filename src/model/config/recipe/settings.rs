@@ -2,7 +2,6 @@
 //!
 //! JSON is read as YAML, which has its lines. Anchors of YAML are not followed.
 
-use super::written::Written;
 use crate::config::document::{Item, Place, Table, Value};
 use crate::config::model::find::parse;
 use commgauge_base::error::{Error, Result};
@@ -10,6 +9,15 @@ use commgauge_base::visible::ShownPath;
 use saphyr_parser::{Event, Parser, StrInput};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// A setting as the recipe has it.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// Its name; dotted where it is within others.
+    pub key: String,
+    pub text: String,
+    pub place: Place,
+}
 
 /// A longer name of a setting has more lists within lists than any recipe.
 const LONGEST_NAME: usize = 1000;

@@ -2,7 +2,7 @@
 //!
 //! What a command, arithmetic, a branch or the caller of the script decides stays as it is written, with its `$`.
 
-use super::written::Written;
+use super::settings::Written;
 use crate::config::document::Place;
 use commgauge_base::error::{Error, Result};
 use shlex::Shlex;
@@ -86,8 +86,7 @@ fn words(command: &str, begun: usize) -> Option<Vec<Word>> {
             // As many lines as there are between them.
             Some(last) if is_within => {
                 let lines = line - last.line - last.text.matches('\n').count();
-                last.text += &" ".repeat(usize::from(lines == 0));
-                last.text += &"\n".repeat(lines);
+                last.text += &if lines == 0 { " ".to_owned() } else { "\n".repeat(lines) };
                 last.text += &text;
             }
             _ => words.push(Word { text, line }),
@@ -124,10 +123,8 @@ impl Shell {
                 ">" | ">>" | "2>" | "<" => drop(words.next()),
                 text if text.trim_start_matches(|one: char| one.is_ascii_digit()).starts_with(['>', '<']) => {}
                 _ if !self.assigns(&command, &word) => {
-                    let followed = match self.followed(&word.text, word.line) {
-                        Some(words) => words,
-                        None => vec![Word { text: self.expanded(&word.text), line: word.line }],
-                    };
+                    let as_one = || vec![Word { text: self.expanded(&word.text), line: word.line }];
+                    let followed = self.followed(&word.text, word.line).unwrap_or_else(as_one);
                     self.length += followed.iter().map(|word| word.text.len()).sum::<usize>();
                     command.extend(followed);
                 }
@@ -205,16 +202,14 @@ fn is_of_name(one: char) -> bool {
 
 /// The bytes of the `$NAME`, `${..}` or `$(..)` that a text begins with.
 fn length_of_expansion(text: &str) -> usize {
-    let brackets = [("${", '{', '}'), ("$(", '(', ')')];
-    let Some((_, open, close)) = brackets.into_iter().find(|(begin, ..)| text.starts_with(begin)) else {
-        return 1 + text[1..].find(|one| !is_of_name(one)).unwrap_or(text.len() - 1);
-    };
     let mut depth = 0_usize;
-    for (at, one) in text.char_indices() {
-        depth += usize::from(one == open);
-        depth -= usize::from(one == close && depth > 0);
-        if one == close && depth == 0 {
-            return at + 1;
+    for (at, one) in text.char_indices().skip(1) {
+        match one {
+            '(' | '{' if at == 1 || depth > 0 => depth += 1,
+            ')' | '}' if depth == 1 => return at + 1,
+            ')' | '}' if depth > 1 => depth -= 1,
+            _ if depth == 0 && !is_of_name(one) => return at,
+            _ => {}
         }
     }
     text.len()

@@ -42,9 +42,7 @@ impl Device {
         let slot = words.get(device + 1..device + 3).map(|words| words.join(" "));
         Some(Device { rank, group, host: on.to_owned(), model, slot })
     }
-}
 
-impl Device {
     /// Whether a comment looks like the line of a rank.
     pub(super) fn is_meant_by(comment: &str) -> bool {
         let mut words = comment.split_whitespace();
@@ -135,6 +133,7 @@ struct Run {
     table: Option<(Columns, Result<Group, String>)>,
 }
 
+#[derive(Default)]
 struct Reader<'a> {
     file: &'a str,
     run: Run,
@@ -151,18 +150,7 @@ struct Reader<'a> {
 }
 
 pub(super) fn parse(text: &str, file: &str) -> Imported {
-    let (imported, unread) = (Imported::default(), Unread::default());
-    let mut reader = Reader {
-        file,
-        run: Run::default(),
-        imported,
-        unread,
-        log_lines: 0,
-        averaged_groups: 0,
-        of_runs: BTreeMap::new(),
-        begun_row: String::new(),
-        in_place_above: false,
-    };
+    let mut reader = Reader { file, ..Reader::default() };
     for line in log_text::log_lines(text) {
         reader.take(line);
     }

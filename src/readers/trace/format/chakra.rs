@@ -14,6 +14,7 @@ use commgauge_base::units::{Bytes, Seconds};
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 
@@ -292,49 +293,13 @@ const GLOO: &str = "gloo:";
 const EXECUTION_TRACE_GROUPS: &str = "## process_group:init ##";
 
 #[derive(Debug, Deserialize)]
-#[serde(from = "WrittenNode")]
 struct ExecutionTraceNode {
+    #[serde(default)]
     name: String,
-    inputs: ExecutionTraceTensors,
-    outputs: ExecutionTraceTensors,
+    #[serde(default)]
     attrs: Vec<ExecutionTraceAttribute>,
-}
-
-/// A node as a file has it: schemas before 1.0.2 have shapes and types next to the values.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WrittenNode {
-    name: String,
-    inputs: Value,
-    input_shapes: Value,
-    input_types: Value,
-    outputs: Value,
-    output_shapes: Value,
-    output_types: Value,
-    attrs: Vec<ExecutionTraceAttribute>,
-}
-
-impl From<WrittenNode> for ExecutionTraceNode {
-    fn from(node: WrittenNode) -> ExecutionTraceNode {
-        let tensors = |values: Value, shapes, types| match values {
-            Value::Object(_) => serde_json::from_value(values).unwrap_or_default(),
-            values => ExecutionTraceTensors { values, shapes, types },
-        };
-        ExecutionTraceNode {
-            name: node.name,
-            inputs: tensors(node.inputs, node.input_shapes, node.input_types),
-            outputs: tensors(node.outputs, node.output_shapes, node.output_types),
-            attrs: node.attrs,
-        }
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ExecutionTraceTensors {
-    values: Value,
-    shapes: Value,
-    types: Value,
+    #[serde(flatten)]
+    other: HashMap<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -390,7 +355,7 @@ impl ExecutionTraceReading {
     fn take(&mut self, node: &ExecutionTraceNode) {
         self.nodes += 1;
         if node.name == EXECUTION_TRACE_GROUPS {
-            self.groups = execution_trace_groups(&node.inputs.values);
+            self.groups = execution_trace_groups(node.tensors("input", "values"));
         } else if node.name == CALL {
             self.take_call(node);
         } else if node.name.starts_with(GLOO) {
@@ -400,7 +365,7 @@ impl ExecutionTraceReading {
 
     /// gloo's calls have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_call(&mut self, node: &ExecutionTraceNode) {
-        let call = self.file.call_by_shape(&node.name, &node.inputs.shapes, &node.inputs.types);
+        let call = self.file.call_by_shape(&node.name, node.tensors("input", "shapes"), node.tensors("input", "types"));
         self.of_gloo += u64::from(call.is_some());
         self.file.calls.extend(call);
     }
@@ -421,6 +386,13 @@ impl ExecutionTraceReading {
 }
 
 impl ExecutionTraceNode {
+    /// The `values`, `shapes` or `types` of its `input` or `output`, which schemas before 1.0.2 have next to each other.
+    fn tensors(&self, of: &str, part: &str) -> &Value {
+        let tensors = self.other.get(&format!("{of}s"));
+        let beside = if part == "values" { tensors } else { self.other.get(&format!("{of}_{part}")) };
+        tensors.and_then(|tensors| tensors.get(part)).or(beside).unwrap_or(&Value::Null)
+    }
+
     fn attribute(&self, name: &str) -> Option<&Value> {
         self.attrs.iter().find(|attribute| attribute.name == name).map(|attribute| &attribute.value)
     }
@@ -448,19 +420,16 @@ impl ExecutionTraceNode {
 
     /// The inputs are those of the macro `RECORD_PARAM_COMMS`: tensors, number of the call, handle of the group, rank, and the name.
     fn by_inputs(&self, groups: &[TorchGroup]) -> Option<Described> {
-        let values = self.inputs.values.as_array()?;
+        let values = self.tensors("input", "values").as_array()?;
         let name = values.iter().filter_map(Value::as_str).find(|text| named(text) != Named::Unknown)?.to_owned();
         let is_of = |group: &&TorchGroup| {
             values.iter().filter_map(Value::as_u64).any(|number| group.backend_id.is_some_and(|id| id == number))
         };
-        let types = [&self.inputs.types, &self.outputs.types];
+        let [sent, received] = ["input", "output"].map(|of| elements_of_tensors(self, of));
         Some(Described {
             name,
-            element: types.into_iter().find_map(first_tensor_type),
-            elements: Elements {
-                sent: elements_of_tensors(&self.inputs),
-                received: elements_of_tensors(&self.outputs),
-            },
+            element: ["input", "output"].into_iter().find_map(|of| first_tensor_type(self.tensors(of, "types"))),
+            elements: Elements { sent, received },
             group: groups.iter().find(is_of).map(TorchGroup::traced),
             elements_to_each: None,
         })
@@ -478,8 +447,9 @@ fn first_tensor_type(types: &Value) -> Option<ElementType> {
 }
 
 /// The elements of all tensors of a node; other values have no tensor type.
-fn elements_of_tensors(of: &ExecutionTraceTensors) -> u64 {
-    let (Some(shapes), Some(types)) = (of.shapes.as_array(), of.types.as_array()) else { return 0 };
+fn elements_of_tensors(node: &ExecutionTraceNode, of: &str) -> u64 {
+    let [shapes, types] = ["shapes", "types"].map(|part| node.tensors(of, part).as_array());
+    let Some((shapes, types)) = shapes.zip(types) else { return 0 };
     let is_tensor = |of: &Value| of.as_str().is_some_and(|text| text.contains("Tensor("));
     let tensors = shapes.iter().zip(types).filter(|(_, of)| is_tensor(of));
     tensors.map(|(shape, _)| elements_of_shape(shape)).fold(0, u64::saturating_add)

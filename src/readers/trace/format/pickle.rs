@@ -102,8 +102,8 @@ impl Machine<'_> {
             b'N' => self.stack.push(Value::None),
             0x88 => self.stack.push(Value::Truth(true)),
             0x89 => self.stack.push(Value::Truth(false)),
-            b'K' => self.push_number(1)?,
-            b'M' => self.push_number(2)?,
+            b'K' => self.number(1).map(|number| self.stack.push(Value::Whole(number as i64)))?,
+            b'M' => self.number(2).map(|number| self.stack.push(Value::Whole(number as i64)))?,
             b'J' => {
                 let bytes = self.take(4)?.try_into().expect("four");
                 self.stack.push(Value::Whole(i32::from_le_bytes(bytes).into()));
@@ -142,13 +142,6 @@ impl Machine<'_> {
     /// An integer of this many bytes, little-endian.
     fn number(&mut self, bytes: usize) -> Result<u64, String> {
         Ok(self.take(bytes)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    }
-
-    /// An integer of one or two bytes.
-    fn push_number(&mut self, bytes: usize) -> Result<(), String> {
-        let number = self.number(bytes)?;
-        self.stack.push(Value::Whole(number as i64));
-        Ok(())
     }
 
     /// An integer of up to eight bytes in two's complement.

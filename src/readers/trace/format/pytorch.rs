@@ -245,35 +245,38 @@ pub(super) fn read_list<T: DeserializeOwned>(
     take: &mut dyn FnMut(Part<T>),
 ) -> Result<(), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_reader(source);
-    Whole { list, other, take }.deserialize(&mut json)?;
+    Parts { list, other, take, is_list: false, of: PhantomData }.deserialize(&mut json)?;
     json.end()
 }
 
-struct Whole<'a, T> {
+/// The object, or the list in it.
+struct Parts<'a, T> {
     list: &'static str,
     other: Option<&'static str>,
     take: &'a mut dyn FnMut(Part<T>),
+    is_list: bool,
+    of: PhantomData<T>,
 }
 
-impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Whole<'_, T> {
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Parts<'_, T> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
+        if self.is_list { deserializer.deserialize_seq(self) } else { deserializer.deserialize_map(self) }
     }
 }
 
-impl<'de, T: DeserializeOwned> Visitor<'de> for Whole<'_, T> {
+impl<'de, T: DeserializeOwned> Visitor<'de> for Parts<'_, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a trace with {}", self.list)
+        if self.is_list { f.write_str("a list") } else { write!(f, "a trace with {}", self.list) }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             if key == self.list {
-                map.next_value_seed(ListElements { take: &mut *self.take, of: PhantomData })?;
+                map.next_value_seed(Parts { take: &mut *self.take, is_list: true, ..self })?;
             } else if Some(key.as_str()) == self.other {
                 (self.take)(Part::Other(map.next_value()?));
             } else {
@@ -281,27 +284,6 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Whole<'_, T> {
             }
         }
         Ok(())
-    }
-}
-
-struct ListElements<'a, T> {
-    take: &'a mut dyn FnMut(Part<T>),
-    of: PhantomData<T>,
-}
-
-impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for ListElements<'_, T> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de, T: DeserializeOwned> Visitor<'de> for ListElements<'_, T> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
