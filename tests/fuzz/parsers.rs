@@ -127,7 +127,7 @@ fn recipe(bytes: &[u8]) {
         let path = folder.path().join(format!("recipe.{ending}"));
         std::fs::write(&path, bytes).expect("written");
         let recipe = check_error(Recipe::read(&path, &MODEL));
-        assert!(recipe.is_none_or(|recipe| recipe.notes().starts_with("from ")));
+        assert!(recipe.is_none_or(|recipe| recipe.notes.starts_with("from ")));
     }
 }
 

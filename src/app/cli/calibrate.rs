@@ -271,18 +271,13 @@ impl MeasureCommand {
     fn plan(&self, fit: &Path, computing: ComputingFlags) -> PlanCommand {
         PlanCommand {
             question: self.question.clone(),
-            rates: RatesFlags { fit: Some(fit.to_owned()), machine: self.machine.clone(), unknown_locality: None },
+            rates: RatesFlags { fit: Some(fit.to_owned()), machine: self.machine.clone(), ..RatesFlags::default() },
             computing,
             training: self.training.clone(),
-            only: None,
-            explain: None,
-            configurations: None,
-            pareto: false,
-            what_if: false,
             details: true,
-            allow_untrusted: false,
             top: LAYOUTS_SHOWN,
             shown: FormattedOutput { format: None, to: TextOutput { output: None, width: self.width } },
+            ..PlanCommand::default()
         }
     }
 
@@ -309,7 +304,7 @@ impl MeasureCommand {
 
     fn calls(&self, model: &Model, planned: PlannedTraining) -> Result<Vec<RequestedCall>> {
         let [gpus] = self.question.gpus[..] else {
-            return Err(Error::usage("--gpus: found several numbers; accepted: one"));
+            return Err(Error::usage("--gpus: accepted: one number"));
         };
         let PlannedTraining { bases, global_batch } = planned;
         let machine = self.machine.as_deref().map(Machine::load).transpose()?;
@@ -570,7 +565,10 @@ fn flags(question: &Question, layout: &Planned, asked: &QuestionFlags, choices: 
     keys.extend(choices.given().filter(|(key, _)| !is_chosen(key)));
     match layers {
         Some(layers) => flags.push(format!("--layers={layers}")),
-        None => keys.extend(layout.stage_layers.as_deref().map(|layers| ("stage_layers", list(layers)))),
+        None => {
+            let list = |layers: &[u32]| layers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            keys.extend(layout.stage_layers.as_deref().map(|layers| ("stage_layers", list(layers))));
+        }
     }
     for (key, value) in keys {
         flags.push(flag(key, &value)?);
@@ -616,10 +614,6 @@ fn layers(model: &Model, chunks: u32) -> Option<u32> {
     let all = kinds_in(model.layers);
     let enough = (1..=model.layers).find(|layers| kinds_in(*layers) == all)?;
     Some(enough.max(LAYERS).next_multiple_of(chunks)).filter(|layers| *layers < model.layers)
-}
-
-fn list(layers: &[u32]) -> String {
-    layers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// A key of `[training]` as its flag.

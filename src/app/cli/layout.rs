@@ -69,10 +69,9 @@ impl LayoutCommand {
     pub fn show_on(&self, width: u16, out: &mut dyn Write) -> Result<()> {
         let overview = self.overview()?;
         let written = match self.format {
-            TableOrJson::Table => write(&overview, usize::from(width), out).and_then(|()| match self.axes.is_empty() {
-                true => Ok(()),
-                false => write_groups(&overview, usize::from(width), out),
-            }),
+            TableOrJson::Table if self.axes.is_empty() => write(&overview, usize::from(width), out),
+            TableOrJson::Table => write(&overview, usize::from(width), out)
+                .and_then(|()| write_groups(&overview, usize::from(width), out)),
             TableOrJson::Json => write_json(&overview, out),
         };
         match written.and_then(|()| out.flush()) {
@@ -149,7 +148,15 @@ impl DegreeFlags {
     /// # Errors
     /// Usage errors that name the flag, or the place in the recipe, and the rule.
     pub fn table(&self, recipe: Option<&Recipe>) -> Result<LayoutTable> {
-        let flags = [
+        let given = self.flags().into_iter().filter_map(|(flag, key, text)| Some((flag, key, text.clone()?)));
+        let mut table = Table::of_flags(given);
+        recipe.inspect(|recipe| recipe.fill(&mut table, self.flags().map(|(_, key, _)| key)));
+        LayoutTable::read(table)
+    }
+
+    /// The flags that are keys of a suite's table, with their texts.
+    fn flags(&self) -> [(&'static str, &'static str, &Option<String>); 7] {
+        [
             ("--tp", "tp", &self.tp),
             ("--cp", "cp", &self.cp),
             ("--dp", "dp", &self.dp),
@@ -157,17 +164,12 @@ impl DegreeFlags {
             ("--ep", "ep", &self.ep),
             ("--etp", "etp", &self.etp),
             ("--order", "order", &self.order),
-        ];
-        let given = flags.iter().filter_map(|&(flag, key, text)| Some((flag, key, text.clone()?)));
-        let mut table = Table::of_flags(given);
-        recipe.inspect(|recipe| recipe.fill(&mut table, flags.map(|(_, key, _)| key)));
-        LayoutTable::read(table)
+        ]
     }
 
     /// Whether any of them was given.
     pub fn are_given(&self) -> bool {
-        let texts = [&self.tp, &self.cp, &self.dp, &self.pp, &self.ep, &self.etp, &self.order];
-        texts.into_iter().any(Option::is_some) || self.rank_list.is_some()
+        self.rank_list.is_some() || self.flags().iter().any(|(.., text)| text.is_some())
     }
 
     /// The equivalent suite table on that many ranks, with placed ranks.

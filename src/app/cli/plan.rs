@@ -13,7 +13,7 @@ use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::step::{DataStyle, Framework, Work, keys_of, parse_order};
-use commgauge_model::config::{Model, Place, Recipe, Shipped, Table, Training, likely_key};
+use commgauge_model::config::{Model, Recipe, Shipped, Table, Training, likely_key};
 use commgauge_model::layout::{Axis, MOST_RANKS};
 use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::rates::Hidden;
@@ -34,7 +34,7 @@ const NO_HIDDEN_DATA: &str =
 ///
 /// Prints the best layouts with what their step is made of, what limits each, and how sure their order is. Ends with 3 where the
 /// best one rests on curves that predict their own sizes badly.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct PlanCommand {
     #[command(flatten)]
     pub(super) question: QuestionFlags,
@@ -270,7 +270,7 @@ impl PlanCommand {
         if let Some(path) = &self.configurations {
             return priced(question, path);
         }
-        if self.pareto {
+        if self.pareto && !self.question.gpus.is_empty() {
             let of = |gpus: &u32| pareto(&Question { gpus: *gpus, ..question.clone() });
             let mut all: Vec<Found> = self.question.gpus.iter().map(of).collect();
             let mut found = all.remove(0);
@@ -280,6 +280,7 @@ impl PlanCommand {
         }
         match self.question.gpus.len() {
             1 => Ok(families(question)),
+            0 => Err(Error::usage("--gpus is missing, and the recipe does not say it; accepted: a number")),
             several => {
                 Err(Error::usage(format!("--gpus: found {several} numbers; accepted: one, or several with --pareto")))
             }
@@ -495,7 +496,7 @@ const OF_A_DISPATCHER: [&str; 5] =
     ["dispatcher", "routing", "capacity_factor", "dispatch_element_type", "expert_inner"];
 
 /// A model, GPUs and a batch.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct QuestionFlags {
     /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL")]
@@ -573,19 +574,17 @@ impl QuestionFlags {
     /// These flags and those choices, with what a recipe says where they say nothing; what it says is printed.
     ///
     /// # Errors
-    /// Those of [`Recipe::read`], and no GPUs.
+    /// Those of [`Recipe::read`].
     pub fn with_recipe(&self, choices: &TrainingFlags) -> Result<(QuestionFlags, TrainingFlags)> {
         let (mut question, mut choices) = (self.clone(), choices.clone());
         let Some(path) = question.from.take() else { return Ok((question, choices)) };
         let recipe = Recipe::read(&path, &Model::load(&self.model)?)?;
-        eprintln!("{}", recipe.notes());
+        eprintln!("{}", recipe.notes);
         let of_recipe = |key| recipe.text(key).map(str::to_owned);
         question.sequence = question.sequence.or_else(|| of_recipe("sequence"));
         question.global_batch = question.global_batch.or_else(|| of_recipe("global_batch"));
         if question.gpus.is_empty() {
-            let missing =
-                || Place::flag("--gpus").wrong("is missing, and the recipe does not say it; accepted: a number");
-            question.gpus.push(recipe.ranks()?.ok_or_else(missing)?);
+            question.gpus.extend(recipe.ranks()?);
         }
         choices.framework = choices.framework.or(recipe.framework());
         // What the planner chooses is no choice, and the flag of types says both.

@@ -13,13 +13,11 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::{Fit, Prediction, Predictor, Query, Status};
-use commgauge_model::config::step::ModelWork;
 use commgauge_model::layout::Degrees;
 use commgauge_model::workload::Style;
 use commgauge_model::workload::step::Step;
 use commgauge_plan::planner::rank::RankOptions;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
 ///
@@ -282,9 +280,7 @@ impl OpsCommand {
 
     /// Flags that change nothing here.
     fn notes(&self, degrees: &Degrees) -> Result<Vec<String>> {
-        let table = self.step.table(self.step.ranks(self.ranks)?)?;
-        let sentences = |work: &Arc<ModelWork>| sentences(&self.step.given_of_model(), degrees, &work.model);
-        Ok(table.work.as_ref().map(sentences).unwrap_or_default())
+        Ok(sentences(&self.step.given_of_model(), degrees, &self.step.loaded_model()?))
     }
 }
 

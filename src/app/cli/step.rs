@@ -404,7 +404,11 @@ impl StepFlags {
         }
     }
 
-    fn loaded_model(&self) -> Result<Model> {
+    /// The model, with all its layers.
+    ///
+    /// # Errors
+    /// No model, and those of reading it.
+    pub fn loaded_model(&self) -> Result<Model> {
         Model::load(self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?)
     }
 
@@ -419,7 +423,7 @@ impl StepFlags {
     /// Says which file the model's name means, and what was taken from the recipe.
     pub fn report(&self) -> Result<()> {
         self.model.iter().for_each(|model| report_resolved_file(Shipped::Model, Path::new(model)));
-        self.recipe()?.into_iter().for_each(|recipe| eprintln!("{}", recipe.notes()));
+        self.recipe()?.into_iter().for_each(|recipe| eprintln!("{}", recipe.notes));
         Ok(())
     }
 
@@ -454,10 +458,9 @@ impl StepFlags {
 
     /// The given flags of a model and its step; those of the layout are not among them.
     pub(crate) fn given_of_model(&self) -> Vec<&'static str> {
-        let from = self.from.as_ref().map(|path| path.display().to_string());
-        let of_model = [("--model", &self.model), ("--layers", &self.layers), ("--from", &from)];
-        let of_model = of_model.into_iter().filter(|(_, text)| text.is_some()).map(|(flag, _)| flag);
-        of_model.chain(self.keys.flags()).collect()
+        let (model, layers, from) = (self.model.is_some(), self.layers.is_some(), self.from.is_some());
+        let of_model = [("--model", model), ("--layers", layers), ("--from", from)];
+        of_model.into_iter().filter_map(|(flag, is_given)| is_given.then_some(flag)).chain(self.keys.flags()).collect()
     }
 }
 

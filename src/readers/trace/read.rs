@@ -76,7 +76,10 @@ impl<'a> Job<'a> {
     fn add_rank(&mut self, path: &'a Path, mut file: FileTrace) -> Result<()> {
         let rank = file.rank.or_else(|| said_rank(path)).or_else(|| last_number(path)).ok_or_else(|| no_rank(path))?;
         if let Some(world) = file.world.filter(|world| rank >= *world) {
-            return Err(rank_beyond(path, rank, world));
+            return Err(Error::usage(format!(
+                "{} belongs to rank {rank} by its name, but to a job of {world} ranks by its content; accepted: a name such as trace-rank0.json",
+                path.shown()
+            )));
         }
         if let Some(other) = self.file_of_rank.insert(rank, path) {
             return Err(both(
@@ -113,7 +116,11 @@ impl<'a> Job<'a> {
         if let Some(((less, one), (more, other))) =
             self.worlds.first_key_value().zip(self.worlds.last_key_value()).filter(|_| self.worlds.len() > 1)
         {
-            return Err(two_jobs(*less, one, *more, other));
+            return Err(Error::usage(format!(
+                "{} comes from a job of {less} ranks and {} from one of {more}; accepted: the files of one job",
+                one.shown(),
+                other.shown()
+            )));
         }
         trace.world = self.worlds.keys().next().copied();
         if let Some(of_processes) = self.processes.a_file() {
@@ -180,8 +187,7 @@ impl Trace {
 
     /// If no file gives the number of ranks, the job has at least as many as its largest group.
     fn note_larger_group(&mut self) {
-        let size = |group: &TracedGroup| group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size);
-        let largest = self.groups.iter().filter_map(size).max().unwrap_or(0);
+        let largest = (0..self.groups.len()).filter_map(|group| self.group_size(group)).max().unwrap_or(0);
         let files = self.ranks.len();
         if largest as usize > files {
             self.notes
@@ -252,23 +258,8 @@ fn no_rank(path: &Path) -> Error {
     ))
 }
 
-fn rank_beyond(path: &Path, rank: u32, world: u32) -> Error {
-    Error::usage(format!(
-        "{} belongs to rank {rank} by its name, but to a job of {world} ranks by its content; accepted: a name such as trace-rank0.json",
-        path.shown()
-    ))
-}
-
 fn both(one: &Path, other: &Path, problem: &str) -> Error {
     Error::usage(format!("{} and {} both {problem}", one.shown(), other.shown()))
-}
-
-fn two_jobs(less: u32, one: &Path, more: u32, other: &Path) -> Error {
-    Error::usage(format!(
-        "{} comes from a job of {less} ranks and {} from one of {more}; accepted: the files of one job",
-        one.shown(),
-        other.shown()
-    ))
 }
 
 /// Maximum number of unknown names in a note.

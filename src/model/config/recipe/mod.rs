@@ -16,7 +16,7 @@ use commgauge_base::visible::{ShownPath, visible};
 use facts::{FRAMEWORK, Fact, Facts, Row};
 use settings::Written;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// No recipe is longer.
 const LONGEST_BYTES: usize = 1 << 20;
@@ -31,9 +31,9 @@ const DEGREES: [&str; 6] = ["tp", "cp", "dp", "pp", "ep", "_machines"];
 /// What a recipe says of a step and of its layout.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    file: PathBuf,
     keys: BTreeMap<String, Found>,
-    notes: Vec<String>,
+    /// What was taken from where, and what was not.
+    pub notes: String,
 }
 
 /// The value of a key, and what sets it.
@@ -67,7 +67,7 @@ impl Recipe {
         let mut notes: Vec<String> = keys.iter().map(note).collect();
         let not_taken = reader.not_taken.iter();
         notes.extend(not_taken.map(|(why, names)| format!("{} {why}: {}", names.len(), names.join(", "))));
-        Ok(Recipe { file: file.to_owned(), keys, notes })
+        Ok(Recipe { keys, notes: format!("from {}:\n  {}", file.shown(), notes.join("\n  ")) })
     }
 
     /// The framework whose defaults hold.
@@ -98,11 +98,6 @@ impl Recipe {
                 table.default_to(key, &found.text, &found.place);
             }
         }
-    }
-
-    /// What was taken from where, and what was not.
-    pub fn notes(&self) -> String {
-        format!("from {}:\n  {}", self.file.shown(), self.notes.join("\n  "))
     }
 }
 
@@ -358,11 +353,11 @@ mod tests {
                 .iter()
                 .map(|(key, value)| (key.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
             let keys: BTreeMap<String, String> = keys.collect();
-            let missing = notes.iter().filter(|note| !recipe.notes().contains(*note)).collect::<Vec<_>>();
+            let missing = notes.iter().filter(|note| !recipe.notes.contains(*note)).collect::<Vec<_>>();
             if found != keys || !missing.is_empty() {
                 wrong.push(format!(
                     "{name}:\n  found {found:?}\n  right {keys:?}\n  missing {missing:?}\n{}",
-                    recipe.notes()
+                    recipe.notes
                 ));
             }
         }
@@ -496,7 +491,7 @@ mod tests {
             match read(&file, "llama-3-8b") {
                 Err(error) if error.to_string().contains(expected) && error.exit_code() == 2 => {}
                 Err(error) => wrong.push(format!("{text:.80}: {error}")),
-                Ok(recipe) => wrong.push(format!("{text:.80}: {}", recipe.notes())),
+                Ok(recipe) => wrong.push(format!("{text:.80}: {}", recipe.notes)),
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -111,6 +111,12 @@ fn sorted(mut ranks: Vec<u32>) -> Vec<u32> {
     ranks
 }
 
+/// The names of all hosts.
+pub(super) fn hosts(devices: &[Device]) -> String {
+    let hosts: BTreeSet<&str> = devices.iter().map(|device| &*device.host).collect();
+    hosts.into_iter().collect::<Vec<_>>().join("+")
+}
+
 fn common_model(devices: &[Device]) -> Option<String> {
     let first = &devices.first()?.model;
     (!first.is_empty() && devices.iter().all(|device| device.model == *first)).then(|| first.clone())
@@ -122,7 +128,7 @@ const COPIES: &str = "two runs begin before a table: these are unconnected copie
 
 /// The state of a run while it is read.
 #[derive(Default)]
-struct Run {
+struct Run<'a> {
     facts: Facts,
     devices: Vec<Device>,
     /// Set for commgauge's own reports, whose devices belong to all groups.
@@ -131,25 +137,25 @@ struct Run {
     /// Whether the foot gave the number of wrong values.
     told_wrong_values: bool,
     table: Option<(Columns, Result<Group, String>)>,
+    /// The rows of its table.
+    rows: Vec<(LogLine<'a>, Fields)>,
 }
 
 #[derive(Default)]
 struct Reader<'a> {
     file: &'a str,
-    run: Run,
+    run: Run<'a>,
     imported: Imported,
     unread: Unread,
     log_lines: usize,
     averaged_groups: u32,
-    /// What the runs of the file have that may differ between them: rows of other hosts or settings are other rows.
-    of_runs: BTreeMap<&'static str, BTreeSet<String>>,
     /// What a line of NCCL left of a row, which the next line ends.
     begun_row: String,
     /// Whether the line before named only one placement, in place.
     in_place_above: bool,
 }
 
-pub(super) fn parse(text: &str, file: &str) -> Imported {
+pub(super) fn parse<'a>(text: &'a str, file: &'a str) -> Imported {
     let mut reader = Reader { file, ..Reader::default() };
     for line in log_text::log_lines(text) {
         reader.take(line);
@@ -157,8 +163,8 @@ pub(super) fn parse(text: &str, file: &str) -> Imported {
     reader.finish(text)
 }
 
-impl Reader<'_> {
-    fn take(&mut self, line: LogLine) {
+impl<'a> Reader<'a> {
+    fn take(&mut self, line: LogLine<'a>) {
         let text = line.text;
         if text.is_empty() || text == "#" {
             return;
@@ -211,9 +217,7 @@ impl Reader<'_> {
             self.imported.ranks = self.run.devices.iter().map(Device::as_rank).collect();
         }
         self.imported.warnings.extend(shared_device(&self.run.devices));
-        let hosts: BTreeSet<&str> = self.run.devices.iter().map(|device| &*device.host).collect();
-        let hosts = hosts.into_iter().collect::<Vec<_>>().join("+");
-        self.of_run("hosts", hosts);
+        self.run.facts.label("hosts", hosts(&self.run.devices));
         if let Ok(group) = &group {
             self.averaged_groups = self.averaged_groups.max(group.groups);
         }
@@ -234,17 +238,36 @@ impl Reader<'_> {
         }
     }
 
-    fn row(&mut self, line: LogLine) {
-        let Some((columns, group)) = &self.run.table else { return };
+    fn row(&mut self, line: LogLine<'a>) {
+        let Some((columns, _)) = &self.run.table else { return };
         if columns.objection().is_some() {
             return;
         }
         let whole = std::mem::take(&mut self.begun_row) + line.text;
-        match columns.row(&whole).and_then(|fields| self.run.facts.rows(group, &fields)) {
+        match columns.row(&whole) {
             // Nothing is moved, so nothing was measured.
-            Ok(rows) if rows.iter().all(|row| row.bytes_total.0 == 0) => self.unread.add(line),
-            Ok(rows) => self.imported.rows.extend(rows),
+            Ok(fields) if fields.bytes.0 == 0 => self.unread.add(line),
+            Ok(fields) => self.run.rows.push((line, fields)),
             Err(problem) => self.imported.bad_lines.push(line.bad(problem)),
+        }
+    }
+
+    /// Ends a run: all its rows together tell its ranks.
+    fn end_run(&mut self) {
+        let Run { facts, devices, parameter_lines, table, rows, .. } = std::mem::take(&mut self.run);
+        let Some((_, mut group)) = table else { return };
+        let is_one = group.as_ref().map_or(devices.is_empty() && parameter_lines < 2, |group| group.groups == 1);
+        if let Some(ranks) = facts.ranks_told(&rows).filter(|ranks| is_one && *ranks as usize > devices.len()) {
+            let text =
+                format!("busbw / algbw is that of {ranks} ranks, which count; lines `# Rank` name {}", devices.len());
+            self.imported.notes.push(text);
+            group = Ok(Group { ranks, groups: 1, locality: Locality::UNKNOWN, device: common_model(&devices) });
+        }
+        for (line, fields) in rows {
+            match facts.rows(&group, &fields) {
+                Ok(rows) => self.imported.rows.extend(rows),
+                Err(problem) => self.imported.bad_lines.push(line.bad(problem)),
+            }
         }
     }
 
@@ -288,7 +311,7 @@ impl Reader<'_> {
                 let text = format!("the foot in line {} lacks the number of wrong values", line.number);
                 self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
             }
-            self.run = Run::default();
+            self.end_run();
         } else if comment.starts_with("Collective test concluded") {
             self.begin(line);
             self.run = Run::default();
@@ -301,7 +324,7 @@ impl Reader<'_> {
     fn begin(&mut self, line: LogLine) {
         if self.run.table.is_some() {
             self.cut_off(line);
-            self.run = Run::default();
+            self.end_run();
         }
     }
 
@@ -310,21 +333,15 @@ impl Reader<'_> {
         self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
 
-    fn of_run(&mut self, name: &'static str, value: String) {
-        self.run.facts.label(name, &value);
-        self.of_runs.entry(name).or_default().insert(value);
-    }
-
     /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
     fn parameters(&mut self, comment: &str) {
         self.run.parameter_lines += 1;
-        self.imported.settings.insert(comment.split_whitespace().collect::<Vec<_>>().join(" "));
         let number = |name: &str| {
             let rest = comment.split(name).nth(1)?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
         };
         let iterations = comment.split(" iters:").nth(2).and_then(|rest| rest.split_whitespace().next());
-        self.of_run("iters", iterations.unwrap_or_default().to_owned());
+        self.run.facts.label("iters", iterations.unwrap_or_default());
         self.run.facts.unusual("agg_iters", number("agg iters:"), 1);
         self.run.facts.unusual("graph", number("graph:"), 0);
         self.run.facts.unusual("unalign", number("unalign:"), 0);
@@ -344,22 +361,23 @@ impl Reader<'_> {
 
     /// A command line in the log names the program if the program itself does not.
     fn hint(&mut self, text: &str) {
-        if let Some(named) = text.split_whitespace().find_map(Named::of_program) {
-            self.run.facts.named = named;
+        match text.split_whitespace().find_map(Named::of_program) {
+            Some(Named::Known(collective)) => self.run.facts.named = Named::Hinted(collective),
+            Some(named) => self.run.facts.named = named,
+            None => {}
         }
     }
 
     fn finish(mut self, text: &str) -> Imported {
-        for (name, _) in self.of_runs.iter().filter(|(_, values)| values.len() == 1) {
-            self.imported.rows.iter_mut().for_each(|row| drop(row.labels.remove(*name)));
-        }
-        let Imported { notes, warnings, faults, .. } = &mut self.imported;
         let is_begun = self.run.parameter_lines > 0 || !self.run.devices.is_empty();
         let missing = if self.run.table.is_some() {
             Some("its table has no foot")
         } else {
             is_begun.then_some("it has no table")
         };
+        self.end_run();
+        let Imported { notes, warnings, faults, bad_lines, .. } = &mut self.imported;
+        bad_lines.sort_by_key(|line| line.number);
         if let Some(missing) = missing {
             let torn = if text.ends_with('\n') { "" } else { ", and the file ends within a line" };
             let text = format!("the last run is truncated: {missing}{torn}");
@@ -408,6 +426,28 @@ impl Facts {
         if let Some(value) = value.filter(|value| *value != usual) {
             self.label(name, value);
         }
+    }
+
+    /// The ranks that busbw / algbw of all rows tell: it is (n - 1) / n of 2 for all_reduce, and of 1 for calls with a block for each rank
+    /// (doc/PERFORMANCE.md of nccl-tests).
+    fn ranks_told(&self, rows: &[(LogLine, Fields)]) -> Option<u32> {
+        let (Named::Known(collective) | Named::Hinted(collective)) = self.named else { return None };
+        let most_at_all = match collective {
+            Collective::AllReduce => 2.0,
+            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => 1.0,
+            _ => return None,
+        };
+        let ranks = |busbw: f64, algbw: f64| 1.0 / (1.0 - (busbw / algbw / most_at_all).min(1.0));
+        let (mut fewest, mut most) = (2.0_f64, f64::INFINITY);
+        for half in rows.iter().flat_map(|(_, fields)| &fields.halves) {
+            let (Some(algbw), Some(busbw)) = (half.algbw, half.busbw) else { continue };
+            if algbw.value > 2.0 * algbw.step {
+                fewest = fewest.max(ranks(busbw.value - busbw.step, algbw.value + algbw.step));
+                most = most.min(ranks(busbw.value + busbw.step, algbw.value - algbw.step));
+            }
+        }
+        let only = fewest.ceil();
+        (only <= most && most < only + 1.0).then_some(only as u32)
     }
 
     /// The rows of a line, one for each placement with a time.

@@ -190,7 +190,7 @@ impl Reading {
         }
         let is_message = call.as_ref().is_some_and(|call| matches!(call.kind, CallKind::Send | CallKind::Receive));
         if let (true, Some(thread), Some(begin)) = (is_message, event.tid, event.begin_nanoseconds()) {
-            self.batched.take_message(thread, begin, self.file.calls.len());
+            self.batched.messages.push(((thread, begin), self.file.calls.len()));
         }
         self.file.calls.extend(call);
     }
@@ -198,9 +198,9 @@ impl Reading {
     fn take_batch(&mut self, event: &Event) {
         let Some(id) = event.args.external_id else { return };
         if event.cat == ANNOTATED_ON_A_DEVICE {
-            event.span_nanoseconds().into_iter().for_each(|span| self.batched.take_span(id, span));
+            self.batched.on_device.extend(event.span_nanoseconds().map(|span| (id, span)));
         } else if let (Some(thread), Some(begin)) = (event.tid, event.begin_nanoseconds()) {
-            self.batched.take_end(thread, begin, id);
+            self.batched.ends.push(((thread, begin), id));
         }
     }
 

@@ -189,28 +189,14 @@ type Moment = (u64, u64);
 #[derive(Default)]
 pub(super) struct BatchedMessages {
     /// Calls whose own kernel is not known yet, by index.
-    messages: Vec<(Moment, usize)>,
+    pub messages: Vec<(Moment, usize)>,
     /// External ids of batches, by submission time.
-    ends: Vec<(Moment, u64)>,
-    on_device: HashMap<u64, ComputingSpan>,
+    pub ends: Vec<(Moment, u64)>,
+    /// When the device executed each batch.
+    pub on_device: HashMap<u64, ComputingSpan>,
 }
 
 impl BatchedMessages {
-    /// Notes a message submitted by the host.
-    pub(super) fn take_message(&mut self, thread: u64, nanoseconds: u64, call: usize) {
-        self.messages.push(((thread, nanoseconds), call));
-    }
-
-    /// Notes the end of a batch on the host.
-    pub(super) fn take_end(&mut self, thread: u64, nanoseconds: u64, external_id: u64) {
-        self.ends.push(((thread, nanoseconds), external_id));
-    }
-
-    /// Notes when the device executed a batch.
-    pub(super) fn take_span(&mut self, external_id: u64, span: ComputingSpan) {
-        self.on_device.insert(external_id, span);
-    }
-
     /// Gives messages without their own kernel the time of their batch: the next one submitted by their thread.
     pub(super) fn give_times(mut self, calls: &mut [TracedCall]) {
         self.ends.sort_unstable();
