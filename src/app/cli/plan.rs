@@ -270,7 +270,7 @@ impl PlanCommand {
         if let Some(path) = &self.configurations {
             return priced(question, path);
         }
-        if self.pareto && !self.question.gpus.is_empty() {
+        if self.pareto {
             let of = |gpus: &u32| pareto(&Question { gpus: *gpus, ..question.clone() });
             let mut all: Vec<Found> = self.question.gpus.iter().map(of).collect();
             let mut found = all.remove(0);
@@ -280,7 +280,6 @@ impl PlanCommand {
         }
         match self.question.gpus.len() {
             1 => Ok(families(question)),
-            0 => Err(Error::usage("--gpus is missing, and the recipe does not say it; accepted: a number")),
             several => {
                 Err(Error::usage(format!("--gpus: found {several} numbers; accepted: one, or several with --pareto")))
             }
@@ -574,7 +573,7 @@ impl QuestionFlags {
     /// These flags and those choices, with what a recipe says where they say nothing; what it says is printed.
     ///
     /// # Errors
-    /// Those of [`Recipe::read`].
+    /// Those of [`Recipe::read`], and no GPUs.
     pub fn with_recipe(&self, choices: &TrainingFlags) -> Result<(QuestionFlags, TrainingFlags)> {
         let (mut question, mut choices) = (self.clone(), choices.clone());
         let Some(path) = question.from.take() else { return Ok((question, choices)) };
@@ -584,7 +583,8 @@ impl QuestionFlags {
         question.sequence = question.sequence.or_else(|| of_recipe("sequence"));
         question.global_batch = question.global_batch.or_else(|| of_recipe("global_batch"));
         if question.gpus.is_empty() {
-            question.gpus.extend(recipe.ranks()?);
+            let missing = Error::usage("--gpus is missing, and the recipe does not say it; accepted: a number");
+            question.gpus.push(recipe.ranks()?.ok_or(missing)?);
         }
         choices.framework = choices.framework.or(recipe.framework());
         // What the planner chooses is no choice, and the flag of types says both.

@@ -429,7 +429,7 @@ mod tests {
             let imported = parse(&log(before, listed), "x.txt");
             let found: Vec<_> = imported.rows.iter().map(|row| (row.collective, row.ranks)).collect();
             assert_eq!(found, [(Collective::AllReduce, 16); 2], "{before}{listed}: {:?}", imported.bad_lines);
-            let is_noted = imported.notes.iter().any(|note| note.contains("is that of 16 ranks"));
+            let is_noted = imported.notes.iter().any(|note| note.contains("tells 16 ranks"));
             assert_eq!(is_noted, listed < 16, "{before}{listed}: {:?}", imported.notes);
         }
         let more = parse(&log(command, 32), "x.txt");
