@@ -469,7 +469,7 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
         }
         let error = read_ranks(Path::new("no/such/file"), 4).unwrap_err();
-        assert!(error.to_string().starts_with("--rank-list: cannot read no/such/file: "), "{error}");
+        assert!(error.to_string().starts_with("--rank-list: there is no file no/such/file"), "{error}");
         assert_eq!(error.exit_code(), 2);
         assert_eq!(read_ranks(Path::new("."), 4).unwrap_err().exit_code(), 2, "a folder");
     }

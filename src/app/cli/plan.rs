@@ -77,7 +77,7 @@ pub struct PlanCommand {
     /// Number of families to show
     ///
     /// Each with the plainest of its layouts that are as fast.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     pub(super) top: u32,
 
     /// Also show what the step and the memory of the best layout are made of, and what was left out
@@ -501,7 +501,9 @@ pub(super) struct QuestionFlags {
     #[arg(long, value_name = "MODEL")]
     pub model: String,
 
-    /// Recipe that says what the flags leave out, as for `commgauge ops`; its degrees are what is planned, and not taken
+    /// Recipe that says what the flags leave out
+    ///
+    /// As for `commgauge ops`. Its degrees are what is planned, and not taken.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
 

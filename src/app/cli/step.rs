@@ -347,8 +347,10 @@ pub struct StepFlags {
     /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL", required = true)]
     pub model: Option<String>,
-    /// Launch script, file of settings or server's command line that says what the flags leave out: of Megatron-LM, NeMo, DeepSpeed,
-    /// torchtitan, Accelerate, Axolotl, LLaMA-Factory, verl, vLLM or SGLang. Nothing of it is executed
+    /// Recipe that says what the flags leave out
+    ///
+    /// Read are launch scripts, files of settings and command lines of servers: of Megatron-LM, NeMo, DeepSpeed, torchtitan, Accelerate, Axolotl, LLaMA-Factory, verl, vLLM and SGLang. Nothing of
+    /// them is executed.
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     pub from: Option<PathBuf>,
     /// Use only this many of its layers
@@ -458,9 +460,9 @@ impl StepFlags {
 
     /// The given flags of a model and its step; those of the layout are not among them.
     pub(crate) fn given_of_model(&self) -> Vec<&'static str> {
-        let (model, layers, from) = (self.model.is_some(), self.layers.is_some(), self.from.is_some());
-        let of_model = [("--model", model), ("--layers", layers), ("--from", from)];
-        of_model.into_iter().filter_map(|(flag, is_given)| is_given.then_some(flag)).chain(self.keys.flags()).collect()
+        let given = [self.model.is_some(), self.layers.is_some(), self.from.is_some()];
+        let of_model = ["--model", "--layers", "--from"].into_iter().zip(given);
+        of_model.filter_map(|(flag, is_given)| is_given.then_some(flag)).chain(self.keys.flags()).collect()
     }
 }
 

@@ -329,7 +329,8 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
     let largest = files.iter().max_by_key(|file| file.imported.ranks.len());
     origin.ranks = largest.map(|file| file.imported.ranks.clone()).unwrap_or_default();
     let mut rows: Vec<Row> = files.into_iter().flat_map(|file| file.imported.rows).collect();
-    for name in OF_RUNS {
+    // They make rows of other hosts or settings other rows; where all are alike they say nothing.
+    for name in ["hosts", "iters"] {
         let values: BTreeSet<_> = rows.iter().map(|row| row.labels.get(name)).collect();
         if values.len() == 1 {
             rows.iter_mut().for_each(|row| drop(row.labels.remove(name)));
@@ -338,9 +339,6 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
     origin.warnings.extend(uneven(&rows));
     (origin, rows)
 }
-
-/// Labels that make rows of other hosts or settings other rows; where all are alike they say nothing.
-const OF_RUNS: [&str; 2] = ["hosts", "iters"];
 
 /// Rows of one curve that occur in different numbers.
 fn uneven(rows: &[Row]) -> Option<String> {
