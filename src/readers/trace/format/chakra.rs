@@ -389,8 +389,8 @@ impl ExecutionTraceNode {
     /// The `values`, `shapes` or `types` of its `input` or `output`, which schemas before 1.0.2 have next to each other.
     fn tensors(&self, of: &str, part: &str) -> &Value {
         let tensors = self.other.get(&format!("{of}s"));
-        let beside = if part == "values" { tensors } else { self.other.get(&format!("{of}_{part}")) };
-        tensors.and_then(|tensors| tensors.get(part)).or(beside).unwrap_or(&Value::Null)
+        let older = if part == "values" { tensors } else { self.other.get(&format!("{of}_{part}")) };
+        tensors.and_then(|tensors| tensors.get(part)).or(older).unwrap_or(&Value::Null)
     }
 
     fn attribute(&self, name: &str) -> Option<&Value> {
