@@ -89,8 +89,13 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
     let all = |change: &dyn Fn(&str) -> String| (0..6).map(|seed| change(&log(1.0, seed))).collect::<Vec<_>>();
     for (what, logs, code, words) in [
         ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 7, "5.txt: the last run is truncated"),
-        ("another command", logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")), 3, "iters=100"),
-        ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "hosts=worker-2"),
+        (
+            "another command",
+            logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
+            3,
+            "1 replicates give no bound",
+        ),
+        ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "worker-2"),
         (
             "unchecked",
             all(&|log| log.replace("      0", "    N/A")),

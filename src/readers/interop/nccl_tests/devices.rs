@@ -87,16 +87,16 @@ impl Group {
         if ranks.last().is_some_and(|last| *last as usize + 1 != ranks.len()) {
             return Err(format!("ranks are missing among the lines `# Rank ...`: found {}", ranks.len()));
         }
-        let mut members: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+        let mut members: BTreeMap<i64, BTreeSet<u32>> = BTreeMap::new();
         let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut host_of_rank = vec![0; devices.len()];
         for device in devices {
-            members.entry(device.group).or_default().push(device.rank);
+            members.entry(device.group).or_default().insert(device.rank);
             let next = hosts.len() as u32;
             host_of_rank[device.rank as usize] = *hosts.entry(&device.host).or_insert(next);
         }
         let groups = members.len() as u32;
-        let members: Vec<Vec<u32>> = members.into_values().map(sorted).collect();
+        let members: Vec<Vec<u32>> = members.into_values().map(|ranks| ranks.into_iter().collect()).collect();
         let size = members.first().map_or(0, Vec::len);
         if members.iter().any(|group| group.len() != size) {
             return Err("the groups (NCCL_TESTS_SPLIT) differ in size, and the times are averages over them".to_owned());
@@ -104,11 +104,6 @@ impl Group {
         let locality = Locality::of(&Groups { axis: Axis::World, groups: members }, &host_of_rank);
         Ok(Group { ranks: size as u32, groups, locality, device: common_model(devices) })
     }
-}
-
-fn sorted(mut ranks: Vec<u32>) -> Vec<u32> {
-    ranks.sort_unstable();
-    ranks
 }
 
 /// The names of all hosts.
