@@ -5,7 +5,7 @@
 
 use commgauge::cli::layout::parse_ranks;
 use commgauge::config::machine::{Fault, lint};
-use commgauge::config::{Machine, Model, Suite};
+use commgauge::config::{Machine, Model, Recipe, Suite};
 use commgauge::cost::Fit;
 use commgauge::interop::{Imported, Origin, parse_csv, parse_imb, parse_nccl_tests, parse_osu, record_lines};
 use commgauge::launch::parse_hosts;
@@ -14,6 +14,7 @@ use commgauge::record::{Line, Record};
 use commgauge::report::View;
 use commgauge::trace::{TracedPlaces, counted_calls, late_ranks, read_traces};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// A parser under test.
 pub struct Parser {
@@ -26,7 +27,7 @@ pub struct Parser {
 }
 
 /// All of them.
-pub const PARSERS: [Parser; 14] = [
+pub const PARSERS: [Parser; 15] = [
     Parser { name: "trace", read: trace, samples: &[("tests/data/traces", "")] },
     Parser { name: "suite", read: suite, samples: &[("suites", ".toml")] },
     Parser {
@@ -48,6 +49,7 @@ pub const PARSERS: [Parser; 14] = [
     },
     Parser { name: "osu", read: osu, samples: &[("tests/data/foreign", ".txt")] },
     Parser { name: "imb", read: imb, samples: &[("tests/data/foreign", ".txt")] },
+    Parser { name: "recipe", read: recipe, samples: &[("tests/data/recipes", "")] },
     Parser { name: "csv", read: csv, samples: &[("tests/data/published", ".csv")] },
 ];
 
@@ -118,6 +120,17 @@ fn trace(bytes: &[u8]) {
     assert!(counted.iter().all(|call| call.calls_per_step >= 1.0));
 }
 
+fn recipe(bytes: &[u8]) {
+    static MODEL: LazyLock<Model> = LazyLock::new(|| Model::load("llama-3-8b").expect("a model that ships"));
+    let folder = tempfile::tempdir().expect("a folder");
+    for ending in ["sh", "yaml", "json", "toml"] {
+        let path = folder.path().join(format!("recipe.{ending}"));
+        std::fs::write(&path, bytes).expect("written");
+        let recipe = check_error(Recipe::read(&path, &MODEL));
+        assert!(recipe.is_none_or(|recipe| recipe.notes.starts_with("from ")));
+    }
+}
+
 fn suite(input: &[u8]) {
     // The folder of the models that suites name.
     let Some(text) = text(input) else { return };
@@ -167,6 +180,7 @@ fn hosts(input: &[u8]) {
 }
 
 fn ranks(input: &[u8]) {
+    let Some(input) = text(input) else { return };
     for world in [4, 16] {
         let Some(mut ranks) = check_error(parse_ranks(input, Path::new("ranks.txt"), world)) else { continue };
         ranks.sort_unstable();

@@ -83,6 +83,9 @@ pub fn make(name: &str, folder: &Path) {
             data("nccl/h100_sxm-nccl-2.29.2.csv", "nccl.csv");
             write("calls.csv", "collective,dtype,ranks,bytes_total\nall_reduce,half,8,1048576\n");
         }
+        "recipes" => ["megatron-mixtral.sh", "deepspeed-z3-auto.json", "vllm-deepseek.sh"]
+            .iter()
+            .for_each(|name| data(&format!("recipes/{name}"), name)),
         "traces" => {
             (0..4).for_each(|rank| data(&format!("traces/fr_trace_rank_{rank}"), &format!("fr_trace_rank_{rank}")));
         }

@@ -93,9 +93,9 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
             "another command",
             logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
             3,
-            "from different commands",
+            "1 replicates give no bound",
         ),
-        ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "logs from different hosts or devices"),
+        ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "worker-2"),
         (
             "unchecked",
             all(&|log| log.replace("      0", "    N/A")),

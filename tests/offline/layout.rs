@@ -22,7 +22,7 @@ fn a_layout_that_cannot_be_ends_with_2_and_says_so_on_stderr_only() {
             "--tp 1048576 --cp 1048576 --pp 1048576 --dp 1048576",
             "= 1208925819614629174706176 ranks; the maximum is 1048576",
         ),
-        ("--ranks 16 --rank-list /no/such/file", "--rank-list: cannot read /no/such/file"),
+        ("--ranks 16 --rank-list /no/such/file", "--rank-list: there is no file /no/such/file"),
         ("--ranks 16 --nodes 2", "unexpected argument '--nodes'"),
     ] {
         let output = run(line);

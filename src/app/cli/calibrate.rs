@@ -192,8 +192,13 @@ struct Asked {
 impl MeasureCommand {
     /// Measures, fits, ranks and plans; returns the exit code.
     pub fn execute(&self) -> Result<i32> {
+        let (question, training) = self.question.with_recipe(&self.training)?;
+        MeasureCommand { question, training, ..self.clone() }.measure()
+    }
+
+    fn measure(&self) -> Result<i32> {
         let folder = Folder::new(&self.output);
-        folder.make()?;
+        make_folder("--output", &self.output)?;
         let asked = self.asked(&folder)?;
         folder.write_suite(&asked.suite)?;
         if self.suite_only {
@@ -223,7 +228,7 @@ impl MeasureCommand {
 
     /// Replays the step of the best layout, and fits again; returns the exit code.
     fn replay(&self, folder: &Folder, plan: &PlanCommand) -> Result<i32> {
-        let ranks = ranks(folder)?;
+        let ranks = Record::read(&folder.record)?.header.world_size;
         if !self.question.gpus.contains(&ranks) {
             eprintln!(
                 "the best layout's step is not replayed: it needs {} GPUs, and {ranks} ranks measured; hidden calls are priced without a slowdown",
@@ -266,18 +271,13 @@ impl MeasureCommand {
     fn plan(&self, fit: &Path, computing: ComputingFlags) -> PlanCommand {
         PlanCommand {
             question: self.question.clone(),
-            rates: RatesFlags { fit: Some(fit.to_owned()), machine: self.machine.clone(), unknown_locality: None },
+            rates: RatesFlags { fit: Some(fit.to_owned()), machine: self.machine.clone(), ..RatesFlags::default() },
             computing,
             training: self.training.clone(),
-            only: None,
-            explain: None,
-            configurations: None,
-            pareto: false,
-            what_if: false,
             details: true,
-            allow_untrusted: false,
             top: LAYOUTS_SHOWN,
             shown: FormattedOutput { format: None, to: TextOutput { output: None, width: self.width } },
+            ..PlanCommand::default()
         }
     }
 
@@ -285,7 +285,7 @@ impl MeasureCommand {
     fn asked(&self, folder: &Folder) -> Result<Asked> {
         let model = Model::load(&self.question.model)?;
         report_resolved_file(Shipped::Model, Path::new(&self.question.model));
-        let backend = backend(folder, &self.run)?;
+        let backend = arguments(folder, &Work::Suite, &self.run)?.backend;
         let planned = self.question.training(&model, &self.training, &[])?;
         let products = match self.computing.leaves_products_open() {
             true => of(&self.question.model, &model, &planned, backend),
@@ -304,7 +304,7 @@ impl MeasureCommand {
 
     fn calls(&self, model: &Model, planned: PlannedTraining) -> Result<Vec<RequestedCall>> {
         let [gpus] = self.question.gpus[..] else {
-            return Err(Error::usage("--gpus: found several numbers; accepted: one"));
+            return Err(Error::usage("--gpus: accepted: one number"));
         };
         let PlannedTraining { bases, global_batch } = planned;
         let machine = self.machine.as_deref().map(Machine::load).transpose()?;
@@ -385,7 +385,6 @@ fn answer(plan: &PlanCommand) -> Result<i32> {
 
 /// What a calibration leaves.
 struct Folder {
-    path: PathBuf,
     /// What is measured.
     pub suite: PathBuf,
     /// What was measured.
@@ -415,20 +414,11 @@ struct RunWords {
 impl Folder {
     pub fn new(path: &Path) -> Folder {
         Folder {
-            path: path.to_owned(),
             suite: path.join("suite.toml"),
             record: path.join("record.jsonl"),
             overlap: path.join("overlap.jsonl"),
             fit: path.join("fit.json"),
         }
-    }
-
-    /// Makes the folder.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub fn make(&self) -> Result<()> {
-        make_folder("--output", &self.path)
     }
 
     /// Writes the suite; one that is there must be the same.
@@ -480,14 +470,6 @@ fn run(folder: &Folder, work: &Work, words: &[String]) -> Result<i32> {
     run_suite(&run, &mut std::io::stdout().lock())
 }
 
-/// The backend, by the flags of `commgauge run`.
-///
-/// # Errors
-/// Flags that it does not take.
-fn backend(folder: &Folder, words: &[String]) -> Result<Backend> {
-    Ok(arguments(folder, &Work::Suite, words)?.backend)
-}
-
 fn arguments(folder: &Folder, work: &Work, words: &[String]) -> Result<RunArguments> {
     let mut all: Vec<OsString> = match work {
         Work::Suite => vec![folder.suite.as_os_str().to_owned()],
@@ -506,14 +488,6 @@ fn arguments(folder: &Folder, work: &Work, words: &[String]) -> Result<RunArgume
         Error::usage(format!("after `--`: {problem}; accepted: flags of `commgauge run`, such as -n 4"))
     })?;
     Ok(RunArguments { summary: SummaryParts::Head, ..run })
-}
-
-/// How many ranks measured the suite.
-///
-/// # Errors
-/// A record that cannot be read.
-fn ranks(folder: &Folder) -> Result<u32> {
-    Ok(Record::read(&folder.record)?.header.world_size)
 }
 
 /// Whether the record has matrix products of this type, each with a time.
@@ -587,11 +561,14 @@ fn flags(question: &Question, layout: &Planned, asked: &QuestionFlags, choices: 
     let fewer = layout.virtual_stages.min(MOST_VIRTUAL_STAGES);
     let layers = layers(question.model, layout.degrees.pp * fewer);
     let virtual_stages = if layers.is_some() { fewer } else { layout.virtual_stages };
-    let mut keys = keys(question, layout, asked, virtual_stages)?;
+    let mut keys = keys(question, layout, virtual_stages)?;
     keys.extend(choices.given().filter(|(key, _)| !is_chosen(key)));
     match layers {
         Some(layers) => flags.push(format!("--layers={layers}")),
-        None => keys.extend(layout.stage_layers.as_deref().map(|layers| ("stage_layers", list(layers)))),
+        None => {
+            let list = |layers: &[u32]| layers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            keys.extend(layout.stage_layers.as_deref().map(|layers| ("stage_layers", list(layers))));
+        }
     }
     for (key, value) in keys {
         flags.push(flag(key, &value)?);
@@ -606,18 +583,13 @@ fn forward_per_layer(question: &Question, step: &TrainingStep) -> f64 {
 }
 
 /// The choices of the planner as keys of `[training]`.
-fn keys(
-    question: &Question,
-    layout: &Planned,
-    asked: &QuestionFlags,
-    virtual_stages: u32,
-) -> Result<Vec<(&'static str, String)>> {
+fn keys(question: &Question, layout: &Planned, virtual_stages: u32) -> Result<Vec<(&'static str, String)>> {
     let pp = layout.degrees.pp;
     let micro_batches = layout.micro_batches.min(MICRO_BATCHES_PER_STAGE * u64::from(pp));
     let (style, sequence_parallel) =
         question.with_step(layout, |step| Ok((step.training.data.style, step.training.tensor.sequence_parallel)))?;
     let mut keys = vec![
-        ("sequence", asked.sequence.clone()),
+        ("sequence", question.bases.first.sequence.to_string()),
         ("micro_batch", layout.micro_batch.to_string()),
         ("micro_batches", micro_batches.to_string()),
         ("recompute", layout.recompute.name().to_owned()),
@@ -642,10 +614,6 @@ fn layers(model: &Model, chunks: u32) -> Option<u32> {
     let all = kinds_in(model.layers);
     let enough = (1..=model.layers).find(|layers| kinds_in(*layers) == all)?;
     Some(enough.max(LAYERS).next_multiple_of(chunks)).filter(|layers| *layers < model.layers)
-}
-
-fn list(layers: &[u32]) -> String {
-    layers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// A key of `[training]` as its flag.

@@ -7,12 +7,11 @@ use super::output::columns;
 use crate::report::layout::{Overview, SHOWN, write, write_groups, write_json};
 use clap::Args;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::{LayoutTable, Place, Table};
+use commgauge_model::config::{LayoutTable, Place, Recipe, Table, read_text};
 use commgauge_model::layout::{Axis, Layout, MOST_RANKS};
 use commgauge_model::workload::step::{layout_on, ranks_of};
-use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Show the groups of every axis of a layout, and how they are placed on the nodes
@@ -70,10 +69,9 @@ impl LayoutCommand {
     pub fn show_on(&self, width: u16, out: &mut dyn Write) -> Result<()> {
         let overview = self.overview()?;
         let written = match self.format {
-            TableOrJson::Table => write(&overview, usize::from(width), out).and_then(|()| match self.axes.is_empty() {
-                true => Ok(()),
-                false => write_groups(&overview, usize::from(width), out),
-            }),
+            TableOrJson::Table if self.axes.is_empty() => write(&overview, usize::from(width), out),
+            TableOrJson::Table => write(&overview, usize::from(width), out)
+                .and_then(|()| write_groups(&overview, usize::from(width), out)),
             TableOrJson::Json => write_json(&overview, out),
         };
         match written.and_then(|()| out.flush()) {
@@ -129,7 +127,7 @@ pub struct DegreeFlags {
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
     pub ep: Option<String>,
 
-    /// Degree of tensor parallelism inside experts [default: that of --tp]
+    /// Degree of tensor parallelism inside experts [default: that of --tp; 1 where a model serves with --ep]
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true, hide_short_help = true)]
     pub etp: Option<String>,
 
@@ -145,12 +143,20 @@ pub struct DegreeFlags {
 }
 
 impl DegreeFlags {
-    /// The equivalent suite table, without placed ranks.
+    /// The equivalent suite table, without placed ranks; a recipe says what the flags leave out.
     ///
     /// # Errors
-    /// Usage errors that name the flag and the rule.
-    pub fn table(&self) -> Result<LayoutTable> {
-        let flags = [
+    /// Usage errors that name the flag, or the place in the recipe, and the rule.
+    pub fn table(&self, recipe: Option<&Recipe>) -> Result<LayoutTable> {
+        let given = self.flags().into_iter().filter_map(|(flag, key, text)| Some((flag, key, text.clone()?)));
+        let mut table = Table::of_flags(given);
+        recipe.inspect(|recipe| recipe.fill(&mut table, self.flags().map(|(_, key, _)| key)));
+        LayoutTable::read(table)
+    }
+
+    /// The flags that are keys of a suite's table, with their texts.
+    fn flags(&self) -> [(&'static str, &'static str, &Option<String>); 7] {
+        [
             ("--tp", "tp", &self.tp),
             ("--cp", "cp", &self.cp),
             ("--dp", "dp", &self.dp),
@@ -158,15 +164,12 @@ impl DegreeFlags {
             ("--ep", "ep", &self.ep),
             ("--etp", "etp", &self.etp),
             ("--order", "order", &self.order),
-        ];
-        let given = flags.into_iter().filter_map(|(flag, key, text)| Some((flag, key, text.clone()?)));
-        LayoutTable::read(Table::of_flags(given))
+        ]
     }
 
     /// Whether any of them was given.
     pub fn are_given(&self) -> bool {
-        let texts = [&self.tp, &self.cp, &self.dp, &self.pp, &self.ep, &self.etp, &self.order];
-        texts.into_iter().any(Option::is_some) || self.rank_list.is_some()
+        self.rank_list.is_some() || self.flags().iter().any(|(.., text)| text.is_some())
     }
 
     /// The equivalent suite table on that many ranks, with placed ranks.
@@ -174,8 +177,8 @@ impl DegreeFlags {
     /// # Errors
     /// As [`DegreeFlags::table`], degrees that do not fit the ranks, and errors in the file of ranks, with the line
     /// number.
-    pub fn table_on(&self, world: u32) -> Result<LayoutTable> {
-        let mut table = self.table()?;
+    pub fn table_on(&self, world: u32, recipe: Option<&Recipe>) -> Result<LayoutTable> {
+        let mut table = self.table(recipe)?;
         if let Some(path) = &self.rank_list {
             layout_on(&table, world)?;
             table.ranks = Some(read_ranks(path, world)?);
@@ -188,21 +191,18 @@ impl DegreeFlags {
     /// # Errors
     /// As [`DegreeFlags::table_on`], and neither ranks nor --dp.
     pub fn layout(&self, world: Option<u32>) -> Result<Layout> {
-        let world = match (world, ranks_of(&self.table()?)?) {
+        let world = match (world, ranks_of(&self.table(None)?)?) {
             (Some(world), _) | (None, Some(world)) => world,
             (None, None) => {
                 let problem = "is missing; give the number of ranks, or --dp, so that it follows from the degrees";
                 return Err(Place::flag("--ranks").wrong(problem));
             }
         };
-        layout_on(&self.table_on(world)?, world)
+        layout_on(&self.table_on(world, None)?, world)
     }
 }
 
 // Parses a mapping file: the rank at each position of the grid.
-
-/// More than the largest mapping file with comments needs.
-const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a mapping file: ranks separated by spaces, commas or line breaks, with comments from `#` to the end of the
 /// line. The `i`-th rank is placed at position `i` of the grid.
@@ -210,23 +210,22 @@ const MAX_BYTES: u64 = 64 << 20;
 /// # Errors
 /// Usage errors that name file and line: not a rank, a rank outside of the layout, a repeated rank, a missing rank.
 pub fn read_ranks(path: &Path, world: u32) -> Result<Vec<u32>> {
-    parse_ranks(&read_bytes(path)?, path, world)
+    parse_ranks(&read_text(path, &Place::flag("--rank-list"))?, path, world)
 }
 
 /// Parses the contents of a mapping file, as [`read_ranks`] does; `path` is for the messages.
 ///
 /// # Errors
 /// As [`read_ranks`].
-pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
-    let text = text_of(bytes, path)?;
+pub fn parse_ranks(text: &str, path: &Path, world: u32) -> Result<Vec<u32>> {
     let rule = format!("each of the ranks 0 to {} once", world.saturating_sub(1));
     let wrong = |line: usize, problem: String| Error::usage(format!("{}:{line}: {problem}; {rule}", path.shown()));
     let mut ranks = Vec::with_capacity(world as usize);
     // Line on which each rank was named; 0 for none yet.
     let mut named_on = vec![0; world as usize];
     let mut last_line = 1;
-    for (index, text) in text.lines().enumerate() {
-        let line = index + 1;
+    // Some editors write a byte order mark.
+    for (line, text) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
         for word in words(text).map_err(|problem| wrong(line, problem))? {
             let digits = word.bytes().all(|byte| byte.is_ascii_digit());
             if !digits {
@@ -260,45 +259,11 @@ pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
 /// The ranks of one line, as written. A comma may end a line, but there must be a rank between two commas.
 fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
     let text = line.split('#').next().unwrap_or_default().trim();
-    let text = text.strip_suffix(',').unwrap_or(text);
-    if text.is_empty() {
-        return if line.trim_start().starts_with(',') {
-            Err("found a comma without a rank".to_owned())
-        } else {
-            Ok(Vec::new())
-        };
+    let parts = text.strip_suffix(',').unwrap_or(text).split(',');
+    if !text.is_empty() && parts.clone().any(|part| part.trim().is_empty()) {
+        return Err("found a comma without a rank".to_owned());
     }
-    let mut words = Vec::new();
-    for part in text.split(',') {
-        let before = words.len();
-        words.extend(part.split_whitespace());
-        if words.len() == before {
-            return Err("found a comma without a rank".to_owned());
-        }
-    }
-    Ok(words)
-}
-
-fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let place = Place::flag("--rank-list");
-    let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.shown()));
-    let file = host::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(place.wrong(format!("{} is larger than any list of ranks, 64 MiB", path.shown())));
-    }
-    Ok(bytes)
-}
-
-fn text_of<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let before = &bytes[..error.valid_up_to()];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Error::usage(format!("{}:{line}: not text in UTF-8; accepted: ranks and comments", path.shown()))
-    })?;
-    // Some editors write a byte order mark.
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+    Ok(parts.flat_map(str::split_whitespace).collect())
 }
 
 #[cfg(test)]
@@ -363,7 +328,7 @@ mod tests {
                 "--axis: found `xx`; accepted: tp, cp, ep, etp, dp, pp, mp, dp_cp, edp, embedding",
             ),
             ("--ranks 16 --axis pair", "--axis: found `pair`"),
-            ("--ranks 16 --rank-list no/such/file", "--rank-list: cannot read no/such/file"),
+            ("--ranks 16 --rank-list no/such/file", "--rank-list: there is no file no/such/file"),
             ("--ranks 16 --format yaml", "invalid value 'yaml'"),
             (
                 "--ranks 64 --tp 8 --pp 2 --ep 4 --order tp-cp-ep-pp-dp",
@@ -497,14 +462,14 @@ mod tests {
             (b"0,1,,3", "ranks.txt:1: found a comma without a rank"),
             (b",0,1,2,3", "found a comma without a rank"),
             (b"0\n,\n1", "ranks.txt:2: found a comma without a rank"),
-            (b"0 1\n2 \xff", "ranks.txt:2: not text in UTF-8"),
+            (b"0 1\n2 \xff", "ranks.txt is not text in UTF-8"),
         ] {
             let error = read(text, 4).expect_err(&String::from_utf8_lossy(text));
             assert!(error.to_string().contains(expected), "{error}\n{expected}");
             assert_eq!(error.exit_code(), 2);
         }
         let error = read_ranks(Path::new("no/such/file"), 4).unwrap_err();
-        assert!(error.to_string().starts_with("--rank-list: cannot read no/such/file: "), "{error}");
+        assert!(error.to_string().starts_with("--rank-list: there is no file no/such/file"), "{error}");
         assert_eq!(error.exit_code(), 2);
         assert_eq!(read_ranks(Path::new("."), 4).unwrap_err().exit_code(), 2, "a folder");
     }

@@ -13,7 +13,7 @@ use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::step::{DataStyle, Framework, Work, keys_of, parse_order};
-use commgauge_model::config::{Model, Shipped, Table, Training, likely_key};
+use commgauge_model::config::{Model, Recipe, Shipped, Table, Training, likely_key};
 use commgauge_model::layout::{Axis, MOST_RANKS};
 use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_plan::planner::rates::Hidden;
@@ -34,7 +34,7 @@ const NO_HIDDEN_DATA: &str =
 ///
 /// Prints the best layouts with what their step is made of, what limits each, and how sure their order is. Ends with 3 where the
 /// best one rests on curves that predict their own sizes badly.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct PlanCommand {
     #[command(flatten)]
     pub(super) question: QuestionFlags,
@@ -77,7 +77,7 @@ pub struct PlanCommand {
     /// Number of families to show
     ///
     /// Each with the plainest of its layouts that are as fast.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     pub(super) top: u32,
 
     /// Also show what the step and the memory of the best layout are made of, and what was left out
@@ -144,7 +144,9 @@ pub(super) struct Planning {
 impl PlanCommand {
     /// Searches for layouts and prints them.
     pub fn execute(&self) -> Result<i32> {
-        self.with_question(|question, computing, format| self.answer(question, computing, format))
+        let (question, training) = self.question.with_recipe(&self.training)?;
+        let plan = PlanCommand { question, training, ..self.clone() };
+        plan.with_question(|question, computing, format| plan.answer(question, computing, format))
     }
 
     /// Hands over the question and its best layout, and prints nothing.
@@ -485,19 +487,28 @@ fn axes(text: &str) -> std::result::Result<Vec<Axis>, String> {
 /// Less is a size in another unit.
 const LEAST_MEMORY: Bytes = Bytes(64 << 20);
 
+/// What `--element-type` says.
+const ELEMENT_TYPES: [&str; 2] = ["activation_element_type", "parameter_element_type"];
+
 /// Keys that fix the dispatcher, or go with some only.
 const OF_A_DISPATCHER: [&str; 5] =
     ["dispatcher", "routing", "capacity_factor", "dispatch_element_type", "expert_inner"];
 
 /// A model, GPUs and a batch.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct QuestionFlags {
     /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL")]
     pub model: String,
 
+    /// Recipe that says what the flags leave out
+    ///
+    /// As for `commgauge ops`. Its degrees are what is planned, and not taken.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+
     /// All GPUs; `plan --pareto` takes several numbers with commas
-    #[arg(long, visible_alias = "ranks", value_name = "N", required = true, value_delimiter = ',',
+    #[arg(long, visible_alias = "ranks", value_name = "N", required_unless_present = "from", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     pub gpus: Vec<u32>,
 
@@ -510,12 +521,12 @@ pub(super) struct QuestionFlags {
     pub gpu_memory: Bytes,
 
     /// Samples of a step over all replicas
-    #[arg(long, value_name = "N")]
-    pub global_batch: String,
+    #[arg(long, value_name = "N", required_unless_present = "from")]
+    pub global_batch: Option<String>,
 
     /// Tokens of one sample
-    #[arg(long, visible_alias = "seq", value_name = "TOKENS")]
-    pub sequence: String,
+    #[arg(long, visible_alias = "seq", value_name = "TOKENS", required_unless_present = "from")]
+    pub sequence: Option<String>,
 }
 
 /// Choices of the training.
@@ -553,12 +564,37 @@ impl QuestionFlags {
             return "a step of each; `--anchor STEP.csv` takes what it lasted".to_owned();
         }
         let memory = question.gpu_memory.0 / 1_000_000_000;
-        let QuestionFlags { model, global_batch, sequence, .. } = self;
-        let gpus = question.gpus;
+        let (model, global_batch, gpus) = (&self.model, question.global_batch, question.gpus);
+        let sequence = question.bases.first.sequence;
         format!(
             "commgauge calibrate measure --model {model} --gpus {gpus} --gpu-memory {memory}GB --global-batch {global_batch} --sequence \
              {sequence} -- -n {gpus} --backend nccl"
         )
+    }
+
+    /// These flags and those choices, with what a recipe says where they say nothing; what it says is printed.
+    ///
+    /// # Errors
+    /// Those of [`Recipe::read`], and no GPUs.
+    pub fn with_recipe(&self, choices: &TrainingFlags) -> Result<(QuestionFlags, TrainingFlags)> {
+        let (mut question, mut choices) = (self.clone(), choices.clone());
+        let Some(path) = question.from.take() else { return Ok((question, choices)) };
+        let recipe = Recipe::read(&path, &Model::load(&self.model)?)?;
+        eprintln!("{}", recipe.notes);
+        let of_recipe = |key| recipe.text(key).map(str::to_owned);
+        question.sequence = question.sequence.or_else(|| of_recipe("sequence"));
+        question.global_batch = question.global_batch.or_else(|| of_recipe("global_batch"));
+        if question.gpus.is_empty() {
+            let missing = Error::usage("--gpus is missing, and the recipe does not say it; accepted: a number");
+            question.gpus.push(recipe.ranks()?.ok_or(missing)?);
+        }
+        choices.framework = choices.framework.or(recipe.framework());
+        // What the planner chooses is no choice, and the flag of types says both.
+        let is_typed = |key: &&str| choices.element_type.is_some() && ELEMENT_TYPES.contains(key);
+        let open = keys_of(Work::Training).filter(|key| choices.of(key).is_none() && !is_typed(key));
+        let chosen: Vec<_> = open.filter_map(|key| choice(&format!("{key}={}", recipe.text(key)?)).ok()).collect();
+        choices.training.extend(chosen);
+        Ok((question, choices))
     }
 
     /// The training that they describe, with the samples of a step over all replicas.
@@ -599,10 +635,10 @@ impl QuestionFlags {
     }
 
     fn read(&self, model: &Model, choices: &TrainingFlags, data_style: Option<DataStyle>) -> Result<Training> {
-        let mut flags = vec![
-            ("--sequence", "sequence", self.sequence.clone()),
-            ("--global-batch", "global_batch", self.global_batch.clone()),
-        ];
+        let sizes =
+            [("--sequence", "sequence", &self.sequence), ("--global-batch", "global_batch", &self.global_batch)];
+        let mut flags: Vec<_> =
+            sizes.into_iter().filter_map(|(flag, key, text)| Some((flag, key, text.clone()?))).collect();
         match choices.framework {
             Some(framework) => flags.push(("--framework", "framework", framework.name().to_owned())),
             None if choices.of("sequence_parallel").is_none() => {
@@ -614,8 +650,7 @@ impl QuestionFlags {
         flags.extend(written.map(|choice| ("--training", choice.key, choice.value.clone())));
         flags.extend(data_style.map(|style| ("--only zero_stage", "data_style", style.name().to_owned())));
         if let Some(element) = &choices.element_type {
-            flags.push(("--element-type", "activation_element_type", element.clone()));
-            flags.push(("--element-type", "parameter_element_type", element.clone()));
+            flags.extend(ELEMENT_TYPES.map(|key| ("--element-type", key, element.clone())));
         }
         let training = Training::read(Table::of_flags(flags))?;
         training.ensure_fits(model)?;
@@ -626,8 +661,7 @@ impl QuestionFlags {
 impl TrainingFlags {
     /// What was given, as keys of `[training]` with their values.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let types = ["activation_element_type", "parameter_element_type"];
-        let types = types.into_iter().filter_map(|key| Some((key, self.element_type.clone()?)));
+        let types = ELEMENT_TYPES.into_iter().filter_map(|key| Some((key, self.element_type.clone()?)));
         let framework = self.framework.map(|framework| ("framework", framework.name().to_owned()));
         let choices = self.training.iter().map(|choice| (choice.key, choice.value.clone()));
         types.chain(framework).chain(choices)
@@ -710,6 +744,26 @@ mod tests {
             let problem = parse(text).unwrap_err();
             assert!(problem.contains(expected), "{text}: {problem}");
         }
+    }
+
+    #[test]
+    fn a_recipe_says_what_is_planned_and_a_flag_wins() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Flags {
+            #[command(flatten)]
+            question: QuestionFlags,
+            #[command(flatten)]
+            training: TrainingFlags,
+        }
+        commgauge_base::testing::enter_checkout();
+        let flags = "--model llama-3-8b --gpu-memory 80GB --from tests/data/recipes/nemo-gpt.yaml --sequence 2048";
+        let Flags { question, training } = Flags::parse_from(std::iter::once("plan").chain(flags.split_whitespace()));
+        let (question, training) = question.with_recipe(&training).unwrap();
+        assert_eq!((question.sequence.as_deref(), question.global_batch.as_deref()), (Some("2048"), Some("128")));
+        assert_eq!((question.gpus, training.framework), (vec![32], Some(Framework::Megatron)));
+        let given: Vec<&str> = training.training.iter().map(|choice| choice.key).collect();
+        assert_eq!(given, ["sequence_parallel"]);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use super::computing::{ComputingFlags, RatesFlags};
 use super::output::AnswerArguments;
 use super::step::{StepFlags, parse_style, sentences};
-use super::suite::report_resolved_file;
 use super::{AnswerFormat, AnswerOutput, WithParts};
 use crate::report::fit::{QueryInput, predictions_csv, predictions_document, predictions_text, read_queries};
 use crate::report::ops::OpsDocument;
@@ -14,14 +13,11 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::{Fit, Prediction, Predictor, Query, Status};
-use commgauge_model::config::Shipped;
-use commgauge_model::config::step::ModelWork;
 use commgauge_model::layout::Degrees;
 use commgauge_model::workload::Style;
 use commgauge_model::workload::step::Step;
 use commgauge_plan::planner::rank::RankOptions;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
 ///
@@ -87,7 +83,7 @@ impl RankCommand {
     pub fn execute(&self) -> Result<i32> {
         let format = self.shown.check(&self.rates.files())?;
         let document = self.document()?;
-        report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
+        self.step.report()?;
         self.shown.write(&match format {
             AnswerFormat::Table => text(&document, self.shown.to.columns()),
             AnswerFormat::Json => pretty_json(&document)?,
@@ -97,12 +93,10 @@ impl RankCommand {
     }
 
     fn document(&self) -> Result<RankDocument> {
-        let ranks = self.step.ranks(self.ranks)?;
-        let table = self.step.table(ranks)?;
-        let steps = Step::all_of(&table, ranks)?;
-        let [step] = steps.as_slice() else {
-            return Err(Error::usage("--serve: one phase can be ranked at a time; accepted: prefill or decode"));
-        };
+        self.step.with_phase(self.ranks, "ranked", |step| self.document_of(step))
+    }
+
+    fn document_of(&self, step: &Step) -> Result<RankDocument> {
         let source = self.rates.read()?;
         let ranks_per_node = source.ranks_per_node(self.ranks_per_node)?;
         let options = RankOptions { resamples: self.resamples, seed: self.seed };
@@ -273,29 +267,20 @@ impl OpsCommand {
     /// Builds the list and prints it.
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
-        report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
+        self.step.report()?;
         self.notes(&document.groups.degrees)?.iter().for_each(|note| eprintln!("note: {note}"));
         self.shown.show(&document, |width| ops::text(&document, width))?;
         Ok(0)
     }
 
     pub(super) fn document(&self) -> Result<OpsDocument> {
-        let ranks = self.step.ranks(self.ranks)?;
-        let table = self.step.table(ranks)?;
-        let steps = Step::all_of(&table, ranks)?;
-        let step = match steps.as_slice() {
-            [step] => step,
-            _ => return Err(Error::usage("--serve: one phase can be listed at a time; accepted: prefill or decode")),
-        };
         let wanted = |style| self.style.is_empty() || self.style.contains(&style);
-        OpsDocument::new(step, self.stage, wanted)
+        self.step.with_phase(self.ranks, "listed", |step| OpsDocument::new(step, self.stage, wanted))
     }
 
     /// Flags that change nothing here.
     fn notes(&self, degrees: &Degrees) -> Result<Vec<String>> {
-        let table = self.step.table(self.step.ranks(self.ranks)?)?;
-        let sentences = |work: &Arc<ModelWork>| sentences(&self.step.given_of_model(), degrees, &work.model);
-        Ok(table.work.as_ref().map(sentences).unwrap_or_default())
+        Ok(sentences(&self.step.given_of_model(), degrees, &self.step.loaded_model()?))
     }
 }
 
@@ -382,6 +367,78 @@ mod tests {
                 let sum: u64 = of_axis.map(|op| op[column].as_u64().unwrap()).sum();
                 assert_eq!(totals[column], sum, "{axis} {column}");
             }
+        }
+    }
+
+    #[test]
+    fn a_recipe_has_the_list_of_the_flags_that_say_the_same() {
+        commgauge_base::testing::enter_checkout();
+        let ddp = "--bucket-parameters 16777216 --framework deepspeed";
+        let rows = [
+            (
+                "megatron-gpt3-175b.sh --model gpt3-175b",
+                "--model gpt3-175b --tp 8 --pp 16 --ranks 128 --sequence 2048 --global-batch 1536 --framework megatron \
+                 --activation-type float16 --param-type float16 --grad-type float16"
+                    .to_owned(),
+                [8, 16, 1, 1],
+            ),
+            (
+                "megatron-mixtral.sh --model mixtral-8x7b",
+                "--model mixtral-8x7b --pp 4 --ep 8 --dp 8 --sequence 4096 --global-batch 256 --framework megatron --data-style zero1 \
+                 --sequence-parallel --no-overlap-gradients=false --dispatcher all_to_all --balance-loss micro_batch"
+                    .to_owned(),
+                [1, 4, 8, 8],
+            ),
+            (
+                "deepspeed-z3-auto.json --model llama-3-8b --dp 8 --sequence 4096 --micro-batches 1",
+                format!(
+                    "--model llama-3-8b --dp 8 --sequence 4096 --micro-batches 1 --data-style zero3 --prefetch-bucket 15099494 \
+                     --persistent-parameters 40960 {ddp}"
+                ),
+                [1, 1, 8, 1],
+            ),
+            (
+                "deepspeed-z2-auto.json --model llama-3-8b --dp 8 --sequence 4096 --micro-batches 1 --no-overlap-gradients",
+                format!("--model llama-3-8b --dp 8 --sequence 4096 --micro-batches 1 --data-style zero2 {ddp}"),
+                [1, 1, 8, 1],
+            ),
+            (
+                "torchtitan-hsdp-pp.toml --model llama-3-8b",
+                "--model llama-3-8b --tp 2 --pp 4 --dp 8 --sequence 4096 --global-batch 256 --framework torchtitan --data-style hsdp \
+                 --replicas-of-shards 2 --virtual-stages 2 --no-reshard-after-forward --grad-type bfloat16"
+                    .to_owned(),
+                [2, 4, 8, 1],
+            ),
+            (
+                "vllm-deepseek.sh --model deepseek-v3 --serve decode",
+                "--model deepseek-v3 --tp 8 --ep 8 --serve decode --batch 16 --framework vllm".to_owned(),
+                [8, 1, 1, 8],
+            ),
+            // One sum over tp, however experts are divided among its ranks.
+            (
+                "sglang-ep.sh --model qwen3-30b-a3b --serve decode",
+                "--model qwen3-30b-a3b --tp 8 --ep 8 --etp 1 --serve decode --batch 16 --framework sglang".to_owned(),
+                [8, 1, 1, 4],
+            ),
+        ];
+        for (recipe, flags, degrees) in rows {
+            let (of_recipe, of_flags) = (json(&format!("--from tests/data/recipes/{recipe}")), json(&flags));
+            assert!(of_recipe["ops"].as_array().is_some_and(|ops| !ops.is_empty()), "{recipe}");
+            assert_eq!(of_recipe["ops"], of_flags["ops"], "{recipe}");
+            let found = ["tp", "pp", "dp", "ep"].map(|axis| of_recipe["degrees"][axis].as_u64());
+            assert_eq!(found, degrees.map(Some), "{recipe}");
+        }
+    }
+
+    #[test]
+    fn a_recipe_that_trains_does_not_serve_and_what_it_lacks_is_named() {
+        commgauge_base::testing::enter_checkout();
+        for (flags, expected) in [
+            ("megatron-mixtral.sh --model mixtral-8x7b --serve decode", "--serve: the recipe trains"),
+            ("deepspeed-z3-auto.json --model llama-3-8b --dp 8", "`sequence` is missing"),
+        ] {
+            let error = document(&format!("--from tests/data/recipes/{flags}")).expect_err(flags);
+            assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{flags}: {error}");
         }
     }
 

@@ -68,19 +68,17 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
             "--check-launch: --backend simulated launches nothing; its ranks are played by this process",
         )),
         Backend::Simulated => run_in_process(arguments, wanted, &nodes, machine, out),
-        Backend::Mpi | Backend::Nccl if arguments.dry_run => {
-            print_allocation(allocation.as_ref(), arguments);
-            dry_run(arguments, &wanted.work, &nodes, out)
-        }
-        Backend::Mpi | Backend::Nccl if arguments.check_launch => {
-            print_allocation(allocation.as_ref(), arguments);
-            allocation::wait(arguments)?;
-            run_check_launch(arguments, out)
-        }
         Backend::Mpi | Backend::Nccl => {
             print_allocation(allocation.as_ref(), arguments);
+            if arguments.dry_run {
+                return dry_run(arguments, &wanted.work, &nodes, out);
+            }
             allocation::wait(arguments)?;
-            if forces_choices(arguments) { run_combinations(arguments, out) } else { launch_all(arguments, out) }
+            match (arguments.check_launch, forces_choices(arguments)) {
+                (true, _) => run_check_launch(arguments, out),
+                (false, true) => run_combinations(arguments, out),
+                (false, false) => launch_all(arguments, out),
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! of `commgauge-step`, and the trace that it replays instead.
 
 use crate::cli::layout::DegreeFlags;
-use crate::cli::suite::SuiteWork;
+use crate::cli::suite::{SuiteWork, report_resolved_file};
 use crate::cli::sweep::SamplingArguments;
 use clap::error::Error as ClapError;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -11,9 +11,12 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::MIN_FOR_INTERVAL;
 use commgauge_base::units::{Seconds, counted, parse_seconds};
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
 use commgauge_base::{digest, host};
-use commgauge_model::config::step::{ModelWork, Needs, STEP_FLAGS, StepFlag, Work};
-use commgauge_model::config::{BOTH_CADENCES, LayoutTable, Model, Place, RunSettings, Serving, Table, Training};
+use commgauge_model::config::step::{Framework, ModelWork, Needs, STEP_FLAGS, StepFlag, Work, keys_of};
+use commgauge_model::config::{
+    BOTH_CADENCES, LayoutTable, Model, Place, Recipe, RunSettings, Serving, Shipped, Table, Training,
+};
 use commgauge_model::layout::{Axis, Degrees, Layout, LayoutDescription, MOST_RANKS};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::replay::{ReplayOptions, TracedReplay};
@@ -29,8 +32,9 @@ use std::sync::{Arc, OnceLock};
 /// The calls of a step, measured op by op.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepArguments {
+    /// The model and its step.
     #[command(flatten)]
-    step: StepFlags,
+    pub flags: StepFlags,
 
     /// Only these styles, a list with commas: tensor, sequence, vocabulary, data, pipeline, context, expert, control, serving
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style, help_heading = "Measurement", hide_short_help = true)]
@@ -78,10 +82,10 @@ impl StepArguments {
     /// Usage errors that name the flag.
     pub fn work(&self, world_size: u32) -> Result<SuiteWork> {
         if self.trace.are_given() {
-            self.trace.ensure_alone(&self.step)?;
+            self.trace.ensure_alone(&self.flags)?;
             let settings = self.settings();
             let facts =
-                self.trace.facts(&format!("{settings:?} {:?}", self.options()), &self.step.degrees, world_size)?;
+                self.trace.facts(&format!("{settings:?} {:?}", self.options()), &self.flags.degrees, world_size)?;
             return Ok(SuiteWork { plan: WorkPlan::default(), settings, facts });
         }
         let table = self.table(world_size)?;
@@ -140,7 +144,7 @@ impl StepArguments {
     /// As [`StepArguments::work`].
     pub fn replay(&self, world_size: u32) -> Result<Option<ReplayRequest>> {
         let source = if self.trace.are_given() {
-            ReplaySource::Trace(self.trace.read(&self.step.degrees, world_size)?)
+            ReplaySource::Trace(self.trace.read(&self.flags.degrees, world_size)?)
         } else if self.replay {
             ReplaySource::Steps(Box::new(self.table(world_size)?))
         } else {
@@ -159,7 +163,7 @@ impl StepArguments {
 
     /// The layout with the requested styles.
     fn table(&self, world_size: u32) -> Result<LayoutTable> {
-        let mut table = self.step.table(world_size)?;
+        let mut table = self.flags.table(world_size)?;
         if !self.style.is_empty() {
             table.styles.retain(|name| self.style.iter().any(|style| style.name() == *name));
         }
@@ -343,6 +347,12 @@ pub struct StepFlags {
     /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL", required = true)]
     pub model: Option<String>,
+    /// Recipe that says what the flags leave out
+    ///
+    /// Read are launch scripts, files of settings and command lines of servers: of Megatron-LM, NeMo, DeepSpeed, torchtitan, Accelerate, Axolotl, LLaMA-Factory, verl, vLLM and SGLang. Nothing of
+    /// them is executed.
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    pub from: Option<PathBuf>,
     /// Use only this many of its layers
     #[arg(long, value_name = "N", help_heading = "Model", hide_short_help = true)]
     pub layers: Option<String>,
@@ -362,13 +372,16 @@ impl StepFlags {
     /// # Errors
     /// Usage errors that name the flag.
     pub fn table(&self, world: u32) -> Result<LayoutTable> {
-        let mut table = self.degrees.table_on(world)?;
-        let (training, serving) = match self.keys.work() {
-            Work::Training => (Some(Training::read(Table::of_flags(self.keys.entries(Work::Training)?))?), None),
-            Work::Serving => (None, Some(Serving::read(Table::of_flags(self.keys.entries(Work::Serving)?))?)),
+        let recipe = self.recipe()?;
+        let mut table = self.degrees.table_on(world, recipe.as_ref())?;
+        let work = self.work(recipe.as_ref())?;
+        let mut keys = Table::of_flags(self.keys.entries(work)?);
+        recipe.inspect(|recipe| recipe.fill(&mut keys, keys_of(work)));
+        let (training, serving) = match work {
+            Work::Training => (Some(Training::read(keys)?), None),
+            Work::Serving => (None, Some(Serving::read(keys)?)),
         };
-        let path = self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?;
-        let mut model = Model::load(path)?;
+        let mut model = self.loaded_model()?;
         if let Some(layers) = &self.layers {
             let place = Place::flag("--layers");
             let layers =
@@ -380,7 +393,53 @@ impl StepFlags {
         Ok(table)
     }
 
-    /// The ranks that --ranks asks for, else those that the degrees need; dp is 1 if it is left out.
+    /// Hands over the only phase of the step, on the ranks that are asked for; `what` can be done to one phase at a time.
+    ///
+    /// # Errors
+    /// As [`StepFlags::table`], and several phases.
+    pub fn with_phase<T>(&self, asked: Option<u32>, what: &str, use_it: impl FnOnce(&Step) -> Result<T>) -> Result<T> {
+        let ranks = self.ranks(asked)?;
+        let table = self.table(ranks)?;
+        match Step::all_of(&table, ranks)?.as_slice() {
+            [step] => use_it(step),
+            _ => Err(Error::usage(format!("--serve: one phase can be {what} at a time; accepted: prefill or decode"))),
+        }
+    }
+
+    /// The model, with all its layers.
+    ///
+    /// # Errors
+    /// No model, and those of reading it.
+    pub fn loaded_model(&self) -> Result<Model> {
+        Model::load(self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?)
+    }
+
+    /// What the recipe says that was given.
+    ///
+    /// # Errors
+    /// Those of [`Recipe::read`], and no model.
+    pub fn recipe(&self) -> Result<Option<Recipe>> {
+        self.from.as_deref().map(|path| Recipe::read(path, &self.loaded_model()?)).transpose()
+    }
+
+    /// Says which file the model's name means, and what was taken from the recipe.
+    pub fn report(&self) -> Result<()> {
+        self.model.iter().for_each(|model| report_resolved_file(Shipped::Model, Path::new(model)));
+        self.recipe()?.into_iter().for_each(|recipe| eprintln!("{}", recipe.notes));
+        Ok(())
+    }
+
+    /// What is done with the model.
+    fn work(&self, recipe: Option<&Recipe>) -> Result<Work> {
+        match (recipe.and_then(Recipe::framework).map(Framework::work), self.keys.work()) {
+            (Some(Work::Training), Work::Serving) => {
+                Err(Error::usage("--serve: the recipe trains; accepted: the command line of a server, or no --serve"))
+            }
+            (of_recipe, of_flags) => Ok(of_recipe.unwrap_or(of_flags)),
+        }
+    }
+
+    /// The ranks that --ranks asks for, else those that the degrees or the recipe need; dp is 1 if it is left out.
     ///
     /// # Errors
     /// If there are more ranks than on any machine.
@@ -390,16 +449,20 @@ impl StepFlags {
             Some(ranks) => return Err(Error::usage(format!("--ranks: found {ranks}; accepted: 1 to {MOST_RANKS}"))),
             None => {}
         }
-        let mut table = self.degrees.table()?;
+        let recipe = self.recipe()?;
+        let mut table = self.degrees.table(recipe.as_ref())?;
+        if let Some(ranks) = recipe.filter(|_| table.dp.is_none()).map(|recipe| recipe.ranks()).transpose()?.flatten() {
+            return Ok(ranks);
+        }
         table.dp = table.dp.or(Some(1));
         ranks_of(&table).map(|ranks| ranks.unwrap_or(1))
     }
 
     /// The given flags of a model and its step; those of the layout are not among them.
     pub(crate) fn given_of_model(&self) -> Vec<&'static str> {
-        let of_model = [("--model", &self.model), ("--layers", &self.layers)];
-        let of_model = of_model.into_iter().filter(|(_, text)| text.is_some()).map(|(flag, _)| flag);
-        of_model.chain(self.keys.flags()).collect()
+        let given = [self.model.is_some(), self.layers.is_some(), self.from.is_some()];
+        let of_model = ["--model", "--layers", "--from"].into_iter().zip(given);
+        of_model.filter_map(|(flag, is_given)| is_given.then_some(flag)).chain(self.keys.flags()).collect()
     }
 }
 

@@ -124,10 +124,12 @@ pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes, machine: Op
 ///
 /// mpirun -np 4 commgauge-step --trace trace-rank*.json.gz --tp 2 --dp 2
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-step", version = program_version(), mut_arg("model", without_trace))]
+#[command(name = "commgauge-step", version = program_version())]
+#[command(mut_arg("model", without_trace), mut_arg("from", |flag| flag.hide_short_help(true)))]
 pub struct StepRun {
+    /// What is measured.
     #[command(flatten)]
-    step: StepArguments,
+    pub step: StepArguments,
     #[command(flatten)]
     launched: LaunchedArguments,
 }

@@ -188,6 +188,9 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
         // Duplicates within one plan are two rows.
         let mut of_this_record = HashSet::new();
         for (name, planned) in planned {
+            // Rows of another tool's logs name their own hosts where these differ.
+            let named = planned.subject.call().and_then(|facts| facts.labels.get("hosts"));
+            let hosts = named.map_or_else(|| hosts.clone(), |named| named.as_str().into());
             let work = SameWork::new(name, hosts.clone(), planned.subject);
             let known = index_of.get(&work).copied().filter(|at| !of_this_record.contains(at));
             let at = known.unwrap_or(cases.len());

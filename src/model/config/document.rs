@@ -62,6 +62,11 @@ impl Place {
         Place { source: PathBuf::new(), key: name.to_owned() }
     }
 
+    /// The place of a key on a line of a file.
+    pub(super) fn on_line(file: &Path, line: usize, key: &str) -> Place {
+        Place { source: at_line(file, line), key: key.to_owned() }
+    }
+
     /// A usage error that names this place.
     pub fn wrong(&self, problem: impl Display) -> Error {
         if self.source.as_os_str().is_empty() {
@@ -226,11 +231,14 @@ impl Source<'_> {
 
     /// File and line of a byte.
     fn place_of(&self, offset: usize) -> PathBuf {
-        let line = 1 + self.line_ends.partition_point(|end| *end < offset);
-        let mut named = self.file.as_os_str().to_owned();
-        named.push(format!(":{line}"));
-        named.into()
+        at_line(self.file, 1 + self.line_ends.partition_point(|end| *end < offset))
     }
+}
+
+fn at_line(file: &Path, line: usize) -> PathBuf {
+    let mut named = file.as_os_str().to_owned();
+    named.push(format!(":{line}"));
+    named.into()
 }
 
 fn table(source: &Source, place: Place, path: &str, table: DeTable) -> Table {
@@ -411,13 +419,27 @@ impl Item {
     }
 }
 
+impl Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Text(text) | Value::Date(text) => f.write_str(text),
+            Value::Whole(number) => number.fmt(f),
+            Value::Fraction(number) => number.fmt(f),
+            Value::Truth(truth) => truth.fmt(f),
+            Value::List(items) => {
+                let texts: Vec<String> = items.iter().map(|item| item.value.to_string()).collect();
+                f.write_str(&texts.join(","))
+            }
+            Value::Table(_) | Value::Missing(_) => Ok(()),
+        }
+    }
+}
+
 /// What is at the place of a value, as the beginning of a complaint.
 pub(super) fn found(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("found the text \"{text}\""),
-        Value::Whole(number) => format!("found {number}"),
-        Value::Fraction(number) => format!("found {number}"),
-        Value::Truth(truth) => format!("found {truth}"),
+        Value::Whole(_) | Value::Fraction(_) | Value::Truth(_) => format!("found {value}"),
         Value::List(_) => "found a list".to_owned(),
         Value::Table(_) => "found a table".to_owned(),
         Value::Date(text) => format!("found `{text}`"),

@@ -3,6 +3,7 @@
 mod document;
 pub mod machine;
 mod model;
+mod recipe;
 mod shipped;
 pub mod step;
 mod suite;
@@ -16,6 +17,7 @@ pub use model::{
     Blocks, Family, FeedForward, Indexer, Inferred, LatentAttention, LayerParts, LinearAttention,
     LinearAttentionParameters, LinearRule, Mixer, Mixture, Model, QueryKeyNorm, SlidingWindow,
 };
+pub use recipe::Recipe;
 pub use shipped::{Shipped, is_embedded, published, read_text};
 pub use step::{LayoutTable, ModelWork, Serving, Training};
 pub use suite::{Calibrate, MOST_REPLICATES, ROUNDS_WITHIN, RunSettings, Suite};

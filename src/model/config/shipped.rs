@@ -10,6 +10,8 @@ use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::ascending;
 use include_dir::{Dir, include_dir};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
@@ -153,6 +155,15 @@ pub fn published(file: &str) -> Result<&'static str> {
 pub(super) fn embedded_file(file: &str) -> Result<&'static str> {
     let embedded = EMBEDDED.get_file(file).and_then(|file| file.contents_utf8());
     embedded.ok_or_else(|| Error::environment(format!("this program was built without suites/{file}")))
+}
+
+/// The files of TOML in a folder of `suites/` by their names. They are part of the program, and a test reads each.
+pub(super) fn embedded_tables<T: DeserializeOwned>(folder: &str) -> BTreeMap<&'static str, T> {
+    let files = EMBEDDED.get_dir(folder).into_iter().flat_map(|folder| folder.files());
+    let named = files.filter_map(|file| Some((file.path().file_name()?.to_str()?, file.contents_utf8()?)));
+    let read =
+        |(name, text)| (name, toml::from_str(text).unwrap_or_else(|problem| panic!("{folder}/{name}: {problem}")));
+    named.filter(|(name, _)| name.ends_with(".toml")).map(read).collect()
 }
 
 /// A word that can only be a name: no folder before it, and no ending of a file.

@@ -333,42 +333,26 @@ pub fn parse_splits(text: &str) -> std::result::Result<Splits, String> {
     }
 }
 
+/// The words of `routed:` and their keys in a suite.
+const ROUTED_WORDS: [(&str, &str); 6] = [
+    ("experts", "experts"),
+    ("k", "experts_per_token"),
+    ("hidden", "hidden"),
+    ("capacity", "capacity_factor"),
+    ("seed", "seed"),
+    ("back", "back"),
+];
+
 fn parse_routed(text: &str) -> std::result::Result<Splits, String> {
     let (routing, rest) = text.split_once(',').unwrap_or((text, ""));
-    let routing: Routing = routing.trim().parse().map_err(|_| format!("found routing `{routing}`"))?;
-    let (mut experts, mut experts_per_token) = (None, None);
-    let mut routed = Routed {
-        experts: 0,
-        experts_per_token: 0,
-        elements_per_token: 1,
-        routing,
-        capacity_factor: None,
-        seed: 1,
-        back: false,
-    };
+    let mut words = vec![("routing", "routing", routing.trim().to_owned())];
     for word in rest.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        let whole = |most: u64| {
-            let number = value.parse().ok().filter(|number| *number <= most);
-            number.ok_or_else(|| format!("found `{word}`, where a whole number up to {most} is meant"))
-        };
-        match key {
-            "experts" => experts = Some(whole(MOST_EXPERTS)?),
-            "k" => experts_per_token = Some(whole(MOST_EXPERTS)?),
-            "hidden" => routed.elements_per_token = whole(MOST_HIDDEN)?,
-            "seed" => routed.seed = whole(u64::MAX)?,
-            "capacity" => {
-                let factor = value.parse().map_err(|_| format!("found `{word}`, where a number is meant"))?;
-                routed.capacity_factor = Some(factor);
-            }
-            "back" if value.is_empty() => routed.back = true,
-            _ => return Err(format!("found `{word}`")),
-        }
+        let (name, value) = word.split_once('=').unwrap_or((word, "true"));
+        let known = ROUTED_WORDS.iter().find(|(known, _)| *known == name);
+        let (name, key) = known.ok_or_else(|| format!("found `{word}`"))?;
+        words.push((name, key, value.to_owned()));
     }
-    routed.experts = experts.ok_or("experts=COUNT is missing")?;
-    routed.experts_per_token = experts_per_token.ok_or("k=COUNT is missing")?;
-    routed.check(1)?;
-    Ok(Splits::Routed(routed))
+    read_routed(Table::of_flags(words)).map_err(|problem| problem.to_string())
 }
 
 // Reads the cadences of a suite: streaming, isolated, or both.
@@ -389,20 +373,20 @@ mod tests {
     #[test]
     fn invalid_routings_are_refused_with_the_valid_ones() {
         for (text, expected) in [
-            ("routed:zipf:1", "experts=COUNT is missing"),
-            ("routed:zipf:1,experts=8", "k=COUNT is missing"),
+            ("routed:zipf:1", "`experts` is missing; accepted: the experts of a layer"),
+            ("routed:zipf:1,experts=8", "`experts_per_token` is missing; accepted: how many a token goes to"),
             ("routed:zipf:9,experts=8,k=2", "found routing `zipf:9`"),
             ("routed:even,experts=8,k=2", "found routing `even`"),
             ("routed:uniform,experts=8,k=9", "found 9 experts for each token; accepted: 1 to 8, all of them"),
-            ("routed:uniform,experts=0,k=1", "found 0 experts; accepted: 1 to 65536"),
-            ("routed:uniform,experts=70000,k=1", "a whole number up to 65536 is meant"),
+            ("routed:uniform,experts=0,k=1", "experts: found 0; accepted: a whole number from 1 to 65536"),
+            ("routed:uniform,experts=70000,k=1", "experts: found 70000; accepted"),
             ("routed:hot:0.6,experts=8,k=2", "up to 1/2 of all choices"),
             ("routed:hot:0.6,experts=1,k=1", "a hot expert needs other experts"),
-            ("routed:uniform,experts=8,k=2,hidden=0", "found tokens of 0 elements"),
-            ("routed:uniform,experts=8,k=2,capacity=0", "found a capacity factor of 0; accepted: above 0"),
-            ("routed:uniform,experts=8,k=2,capacity=nan", "found a capacity factor of NaN"),
+            ("routed:uniform,experts=8,k=2,hidden=0", "hidden: found 0; accepted: a whole number from 1"),
+            ("routed:uniform,experts=8,k=2,capacity=0", "capacity: found 0; accepted: a number above 0"),
+            ("routed:uniform,experts=8,k=2,capacity=nan", "capacity: found NaN; accepted"),
             ("routed:uniform,experts=8,k=2,bak", "found `bak`"),
-            ("routed:uniform,experts=8,k=2,back=1", "found `back=1`"),
+            ("routed:uniform,experts=8,k=2,back=1", "back: found 1; accepted: true or false"),
             ("routed:random,experts=2048,k=2", "random routing of 2048 experts on 1 ranks; accepted: up to 1024"),
             ("uneven", "found `uneven`"),
         ] {

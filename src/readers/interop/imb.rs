@@ -4,17 +4,17 @@
 //! times the processes; for the others it is the size itself. Times are means over the repetitions; the slowest process (`t_max`) is used,
 //! as IMB does for its bandwidth.
 
-use super::imported::{BadLine, DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
-use super::log_text::{self, LogLine, Unread, Writer};
-use super::osu::{IMB, PeerProgram, PrintedSize, mpi_type};
+use super::imported::{DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
+use super::log_text::{self, LogLine, Writer};
+use super::peer::{self, IMB, PeerProgram, PrintedSize, Reading, mpi_type};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Bytes, counted};
+use commgauge_base::units::counted;
 use commgauge_model::layout::Locality;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The last line of a run, since version 3.2.
@@ -87,164 +87,123 @@ impl Head {
     }
 }
 
-/// The part of the file that belongs to one benchmark.
-struct Block<'a> {
-    title: LogLine<'a>,
-    name: String,
-    benchmark: Option<PeerProgram>,
-    ranks: Option<u32>,
-    groups: u32,
-    columns: Vec<String>,
-    rows_left_out: usize,
+/// A benchmark, with its number of groups.
+type Block<'a> = peer::Block<'a, u32>;
+
+/// `# Benchmarking Multi-Allreduce`
+fn titled(title: LogLine) -> Option<Block> {
+    let name = title.text.strip_prefix("# Benchmarking ")?.split_whitespace().next()?;
+    let name = name.strip_prefix("Multi-").or(name.strip_prefix("multi-")).unwrap_or(name).to_owned();
+    let test = PeerProgram::named(&IMB, &name);
+    Some(Block::new(title, name, test, 1))
 }
 
-impl<'a> Block<'a> {
-    /// `# Benchmarking Multi-Allreduce`
-    fn titled(title: LogLine<'a>) -> Option<Self> {
-        let name = title.text.strip_prefix("# Benchmarking ")?.split_whitespace().next()?;
-        let name = name.strip_prefix("Multi-").or(name.strip_prefix("multi-")).unwrap_or(name).to_owned();
-        let benchmark = PeerProgram::named(&IMB, &name);
-        Some(Block { title, name, benchmark, ranks: None, groups: 1, columns: Vec::new(), rows_left_out: 0 })
+/// `# #processes = 4` or `# ( 2 groups of 4 processes each running simultaneous )`
+fn take_comment(block: &mut Block, comment: &str) {
+    if let Some(ranks) = comment.strip_prefix("#processes =") {
+        block.ranks = ranks.trim().parse().ok().filter(|ranks| *ranks > 0);
     }
+    if let ["(", groups, "groups", "of", ranks, "processes", ..] =
+        comment.split_whitespace().collect::<Vec<_>>().as_slice()
+    {
+        block.facts = groups.parse().unwrap_or(1);
+        block.ranks = ranks.parse().ok().filter(|ranks| *ranks > 0);
+    }
+}
 
-    /// `# #processes = 4` or `# ( 2 groups of 4 processes each running simultaneous )`
-    fn take(&mut self, comment: &str) {
-        if let Some(ranks) = comment.strip_prefix("#processes =") {
-            self.ranks = ranks.trim().parse().ok().filter(|ranks| *ranks > 0);
-        }
-        if let ["(", groups, "groups", "of", ranks, "processes", ..] =
-            comment.split_whitespace().collect::<Vec<_>>().as_slice()
-        {
-            self.groups = groups.parse().unwrap_or(1);
-            self.ranks = ranks.parse().ok().filter(|ranks| *ranks > 0);
-        }
+fn row(block: &Block, benchmark: PeerProgram, head: &Head, text: &str) -> std::result::Result<Row, String> {
+    let reasons = ["out-of-mem.", "int-overflow.", "time-out."];
+    if let Some(reason) = reasons.into_iter().find(|reason| text.contains(reason)) {
+        return Err(format!("IMB measured no time: {reason}"));
     }
+    let cells = block.cells(text)?;
+    let ranks = block.ranks.ok_or("no line above gives the number of processes (`# #processes = 4`)")?;
+    let defects = cells.of(&["defects"]).map(|text| text.parse::<f64>().unwrap_or(f64::NAN));
+    let size = cells.of(&["#bytes"]).map_or(Ok(0), |text| log_text::whole("#bytes", text))?;
+    let time = ["t_max[usec]", "t[usec]"].into_iter().find_map(|name| Some((name, cells.of(&[name])?)));
+    let (column, time) =
+        time.ok_or_else(|| format!("the heading has no t_max[usec] and no t[usec]; found {}", cells.heading()))?;
+    let mut labels = BTreeMap::from([("tool".to_owned(), "imb".to_owned())]);
+    labels.extend(head.version.iter().map(|version| ("tool_version".to_owned(), version.clone())));
+    if column == "t_max[usec]" {
+        labels.insert("statistic".to_owned(), "max_over_ranks".to_owned());
+    }
+    if block.facts > 1 {
+        labels.insert("groups".to_owned(), block.facts.to_string());
+    }
+    Ok(Row {
+        collective: benchmark.collective,
+        element_type: head.element_type(benchmark.collective)?,
+        ranks,
+        bytes_total: benchmark.bytes_total(size, ranks)?,
+        latency: log_text::microseconds(column, time)?,
+        locality: Locality::UNKNOWN,
+        known: Known {
+            cadence: Some(cadence(benchmark)),
+            reduce_op: head.reduce_op.filter(|_| benchmark.collective.reduces()),
+            data_check: defects
+                .map(|defects| if defects == 0.0 { DataCheck::Right } else { DataCheck::Wrong { elements: None } }),
+            ..Known::default()
+        },
+        labels,
+    })
+}
 
-    fn column<'r>(&self, wanted: &str, fields: &[&'r str]) -> Option<&'r str> {
-        let index = self.columns.iter().position(|column| column == wanted)?;
-        fields.get(index).copied()
-    }
-
-    fn row(&self, benchmark: PeerProgram, head: &Head, text: &str) -> std::result::Result<Row, String> {
-        if let Some(reason) =
-            ["out-of-mem.", "int-overflow.", "time-out."].into_iter().find(|reason| text.contains(reason))
-        {
-            return Err(format!("IMB measured no time: {reason}"));
+/// What IMB's size is.
+fn meaning(benchmark: PeerProgram) -> Option<&'static str> {
+    Some(match benchmark.collective {
+        _ if benchmark.size == PrintedSize::Block => {
+            "#bytes is one process's block; bytes_total is the block times the processes"
         }
-        let fields: Vec<&str> = text.split_whitespace().collect();
-        if fields.len() != self.columns.len() {
-            return Err(format!("has {} fields, the heading {}", fields.len(), self.columns.len()));
-        }
-        let ranks = self.ranks.ok_or("no line above gives the number of processes (`# #processes = 4`)")?;
-        let defects = self.column("defects", &fields).map(|text| text.parse::<f64>().unwrap_or(f64::NAN));
-        let block = self.column("#bytes", &fields).map_or(Ok(0), |text| log_text::whole("#bytes", text))?;
-        let bytes = if benchmark.size == PrintedSize::Block { log_text::for_each_rank(block, ranks)? } else { block };
-        let time = ["t_max[usec]", "t[usec]"].into_iter().find_map(|name| Some((name, self.column(name, &fields)?)));
-        let (column, time) = time.ok_or_else(|| {
-            format!("the heading has no t_max[usec] and no t[usec]; found {}", self.columns.join(", "))
-        })?;
-        let mut labels = BTreeMap::from([("tool".to_owned(), "imb".to_owned())]);
-        labels.extend(head.version.iter().map(|version| ("tool_version".to_owned(), version.clone())));
-        if column == "t_max[usec]" {
-            labels.insert("statistic".to_owned(), "max_over_ranks".to_owned());
-        }
-        if self.groups > 1 {
-            labels.insert("groups".to_owned(), self.groups.to_string());
-        }
-        Ok(Row {
-            collective: benchmark.collective,
-            element_type: head.element_type(benchmark.collective)?,
-            ranks,
-            bytes_total: Bytes(bytes),
-            latency: log_text::microseconds(column, time)?,
-            locality: Locality::UNKNOWN,
-            known: Known {
-                cadence: Some(cadence(benchmark)),
-                reduce_op: head.reduce_op.filter(|_| benchmark.collective.reduces()),
-                data_check: defects
-                    .map(|defects| if defects == 0.0 { DataCheck::Right } else { DataCheck::Wrong { elements: None } }),
-                ..Known::default()
-            },
-            labels,
-        })
-    }
-
-    fn left_out(&self) -> Option<BadLine> {
-        (self.benchmark.is_none() && self.rows_left_out > 0).then(|| {
-            let rows = counted(self.rows_left_out, "row");
-            self.title.bad(format!("commgauge has no call for {}; skipped: {rows}", self.name))
-        })
-    }
-
-    fn note(&self) -> Option<String> {
-        let benchmark = self.benchmark.filter(|_| !self.columns.is_empty())?;
-        let meaning = match benchmark.collective {
-            _ if benchmark.size == PrintedSize::Block => {
-                "#bytes is one process's block; bytes_total is the block times the processes"
-            }
-            Collective::PingPong => "t[usec] is one way, bytes_total the message",
-            Collective::SendRecv | Collective::Bidirectional => "bytes_total is what one process sends",
-            Collective::Barrier => return None,
-            _ => "#bytes is bytes_total",
-        };
-        Some(format!("{}: {meaning}", self.name))
-    }
+        Collective::PingPong => "t[usec] is one way, bytes_total the message",
+        Collective::SendRecv | Collective::Bidirectional => "bytes_total is what one process sends",
+        Collective::Barrier => return None,
+        _ => "#bytes is bytes_total",
+    })
 }
 
 fn parse(text: &str) -> Imported {
-    let mut imported = Imported::default();
-    let (mut head, mut notes, mut unread) = (Head::default(), BTreeSet::new(), Unread::default());
-    let mut block: Option<Block> = None;
+    let (mut head, mut reading) = (Head::default(), Reading::new(meaning));
     for line in log_text::log_lines(text) {
-        if let Some(next) = Block::titled(line) {
-            close(block.replace(next), &mut imported, &mut notes);
+        if let Some(next) = titled(line) {
+            reading.begin(Some(next));
         } else if line.text.contains("#repetitions") {
-            match &mut block {
+            match &mut reading.block {
                 Some(block) => block.columns = line.text.split_whitespace().map(str::to_owned).collect(),
-                None => imported.bad_lines.push(line.bad("a heading without `# Benchmarking ...` above it")),
+                None => {
+                    let problem = "a heading without `# Benchmarking ...` above it";
+                    reading.imported.bad_lines.push(line.bad(problem));
+                }
             }
         } else if line.text.starts_with('#') {
             let comment = line.text.trim_start_matches("# ").trim();
             head.take(comment);
-            if let Some(block) = &mut block {
-                block.take(comment);
+            if let Some(block) = &mut reading.block {
+                take_comment(block, comment);
             }
-        } else if let Some(block) = block.as_mut().filter(|block| !block.columns.is_empty())
+        } else if let Some(block) = &reading.block
+            && !block.columns.is_empty()
             && line.text.starts_with(|c: char| c.is_ascii_digit())
         {
-            match block.benchmark.map(|benchmark| block.row(benchmark, &head, line.text)) {
-                None => block.rows_left_out += 1,
+            match block.test.map(|benchmark| row(block, benchmark, &head, line.text)) {
                 // Faster than the clock shows: nothing was measured.
-                Some(Err(_)) if line.text.ends_with(" 0.00") => unread.add(line),
-                Some(Ok(row)) => imported.rows.push(row),
-                Some(Err(problem)) => imported.bad_lines.push(line.bad(problem)),
+                Some(Err(_)) if line.text.ends_with(" 0.00") => reading.unread.add(line),
+                row => reading.take(line, row),
             }
-        } else if log_text::looks_like_a_row(line.text) {
-            imported.bad_lines.push(line.bad("a row outside a table: no heading above it"));
-        } else if !line.text.is_empty() {
-            unread.add(line);
+        } else {
+            reading.is_lost_row(line);
         }
     }
-    close(block, &mut imported, &mut notes);
     let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();
     let (runs, feet) = (count("MPI-1 part").max(1), count(FOOT));
     if feet < runs {
         let text = format!("the log was cut off: it has `{FOOT}` {feet} times, for {}", counted(runs, "run"));
-        imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
+        reading.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
     let assumed = head.moved_type.is_none() || head.reduced_type.is_none();
-    let assumed =
-        assumed.then(|| "the head of the file names no data types; assuming MPI_BYTE and MPI_FLOAT".to_owned());
-    imported.bad_lines.sort_by_key(|line| line.number);
-    imported.started = head.started;
-    imported.notes = notes.into_iter().chain(assumed).chain(unread.note()).collect();
-    imported
-}
-
-fn close(block: Option<Block>, imported: &mut Imported, notes: &mut BTreeSet<String>) {
-    let Some(block) = block else { return };
-    imported.bad_lines.extend(block.left_out());
-    notes.extend(block.note());
+    reading.imported.started = head.started;
+    reading
+        .finish(assumed.then(|| "the head of the file names no data types; assuming MPI_BYTE and MPI_FLOAT".to_owned()))
 }
 
 #[cfg(test)]
@@ -296,7 +255,7 @@ mod tests {
         let bad: Vec<_> = parse(SAMPLE).bad_lines.into_iter().map(|line| (line.number, line.problem)).collect();
         let line_of = |words: &str| SAMPLE.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;
         let expected = [
-            (line_of("Benchmarking Exchange"), "commgauge has no call for Exchange; skipped: 2 rows"),
+            (line_of("Benchmarking Exchange"), "commgauge has no call for the test `Exchange`; skipped: 2 rows"),
             (line_of("int-overflow."), "int-overflow."),
             (line_of("out-of-mem."), "out-of-mem."),
         ];

@@ -17,7 +17,7 @@ use commgauge_model::record::line::{
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// One time reported by another tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,8 +104,6 @@ pub struct Imported {
     pub faults: Vec<RunFault>,
     /// The ranks of the largest run, if the tool names them.
     pub ranks: Vec<RankFacts>,
-    /// The settings of the runs, as printed by the tool.
-    pub settings: BTreeSet<String>,
     /// Start time of the last run, if the tool prints it.
     pub started: Option<Timestamp>,
 }

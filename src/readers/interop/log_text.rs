@@ -12,7 +12,7 @@ use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_base::visible::ShownPath;
 use commgauge_cost::cost::PlaceQuery;
 use commgauge_model::layout::Locality;
-use commgauge_model::record::line::{ForeignTool, RankFacts};
+use commgauge_model::record::line::ForeignTool;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -275,9 +275,6 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
         .ok()
         .filter(|ranks| *ranks > 0)
         .ok_or_else(|| format!("ranks: found `{ranks}`; accepted: a whole number from 1 on"))?;
-    let bytes = field("bytes_total")?;
-    let bytes: u64 =
-        bytes.parse().map_err(|_| format!("bytes_total: found `{bytes}`; accepted: a whole number of bytes"))?;
     let locality = match field(LOCALITY) {
         Ok(text) if !text.is_empty() => text.parse::<PlaceQuery>()?.locality(ranks),
         _ => Locality::UNKNOWN,
@@ -293,7 +290,7 @@ fn row(columns: &StringRecord, record: &StringRecord) -> std::result::Result<Row
         collective: collective(field("collective")?)?,
         element_type: field("dtype")?.parse::<ElementType>().map_err(|problem| format!("dtype: {problem}"))?,
         ranks,
-        bytes_total: Bytes(bytes),
+        bytes_total: Bytes(whole("bytes_total", field("bytes_total")?)?),
         latency: microseconds("latency_us", field("latency_us")?)?,
         locality,
         known: Known::default(),
@@ -317,8 +314,7 @@ pub struct ImportedFile {
     pub imported: Imported,
 }
 
-/// The rows of several files of a tool, and their source. Warnings name files that are not replicates: of other commands, hosts or devices,
-/// or truncated.
+/// The rows of several files of a tool, and their source. A warning names rows that one file has and another lacks.
 pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>) {
     let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
     let mut origin = Origin::of(tool, &names);
@@ -328,41 +324,20 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
         let faults = imported.faults.iter();
         origin.faults.extend(faults.map(|fault| RunFault { text: format!("{file}: {}", fault.text), ..*fault }));
     }
-    origin.warnings.extend(unlike(&files));
     origin.started =
         files.iter().map(|file| file.imported.started).collect::<Option<Vec<_>>>().into_iter().flatten().max();
     let largest = files.iter().max_by_key(|file| file.imported.ranks.len());
     origin.ranks = largest.map(|file| file.imported.ranks.clone()).unwrap_or_default();
-    let rows: Vec<Row> = files.into_iter().flat_map(|file| file.imported.rows).collect();
-    origin.warnings.extend(uneven(&rows));
-    (origin, rows)
-}
-
-/// The first file that has rows of an earlier one but other settings or ranks.
-fn unlike(files: &[ImportedFile]) -> Option<String> {
-    let names: Vec<BTreeSet<String>> = files.iter().map(|file| file.imported.rows.iter().map(name).collect()).collect();
-    let placed = |ranks: &[RankFacts]| {
-        ranks.iter().map(|rank| (rank.rank, rank.host.clone(), rank.device.clone())).collect::<BTreeSet<_>>()
-    };
-    for (later, ImportedFile { name: file, imported }) in files.iter().enumerate() {
-        for (earlier, ImportedFile { name: other, imported: before }) in files[..later].iter().enumerate() {
-            if names[earlier].is_disjoint(&names[later]) {
-                continue;
-            }
-            let problem = if before.settings != imported.settings {
-                let shown = |settings: &BTreeSet<String>| settings.iter().cloned().collect::<Vec<_>>().join(" and ");
-                format!("from different commands: {} / {}", shown(&before.settings), shown(&imported.settings))
-            } else if placed(&before.ranks) != placed(&imported.ranks) {
-                "from different hosts or devices".to_owned()
-            } else {
-                continue;
-            };
-            return Some(format!(
-                "{other} and {file} are logs {problem}, so their rows are not replicates of each other"
-            ));
+    let mut rows: Vec<Row> = files.into_iter().flat_map(|file| file.imported.rows).collect();
+    // They make rows of other hosts or settings other rows; where all are alike they say nothing.
+    for name in ["hosts", "iters"] {
+        let values: BTreeSet<_> = rows.iter().map(|row| row.labels.get(name)).collect();
+        if values.len() == 1 {
+            rows.iter_mut().for_each(|row| drop(row.labels.remove(name)));
         }
     }
-    None
+    origin.warnings.extend(uneven(&rows));
+    (origin, rows)
 }
 
 /// Rows of one curve that occur in different numbers.

@@ -8,13 +8,15 @@ mod imported;
 mod log_text;
 mod nccl_tests;
 mod osu;
+mod peer;
 
 pub use self::read as read_commgauge;
 pub use imb::{parse_bytes as parse_imb, read as read_imb};
 pub use imported::{BadLine, Imported, Known, Origin, Row, RunFault, RunFaultKind, record_lines};
 pub use log_text::{ImportedFile, collective as collective_named, joined, parse as parse_csv, read as read_csv};
 pub use nccl_tests::{parse as parse_nccl_tests, read as read_nccl_tests};
-pub use osu::{IMB, OSU, PeerProgram, PrintedSize, parse_bytes as parse_osu, read as read_osu};
+pub use osu::{parse_bytes as parse_osu, read as read_osu};
+pub use peer::{IMB, OSU, PeerProgram, PrintedSize};
 
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -65,9 +67,9 @@ pub fn read(path: &Path) -> Result<Renewed> {
         header.notes.extend(record.file.seal.note());
     }
     let (mut good, mut bad_lines) = (Vec::new(), Vec::new());
-    for ReadLine { number, content } in lines {
+    for Numbered { number, content } in lines {
         match content {
-            Ok(line) => good.push(NumberedLine { number, line }),
+            Ok(content) => good.push(Numbered { number, content }),
             Err(problem) => bad_lines.push(BadLine { number, problem }),
         }
     }
@@ -78,20 +80,14 @@ pub fn read(path: &Path) -> Result<Renewed> {
     Ok(Renewed { lines, bad_lines, version, cut_off })
 }
 
-/// A line of the file, counted from 1, and its content or why it cannot be parsed.
-struct ReadLine {
+/// A line of the file, counted from 1.
+struct Numbered<Content> {
     number: u64,
-    content: std::result::Result<Line, String>,
+    content: Content,
 }
 
-/// A line that can be read, counted from 1.
-struct NumberedLine {
-    number: u64,
-    line: Line,
-}
-
-/// Every line that is not empty.
-fn numbered(text: &[u8]) -> Vec<ReadLine> {
+/// Every line that is not empty, or why it cannot be parsed.
+fn numbered(text: &[u8]) -> Vec<Numbered<std::result::Result<Line, String>>> {
     let truncated = text.last().is_some_and(|byte| *byte != b'\n');
     let all: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     let last = all.len();
@@ -105,15 +101,15 @@ fn numbered(text: &[u8]) -> Vec<ReadLine> {
         if let Ok(Line::Header(header)) = &mut content {
             header.identify(line);
         }
-        ReadLine { number, content }
+        Numbered { number, content }
     };
     numbers.map(read).collect()
 }
 
 /// The lines that form a consistent record; the others join the bad ones, each with the reason.
-fn consistent_lines(mut lines: Vec<NumberedLine>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
+fn consistent_lines(mut lines: Vec<Numbered<Line>>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
     // Each round removes the first line that is inconsistent with those before it.
-    while let Err(error) = Record::from_lines(lines.iter().map(|numbered| numbered.line.clone())) {
+    while let Err(error) = Record::from_lines(lines.iter().map(|numbered| numbered.content.clone())) {
         let text = error.to_string();
         let located = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
         let index = located
@@ -123,7 +119,7 @@ fn consistent_lines(mut lines: Vec<NumberedLine>, bad_lines: &mut Vec<BadLine>) 
         let number = lines.remove(index - 1).number;
         bad_lines.push(BadLine { number, problem: located.map_or(text.clone(), |(_, problem)| problem.to_owned()) });
     }
-    lines.into_iter().map(|numbered| numbered.line).collect()
+    lines.into_iter().map(|numbered| numbered.content).collect()
 }
 
 #[cfg(test)]

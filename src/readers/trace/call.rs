@@ -6,6 +6,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -128,8 +129,7 @@ impl Elements {
     pub(super) fn bytes_total(self, kind: CallKind, element: ElementType) -> Option<Bytes> {
         let elements = match kind {
             CallKind::Collective(Collective::Barrier) => 0,
-            CallKind::Collective(Collective::AllGather | Collective::Gather) => self.received,
-            CallKind::Receive => self.received,
+            CallKind::Collective(Collective::AllGather | Collective::Gather) | CallKind::Receive => self.received,
             _ => self.sent,
         };
         elements.checked_mul(element.size()).map(Bytes)
@@ -183,18 +183,11 @@ pub(super) struct ProcessTrace {
     pub notes: Vec<String>,
 }
 
-/// Rank and size of a member.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    rank: u32,
-    ranks: u32,
-}
-
 /// The processes of all files of a job.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     /// By communicator and process.
-    members: BTreeMap<String, BTreeMap<Process, Place>>,
+    members: BTreeMap<String, BTreeMap<Process, Membership>>,
     file_of: BTreeMap<Process, PathBuf>,
     rank_of_name: BTreeMap<Process, u32>,
     calls: Vec<ProcessCall>,
@@ -225,8 +218,7 @@ impl Processes {
             self.rank_of_name.insert((*process).clone(), rank);
         }
         for of in trace.memberships {
-            let place = Place { rank: of.rank, ranks: of.ranks };
-            self.members.entry(of.communicator).or_default().insert(of.process, place);
+            self.members.entry(of.communicator.clone()).or_default().insert(of.process.clone(), of);
         }
         self.calls.extend(trace.calls);
         Ok(())
@@ -269,10 +261,10 @@ impl Processes {
     }
 
     /// The largest communicator, if every process is in it.
-    fn world_communicator(&self) -> Option<&BTreeMap<Process, Place>> {
-        let size = |members: &BTreeMap<Process, Place>| members.values().map(|place| place.ranks).max();
+    fn world_communicator(&self) -> Option<&BTreeMap<Process, Membership>> {
+        let size = |members: &BTreeMap<Process, Membership>| members.values().map(|place| place.ranks).max();
         let largest = self.members.values().filter_map(size).max()?;
-        let holds_all = |members: &&BTreeMap<Process, Place>| members.len() == self.file_of.len();
+        let holds_all = |members: &&BTreeMap<Process, Membership>| members.len() == self.file_of.len();
         self.members.values().filter(|members| size(members) == Some(largest)).find(holds_all)
     }
 
@@ -283,7 +275,7 @@ impl Processes {
 }
 
 /// The world ranks of a communicator in its order, if the files have all of them.
-fn world_ranks(members: &BTreeMap<Process, Place>, ranks: &BTreeMap<Process, u32>) -> Option<Vec<u32>> {
+fn world_ranks(members: &BTreeMap<Process, Membership>, ranks: &BTreeMap<Process, u32>) -> Option<Vec<u32>> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for (process, place) in members {
         placed.push((place.rank, *ranks.get(process)?));
@@ -393,6 +385,43 @@ impl FileTrace {
 
     pub(super) fn skip_unknown(&mut self, name: &str) {
         *self.unknown.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// Notes where a truncated or damaged file ended; what is before counts.
+    pub(super) fn note_end(&mut self, parts: impl fmt::Display, cause: impl fmt::Display) {
+        self.notes.push(format!("the file is truncated or damaged after {parts}, which are used: {cause}"));
+    }
+
+    /// The type of a call and its size by the elements that a rank passes in and receives; none, and counted, where the type is unknown.
+    /// A barrier has no type.
+    pub(super) fn sized(
+        &mut self,
+        kind: CallKind,
+        element: Option<ElementType>,
+        elements: Elements,
+        described: &str,
+    ) -> Option<TracedCall> {
+        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
+        let bytes = if is_barrier { Some(Bytes(0)) } else { element.and_then(|of| elements.bytes_total(kind, of)) };
+        let Some(bytes_total) = bytes else {
+            self.skip_unknown(described);
+            return None;
+        };
+        Some(TracedCall::new(kind, element.filter(|_| !is_barrier), bytes_total))
+    }
+
+    /// A call that names no group, by the shape and type of its first tensor, the input of a rank, as gloo's are.
+    pub(super) fn call_by_shape(&mut self, name: &str, shapes: &Value, types: &Value) -> Option<TracedCall> {
+        let kind = self.known_kind(name)?;
+        let first = |value: &Value| value.get(0).cloned().unwrap_or_default();
+        let sent = first(shapes).as_array().map_or(0, |dimensions| {
+            dimensions.iter().map(|dimension| dimension.as_u64().unwrap_or(0)).fold(1, u64::saturating_mul)
+        });
+        let element = first(types).as_str().and_then(|text| element_of_tensor(text).or_else(|| element_of_torch(text)));
+        let elements = Elements { sent, received: sent };
+        let call =
+            self.sized(kind, element, elements, &format!("{name} without its size; use profile(record_shapes=True)"))?;
+        Some(TracedCall { group: self.group(TracedGroup::default()), ..call })
     }
 
     /// The call of a name; unknown ones are counted.

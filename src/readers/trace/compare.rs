@@ -117,9 +117,9 @@ pub fn compare(
     let is_listed = |place: &GroupPlace, rank| stages.has(place, layout.stage_of(rank));
     for ((place, kind, size), counts) in counts_per_rank(trace, places) {
         let calls = all.entry((place.clone(), kind)).or_default();
-        let most = |counts: Vec<u64>| counts.into_iter().max().map(|count| count as f64 / steps as f64);
         let (listed, elsewhere): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(rank, _)| is_listed(&place, *rank));
-        let of = |counts: Vec<(u32, u64)>| most(counts.into_iter().map(|(_, count)| count).collect());
+        let of =
+            |counts: Vec<(u32, u64)>| counts.iter().map(|(_, count)| *count as f64 / steps as f64).reduce(f64::max);
         calls.traced.extend(of(listed).map(|count| (size, count)));
         calls.elsewhere.extend(of(elsewhere).map(|count| (size, count)));
     }

@@ -56,7 +56,8 @@ struct Job<'a> {
     worlds: BTreeMap<u32, &'a Path>,
     steps: BTreeSet<Option<u64>>,
     processes: Processes,
-    skipped: Skipped,
+    /// What the files leave out, each reason once.
+    files_of_note: BTreeMap<String, Vec<String>>,
 }
 
 impl<'a> Job<'a> {
@@ -66,7 +67,7 @@ impl<'a> Job<'a> {
         match content {
             FileContent::Rank(file) => self.add_rank(path, file),
             FileContent::Processes(file) => {
-                self.skipped.add(path, &file.notes, &file.unknown);
+                self.skip(path, &file.notes, &file.unknown);
                 self.processes.add(path, file, said_rank(path))
             }
         }
@@ -75,10 +76,17 @@ impl<'a> Job<'a> {
     fn add_rank(&mut self, path: &'a Path, mut file: FileTrace) -> Result<()> {
         let rank = file.rank.or_else(|| said_rank(path)).or_else(|| last_number(path)).ok_or_else(|| no_rank(path))?;
         if let Some(world) = file.world.filter(|world| rank >= *world) {
-            return Err(rank_beyond(path, rank, world));
+            return Err(Error::usage(format!(
+                "{} belongs to rank {rank} by its name, but to a job of {world} ranks by its content; accepted: a name such as trace-rank0.json",
+                path.shown()
+            )));
         }
         if let Some(other) = self.file_of_rank.insert(rank, path) {
-            return Err(two_of_one_rank(rank, other, path));
+            return Err(both(
+                other,
+                path,
+                &format!("belong to rank {rank}; accepted: one file per rank, from one job"),
+            ));
         }
         file.calls.iter_mut().for_each(|call| call.rank = rank);
         self.trace.ranks.insert(rank);
@@ -86,10 +94,21 @@ impl<'a> Job<'a> {
         if let Some(world) = file.world {
             self.worlds.entry(world).or_insert(path);
         }
-        self.skipped.add(path, &file.notes, &file.unknown);
+        self.skip(path, &file.notes, &file.unknown);
         self.trace.computing.insert(rank, merged(std::mem::take(&mut file.computing)));
         self.trace.add(file);
         Ok(())
+    }
+
+    /// Keeps a file's notes, and its unknown calls.
+    fn skip(&mut self, path: &Path, notes: &[String], unknown: &BTreeMap<String, u64>) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for note in notes {
+            self.files_of_note.entry(note.clone()).or_default().push(name.clone());
+        }
+        for (call, count) in unknown {
+            *self.trace.unknown.entry(call.clone()).or_default() += count;
+        }
     }
 
     fn into_trace(self) -> Result<Trace> {
@@ -97,19 +116,23 @@ impl<'a> Job<'a> {
         if let Some(((less, one), (more, other))) =
             self.worlds.first_key_value().zip(self.worlds.last_key_value()).filter(|_| self.worlds.len() > 1)
         {
-            return Err(two_jobs(*less, one, *more, other));
+            return Err(Error::usage(format!(
+                "{} comes from a job of {less} ranks and {} from one of {more}; accepted: the files of one job",
+                one.shown(),
+                other.shown()
+            )));
         }
         trace.world = self.worlds.keys().next().copied();
         if let Some(of_processes) = self.processes.a_file() {
             if let Some(of_rank) = self.file_of_rank.values().next() {
-                return Err(two_kinds(of_processes, of_rank));
+                let problem = "may hold the same calls; accepted: logs of NCCL and its inspector, or traces of PyTorch";
+                return Err(both(of_processes, of_rank, problem));
             }
             let file = self.processes.into_ranks()?;
             trace.world = file.world;
             trace.add(file);
         }
-        trace.unknown = self.skipped.unknown().clone();
-        trace.notes = self.skipped.notes();
+        trace.notes = skipped(self.files_of_note, &trace.unknown);
         trace.notes.extend(complete(&mut trace.calls));
         trace.ranks.extend(trace.calls.iter().map(|call| call.rank));
         trace.steps = match self.steps.into_iter().collect::<Vec<_>>()[..] {
@@ -164,8 +187,7 @@ impl Trace {
 
     /// If no file gives the number of ranks, the job has at least as many as its largest group.
     fn note_larger_group(&mut self) {
-        let size = |group: &TracedGroup| group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size);
-        let largest = self.groups.iter().filter_map(size).max().unwrap_or(0);
+        let largest = (0..self.groups.len()).filter_map(|group| self.group_size(group)).max().unwrap_or(0);
         let files = self.ranks.len();
         if largest as usize > files {
             self.notes
@@ -236,82 +258,27 @@ fn no_rank(path: &Path) -> Error {
     ))
 }
 
-fn rank_beyond(path: &Path, rank: u32, world: u32) -> Error {
-    Error::usage(format!(
-        "{} belongs to rank {rank} by its name, but to a job of {world} ranks by its content; accepted: a name such as trace-rank0.json",
-        path.shown()
-    ))
+fn both(one: &Path, other: &Path, problem: &str) -> Error {
+    Error::usage(format!("{} and {} both {problem}", one.shown(), other.shown()))
 }
-
-fn two_of_one_rank(rank: u32, one: &Path, other: &Path) -> Error {
-    Error::usage(format!(
-        "{} and {} both belong to rank {rank}; accepted: one file per rank, from one job",
-        one.shown(),
-        other.shown()
-    ))
-}
-
-fn two_jobs(less: u32, one: &Path, more: u32, other: &Path) -> Error {
-    Error::usage(format!(
-        "{} comes from a job of {less} ranks and {} from one of {more}; accepted: the files of one job",
-        one.shown(),
-        other.shown()
-    ))
-}
-
-fn two_kinds(one: &Path, other: &Path) -> Error {
-    Error::usage(format!(
-        "{} and {} may hold the same calls, which would be counted twice; accepted: logs of NCCL and its inspector, or traces of PyTorch",
-        one.shown(),
-        other.shown()
-    ))
-}
-
-// The skipped parts of a job's files, each reason once.
 
 /// Maximum number of unknown names in a note.
 const NAMED_UNKNOWN: usize = 4;
 
-/// Reasons with their files, and unknown calls.
-#[derive(Debug, Default)]
-pub(super) struct Skipped {
-    files_of_note: BTreeMap<String, Vec<String>>,
-    unknown: BTreeMap<String, u64>,
-}
-
-impl Skipped {
-    /// A file's notes, and its unknown calls.
-    pub(super) fn add(&mut self, path: &Path, notes: &[String], unknown: &BTreeMap<String, u64>) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for note in notes {
-            self.files_of_note.entry(note.clone()).or_default().push(name.clone());
-        }
-        for (call, count) in unknown {
-            *self.unknown.entry(call.clone()).or_default() += count;
-        }
+/// The skipped parts of a job's files as sentences.
+fn skipped(files_of_note: BTreeMap<String, Vec<String>>, unknown: &BTreeMap<String, u64>) -> Vec<String> {
+    let of_files = |(note, files): (String, Vec<String>)| match &files[..] {
+        [file] => format!("{file}: {note}"),
+        _ => format!("{} and {} more: {note}", files[0], files.len() - 1),
+    };
+    let mut notes: Vec<String> = files_of_note.into_iter().map(of_files).collect();
+    if !unknown.is_empty() {
+        let count: u64 = unknown.values().sum();
+        let names: Vec<&str> = unknown.keys().take(NAMED_UNKNOWN).map(String::as_str).collect();
+        let more = if unknown.len() > NAMED_UNKNOWN { ", ..." } else { "" };
+        notes.push(format!("{count} calls of unknown kinds were skipped: {}{more}", names.join(", ")));
     }
-
-    /// Unknown calls.
-    pub(super) fn unknown(&self) -> &BTreeMap<String, u64> {
-        &self.unknown
-    }
-
-    /// As sentences.
-    pub(super) fn notes(self) -> Vec<String> {
-        let of_files = |(note, files): (String, Vec<String>)| match &files[..] {
-            [file] => format!("{file}: {note}"),
-            _ => format!("{} and {} more: {note}", files[0], files.len() - 1),
-        };
-        let mut notes: Vec<String> = self.files_of_note.into_iter().map(of_files).collect();
-        if !self.unknown.is_empty() {
-            let count: u64 = self.unknown.values().sum();
-            let mut names: Vec<&str> = self.unknown.keys().map(String::as_str).collect();
-            let more = if names.len() > NAMED_UNKNOWN { ", ..." } else { "" };
-            names.truncate(NAMED_UNKNOWN);
-            notes.push(format!("{count} calls of unknown kinds were skipped: {}{more}", names.join(", ")));
-        }
-        notes
-    }
+    notes
 }
 
 // Scatters and gathers: only the root passes in or receives the whole. On other ranks PyTorch records no size, and the root's size is the

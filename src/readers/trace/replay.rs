@@ -31,7 +31,7 @@ pub fn traced_replay(trace: &Trace, layout: Option<&Layout>, world: u32) -> Resu
         calls_of[call.rank as usize].push(call);
     }
     let mut replay = TracedReplay {
-        groups: places.groups().to_vec(),
+        groups: places.groups.clone(),
         ranks: Vec::with_capacity(world as usize),
         job_nanoseconds: None,
         notes: trace.notes.clone(),
@@ -192,10 +192,6 @@ impl CallPlaces {
             places.push(Some((ranks, at)));
         }
         Ok(CallPlaces { groups, places })
-    }
-
-    fn groups(&self) -> &[Groups] {
-        &self.groups
     }
 
     /// Whether a group has one rank only.

@@ -6,6 +6,7 @@ use crate::cli::suite;
 use crate::doctor::{Machine, Query, Response, System};
 use crate::launch::{self, Allocation, Family, HostFile, Launcher, LauncherContext, find, parse_hosts, srun_mpi};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::{ascending, eprintln};
 use commgauge_model::config::Machine as MachineFile;
@@ -242,7 +243,7 @@ pub(super) fn wait(arguments: &RunArguments) -> Result<()> {
         return Err(Error::usage("--wait-for-hosts needs --hosts or --hostfile: whom to wait for"));
     };
     let shell = shell(arguments)?;
-    let count = if hosts.len() == 1 { "1 host".to_owned() } else { format!("{} hosts", hosts.len()) };
+    let count = counted(hosts.len(), "host");
     eprintln!("commgauge: waits for {count}, {timeout} at most");
     let waited = launch::wait_for_hosts(&hosts, shell.as_deref(), Duration::from_secs_f64(timeout.0))?;
     eprintln!("commgauge: {count} ready after {:.0} s", waited.as_secs_f64());

@@ -112,10 +112,7 @@ impl<'a> Progress<'a> {
     pub(super) fn resuming(path: &Path, record: &Record, deadlines: Deadlines) -> Result<Self> {
         let follower = Follower::from_end(path)?;
         let record_state = RecordState::before(record);
-        let tenths = record_state
-            .planned
-            .and_then(|planned| record_state.cases.saturating_mul(10).checked_div(planned))
-            .unwrap_or(0);
+        let tenths = record_state.planned.map_or(0, |planned| tenths(record_state.cases, planned));
         let reported = Reported { tenths, ..Reported::default() };
         Ok(Self { follower, record_state, reported, ..Self::new(path, deadlines)? })
     }
@@ -178,7 +175,7 @@ impl<'a> Progress<'a> {
         if let Some((round, sizes)) = newest {
             self.reported.round = round;
             // The plan is longer now, so the reported tenths are recomputed.
-            self.reported.tenths = self.record_state.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
+            self.reported.tenths = tenths(self.record_state.cases, planned);
             eprintln!(
                 "round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)",
                 self.record_state.cases
@@ -253,9 +250,14 @@ impl Watch for Progress<'_> {
     }
 }
 
+/// Completed tenths of a plan.
+fn tenths(cases: u64, planned: u64) -> u64 {
+    cases.saturating_mul(10).checked_div(planned).unwrap_or(0)
+}
+
 /// The line for the newest tenth that was reached, once for each.
 fn tenth(reported: &mut u64, cases: u64, planned: u64) -> Option<String> {
-    let reached = cases.saturating_mul(10).checked_div(planned)?.min(10);
+    let reached = tenths(cases, planned).min(10);
     if reached <= *reported {
         return None;
     }

@@ -91,7 +91,11 @@ pub(super) fn of(arguments: &RunArguments, nodes: &Nodes, machine: Option<&Machi
     let backend = arguments.backend;
     match arguments {
         RunArguments { sweep: Some(_), .. } => checked(&read::<Sweep>("--sweep", words)?, backend, nodes, machine),
-        RunArguments { step: true, .. } => checked(&read::<StepRun>("--step", words)?, backend, nodes, machine),
+        RunArguments { step: true, .. } => {
+            let step = read::<StepRun>("--step", words)?;
+            step.step.flags.report()?;
+            checked(&step, backend, nodes, machine)
+        }
         RunArguments { pairs: true, .. } => checked(&read::<PairsRun>("--pairs", words)?, backend, nodes, machine),
         _ => checked(&read::<SuiteRun>("after `--`", words)?, backend, nodes, machine),
     }

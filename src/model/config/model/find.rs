@@ -68,7 +68,7 @@ pub(in crate::config) fn preset_file(suite: &Path, name: &str) -> std::result::R
 ///
 /// # Errors
 /// Where it is not JSON, or an object has a key twice: with line and column, and without the name of the file.
-pub(super) fn parse(text: &str) -> std::result::Result<Value, String> {
+pub(in crate::config) fn parse(text: &str) -> std::result::Result<Value, String> {
     serde_json::from_str::<Unique>(&without_python_constants(text)).map(|unique| unique.0).map_err(|cause| {
         let problem = cause.to_string();
         let (line, column) = (cause.line(), cause.column());

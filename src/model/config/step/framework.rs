@@ -5,8 +5,8 @@
 
 use super::choices::{Choice, choices};
 use crate::config::document::Table;
-use crate::config::shipped::embedded_file;
-use commgauge_base::error::{Error, Result};
+use crate::config::shipped::embedded_tables;
+use commgauge_base::error::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -128,14 +128,8 @@ type With = BTreeMap<String, Vec<String>>;
 
 /// The facts of every framework, in the order of [`Framework::ALL`].
 static FACTS: LazyLock<Vec<Facts>> = LazyLock::new(|| {
-    let facts = |framework: &Framework| {
-        let file = format!("frameworks/{framework}.toml");
-        let parsed = embedded_file(&file).map(toml::from_str);
-        // The files are part of the program, and a test reads each.
-        parsed
-            .and_then(|parsed| parsed.map_err(|problem| Error::environment(format!("{file}: {problem}"))))
-            .unwrap_or_else(|problem| panic!("{problem}"))
-    };
+    let mut tables: BTreeMap<&str, Facts> = embedded_tables("frameworks");
+    let facts = |framework: &Framework| tables.remove(&*format!("{framework}.toml")).expect("each has a file");
     Framework::ALL.iter().map(facts).collect()
 });
 

@@ -158,12 +158,15 @@ fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, Strin
     let below = (1..stages).rev().find(fits);
     let above = (stages + 1..=layers / chunks).find(fits);
     let nearest: Vec<_> = below.into_iter().chain(above).map(|stages| stages.to_string()).collect();
+    let nearest = match nearest.join(", ").as_str() {
+        "" => "no pp does".to_owned(),
+        nearest => format!("nearest that do: {nearest}"),
+    };
     let with_chunks = if chunks > 1 { format!(" with {chunks} chunks each") } else { String::new() };
     Err(format!(
         "pp = {stages}{with_chunks} does not divide the {layers} layers (num_hidden_layers), nor {} with embedding and output \
-         projection counted as a layer each; nearest that do: {}; or give stage_layers",
+         projection counted as a layer each; {nearest}; or give stage_layers",
         layers + 2,
-        nearest.join(", ")
     ))
 }
 
@@ -321,6 +324,7 @@ mod tests {
                 "pp = 16 stages of 1 chunks are more than the 8 layers (num_hidden_layers); accepted: up to 8",
             ),
             (80, 16, &interleaved, "pp = 16 with 4 chunks each does not divide the 80 layers"),
+            (61, 8, &interleaved, "counted as a layer each; no pp does; or give stage_layers"),
             (8, 2, &given(&[3, 4]), "stage_layers add up to 7; the model has 8 layers"),
             (8, 2, &given(&[8]), "stage_layers names 1 chunks, but there are 2"),
         ] {

@@ -43,7 +43,9 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
                 .push(format!("{collective} inside a host was not measured{}", curves.hint_at_places(&[collective])));
         }
         for family in inside {
-            let types = aiconfigurator_types(family.key.element_type);
+            let known: [(_, &[ElementType]); 2] =
+                [("half", HALVES), ("int8", &[ElementType::Int8, ElementType::Uint8])];
+            let types = types(family.key.element_type, &known);
             if types.is_empty() {
                 let element = family.key.element_type.map_or_else(String::new, |element| element.to_string());
                 export.gaps.push(format!("{collective} of {element}: the file knows half and int8"));
@@ -52,7 +54,7 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
                 export.notes.push(format!("{collective}: bfloat16 is exported as half, which has the same width"));
             }
             for curve in &family.curves {
-                for (name, width) in types {
+                for (name, width) in &types {
                     for point in curve.points.iter().filter(|point| point.bytes_total.0.is_multiple_of(*width)) {
                         let Some(seconds) = point.curve_seconds else { continue };
                         if !written.insert((*name, curve.ranks, point.bytes_total)) {
@@ -81,15 +83,13 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
     Ok(export)
 }
 
-/// The names of a type and its bytes; a call that only moves bytes takes equally long for any type.
-fn aiconfigurator_types(element: Option<ElementType>) -> &'static [(&'static str, u64)] {
-    match element {
-        None => &[("half", 2), ("int8", 1)],
-        Some(ElementType::Float16 | ElementType::Bfloat16) => &[("half", 2)],
-        Some(ElementType::Int8 | ElementType::Uint8) => &[("int8", 1)],
-        Some(_) => &[],
-    }
+/// The names of a type and its bytes, among those that a planner knows; a call that only moves bytes takes equally long for any type.
+fn types(element: Option<ElementType>, known: &[(&'static str, &[ElementType])]) -> Vec<(&'static str, u64)> {
+    let is_of = |types: &[ElementType]| element.is_none_or(|element| types.contains(&element));
+    known.iter().filter(|(_, types)| is_of(types)).map(|(name, types)| (*name, types[0].size())).collect()
 }
+
+const HALVES: &[ElementType] = &[ElementType::Float16, ElementType::Bfloat16];
 
 // Alpa's profile of a mesh (`alpa/mesh_profiling.py`, `MeshProfilingResult`), as JSON: its native file is a Python pickle of its own
 // classes, which another program cannot write reliably. docs/interop.md has the loader.
@@ -120,7 +120,9 @@ pub(super) fn alpa_files(curves: &Curves, options: &ExportOptions) -> Result<Exp
             };
             let Some(found) = export.known(curves.find(&[collective], ranks, Wanted::At(place))) else { continue };
             let lists: Vec<Vec<u64>> = (0..groups).map(|group| (group * size..(group + 1) * size).collect()).collect();
-            for (dtype, width) in alpa_types(found.family.key.element_type) {
+            for (dtype, width) in
+                types(found.family.key.element_type, &[("f16", HALVES), ("f32", &[ElementType::Float32])])
+            {
                 let scale = if collective == Collective::AllToAll { size } else { 1 };
                 let elements = |bytes: u64| bytes.checked_mul(scale).map(|bytes| bytes / width);
                 let points = found.curve.points.iter();
@@ -143,16 +145,6 @@ pub(super) fn alpa_files(curves: &Curves, options: &ExportOptions) -> Result<Exp
     export.notes.push("matrix products and device memory: keep the values of Alpa's own profile".to_owned());
     export.add("alpa.json", pretty(&document)?);
     Ok(export)
-}
-
-/// Alpa's names of types with their sizes; a call that only moves bytes takes equally long for any type.
-fn alpa_types(element: Option<ElementType>) -> Vec<(&'static str, u64)> {
-    match element {
-        None => vec![("f16", 2), ("f32", 4)],
-        Some(ElementType::Float16 | ElementType::Bfloat16) => vec![("f16", 2)],
-        Some(ElementType::Float32) => vec![("f32", 4)],
-        Some(_) => Vec::new(),
-    }
 }
 
 // The networks of a Calculon system file (calculon-ai/calculon, `systems/*.json`), inserted into a file of the user.
@@ -188,14 +180,11 @@ pub(super) fn calculon_files(curves: &Curves, options: &ExportOptions) -> Result
             export.gaps.push("the network between nodes; give the number of measured nodes with --nodes".to_owned());
             continue;
         }
-        match tier_of(curves, network, ranks, Wanted::OnHosts(hosts), &mut export) {
-            Some(mut tier_network) => {
-                if tier == 0 {
-                    tier_network.insert("size".to_owned(), json!(per_node));
-                }
-                replaced.push(Value::Object(tier_network));
+        if let Some(mut network) = tier_of(curves, network, ranks, Wanted::OnHosts(hosts), &mut export) {
+            if tier == 0 {
+                network.insert("size".to_owned(), json!(per_node));
             }
-            None => continue,
+            replaced.push(Value::Object(network));
         }
     }
     if replaced.len() < networks.len() {
@@ -440,11 +429,11 @@ fn link(curves: &Curves, found: &Found) -> Option<(f64, f64)> {
 // of a call, and reads `null` as unknown. It computes times with `GBps` = 1/1024^3 (`Common.hh`): a GB is 2^30 bytes.
 // It has no latency.
 
-const SIMAI_CALLS: [(&str, Collective); 4] = [
-    ("allreduce", Collective::AllReduce),
-    ("allgather", Collective::AllGather),
-    ("reducescatter", Collective::ReduceScatter),
-    ("alltoall", Collective::AllToAll),
+const SIMAI_CALLS: [(&str, &[Collective]); 4] = [
+    ("allreduce,", &[Collective::AllReduce]),
+    ("allgather,", &[Collective::AllGather]),
+    ("reducescatter,", &[Collective::ReduceScatter]),
+    ("alltoall,", &[Collective::AllToAll]),
 ];
 
 pub(super) fn simai_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
@@ -457,29 +446,22 @@ pub(super) fn simai_files(curves: &Curves, options: &ExportOptions) -> Result<Ex
     let mut export = Export::default();
     let mut text = format!("{}\n", curves.source());
     let mut known = 0;
-    for section in ["tp", "dp", "ep"] {
+    for section in ["tp", "dp", "ep", "pp"] {
         let _ = writeln!(text, "{}:", section.to_ascii_uppercase());
         let axis_place = options.axes.iter().find(|axis| axis.axis == section);
-        for (name, collective) in SIMAI_CALLS {
+        let of_messages: &[(&str, &[Collective])] = &[("busbw", &MESSAGES)];
+        for (name, collectives) in if section == "pp" { of_messages } else { &SIMAI_CALLS } {
             let value = axis_place.and_then(|axis| {
-                let rate = curves.rate(&[collective], axis.ranks, axis.place);
+                let rate = curves.rate(collectives, axis.ranks, axis.place);
                 let (rate, bytes) = rate.map_err(|gap| export.gaps.push(format!("{section}: {gap}"))).ok()?;
-                export.notes.push(format!("{section} {name}: bus bandwidth at {bytes} B"));
+                export.notes.push(format!("{section} {}: bus bandwidth at {bytes} B", name.trim_end_matches(',')));
                 Some(rate)
             });
             known += u32::from(value.is_some());
             let value = value.map_or_else(|| "null".to_owned(), |rate| format!("{:.4}", rate / GIBI));
-            let _ = writeln!(text, "{name},: {value}");
+            let _ = writeln!(text, "{name}: {value}");
         }
     }
-    let _ = writeln!(text, "PP:");
-    let pipeline = options.axes.iter().find(|axis| axis.axis == "pp").and_then(|axis| {
-        let rate = curves.rate(&MESSAGES, axis.ranks, axis.place);
-        rate.map_err(|gap| export.gaps.push(format!("pp: {gap}"))).ok()
-    });
-    known += u32::from(pipeline.is_some());
-    let value = pipeline.map_or_else(|| "null".to_owned(), |(rate, _)| format!("{:.4}", rate / GIBI));
-    let _ = writeln!(text, "busbw: {value}");
     if known > 0 {
         export.add("busbw.yaml", text);
     }

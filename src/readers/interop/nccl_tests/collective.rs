@@ -11,6 +11,8 @@ pub(super) enum Named {
     Nowhere,
     /// A name known to commgauge.
     Known(Collective),
+    /// Named by a line before the head, such as a command line or what made the program.
+    Hinted(Collective),
     /// A test without a commgauge call (hypercube, custom collectives).
     Foreign(String),
 }
@@ -71,7 +73,10 @@ impl Shape {
                 "{} elements of {} do not make up {} bytes in {collective} of {} ranks",
                 self.count, self.element_type, self.bytes, self.ranks
             )),
-            Named::Nowhere => self.only_fit(),
+            Named::Hinted(collective) if self.fits(*collective) && collective.has_root() == self.has_root => {
+                Ok(*collective)
+            }
+            Named::Hinted(_) | Named::Nowhere => self.only_fit(),
         }
     }
 

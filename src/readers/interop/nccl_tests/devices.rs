@@ -42,9 +42,7 @@ impl Device {
         let slot = words.get(device + 1..device + 3).map(|words| words.join(" "));
         Some(Device { rank, group, host: on.to_owned(), model, slot })
     }
-}
 
-impl Device {
     /// Whether a comment looks like the line of a rank.
     pub(super) fn is_meant_by(comment: &str) -> bool {
         let mut words = comment.split_whitespace();
@@ -89,16 +87,16 @@ impl Group {
         if ranks.last().is_some_and(|last| *last as usize + 1 != ranks.len()) {
             return Err(format!("ranks are missing among the lines `# Rank ...`: found {}", ranks.len()));
         }
-        let mut members: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+        let mut members: BTreeMap<i64, BTreeSet<u32>> = BTreeMap::new();
         let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut host_of_rank = vec![0; devices.len()];
         for device in devices {
-            members.entry(device.group).or_default().push(device.rank);
+            members.entry(device.group).or_default().insert(device.rank);
             let next = hosts.len() as u32;
             host_of_rank[device.rank as usize] = *hosts.entry(&device.host).or_insert(next);
         }
         let groups = members.len() as u32;
-        let members: Vec<Vec<u32>> = members.into_values().map(sorted).collect();
+        let members: Vec<Vec<u32>> = members.into_values().map(|ranks| ranks.into_iter().collect()).collect();
         let size = members.first().map_or(0, Vec::len);
         if members.iter().any(|group| group.len() != size) {
             return Err("the groups (NCCL_TESTS_SPLIT) differ in size, and the times are averages over them".to_owned());
@@ -108,9 +106,10 @@ impl Group {
     }
 }
 
-fn sorted(mut ranks: Vec<u32>) -> Vec<u32> {
-    ranks.sort_unstable();
-    ranks
+/// The names of all hosts.
+pub(super) fn hosts(devices: &[Device]) -> String {
+    let hosts: BTreeSet<&str> = devices.iter().map(|device| &*device.host).collect();
+    hosts.into_iter().collect::<Vec<_>>().join("+")
 }
 
 fn common_model(devices: &[Device]) -> Option<String> {
@@ -124,7 +123,7 @@ const COPIES: &str = "two runs begin before a table: these are unconnected copie
 
 /// The state of a run while it is read.
 #[derive(Default)]
-struct Run {
+struct Run<'a> {
     facts: Facts,
     devices: Vec<Device>,
     /// Set for commgauge's own reports, whose devices belong to all groups.
@@ -133,44 +132,34 @@ struct Run {
     /// Whether the foot gave the number of wrong values.
     told_wrong_values: bool,
     table: Option<(Columns, Result<Group, String>)>,
+    /// The rows of its table.
+    rows: Vec<(LogLine<'a>, Fields)>,
 }
 
+#[derive(Default)]
 struct Reader<'a> {
     file: &'a str,
-    run: Run,
+    run: Run<'a>,
     imported: Imported,
     unread: Unread,
     log_lines: usize,
     averaged_groups: u32,
-    /// What the runs of the file have that may differ between them: rows of other hosts or settings are other rows.
-    of_runs: BTreeMap<&'static str, BTreeSet<String>>,
     /// What a line of NCCL left of a row, which the next line ends.
     begun_row: String,
     /// Whether the line before named only one placement, in place.
     in_place_above: bool,
 }
 
-pub(super) fn parse(text: &str, file: &str) -> Imported {
-    let (imported, unread) = (Imported::default(), Unread::default());
-    let mut reader = Reader {
-        file,
-        run: Run::default(),
-        imported,
-        unread,
-        log_lines: 0,
-        averaged_groups: 0,
-        of_runs: BTreeMap::new(),
-        begun_row: String::new(),
-        in_place_above: false,
-    };
+pub(super) fn parse<'a>(text: &'a str, file: &'a str) -> Imported {
+    let mut reader = Reader { file, ..Reader::default() };
     for line in log_text::log_lines(text) {
         reader.take(line);
     }
     reader.finish(text)
 }
 
-impl Reader<'_> {
-    fn take(&mut self, line: LogLine) {
+impl<'a> Reader<'a> {
+    fn take(&mut self, line: LogLine<'a>) {
         let text = line.text;
         if text.is_empty() || text == "#" {
             return;
@@ -223,9 +212,7 @@ impl Reader<'_> {
             self.imported.ranks = self.run.devices.iter().map(Device::as_rank).collect();
         }
         self.imported.warnings.extend(shared_device(&self.run.devices));
-        let hosts: BTreeSet<&str> = self.run.devices.iter().map(|device| &*device.host).collect();
-        let hosts = hosts.into_iter().collect::<Vec<_>>().join("+");
-        self.of_run("hosts", hosts);
+        self.run.facts.label("hosts", hosts(&self.run.devices));
         if let Ok(group) = &group {
             self.averaged_groups = self.averaged_groups.max(group.groups);
         }
@@ -246,17 +233,35 @@ impl Reader<'_> {
         }
     }
 
-    fn row(&mut self, line: LogLine) {
-        let Some((columns, group)) = &self.run.table else { return };
+    fn row(&mut self, line: LogLine<'a>) {
+        let Some((columns, _)) = &self.run.table else { return };
         if columns.objection().is_some() {
             return;
         }
         let whole = std::mem::take(&mut self.begun_row) + line.text;
-        match columns.row(&whole).and_then(|fields| self.run.facts.rows(group, &fields)) {
+        match columns.row(&whole) {
             // Nothing is moved, so nothing was measured.
-            Ok(rows) if rows.iter().all(|row| row.bytes_total.0 == 0) => self.unread.add(line),
-            Ok(rows) => self.imported.rows.extend(rows),
+            Ok(fields) if fields.bytes.0 == 0 => self.unread.add(line),
+            Ok(fields) => self.run.rows.push((line, fields)),
             Err(problem) => self.imported.bad_lines.push(line.bad(problem)),
+        }
+    }
+
+    /// Ends a run: all its rows together tell its ranks.
+    fn end_run(&mut self) {
+        let Run { facts, devices, parameter_lines, table, rows, .. } = std::mem::take(&mut self.run);
+        let Some((_, mut group)) = table else { return };
+        let is_one = group.as_ref().map_or(devices.is_empty() && parameter_lines < 2, |group| group.groups == 1);
+        if let Some(ranks) = facts.ranks_told(&rows).filter(|ranks| is_one && *ranks as usize > devices.len()) {
+            let text = format!("busbw / algbw tells {ranks} ranks, which count; `# Rank` lines name {}", devices.len());
+            self.imported.notes.push(text);
+            group = Ok(Group { ranks, groups: 1, locality: Locality::UNKNOWN, device: common_model(&devices) });
+        }
+        for (line, fields) in rows {
+            match facts.rows(&group, &fields) {
+                Ok(rows) => self.imported.rows.extend(rows),
+                Err(problem) => self.imported.bad_lines.push(line.bad(problem)),
+            }
         }
     }
 
@@ -300,7 +305,7 @@ impl Reader<'_> {
                 let text = format!("the foot in line {} lacks the number of wrong values", line.number);
                 self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
             }
-            self.run = Run::default();
+            self.end_run();
         } else if comment.starts_with("Collective test concluded") {
             self.begin(line);
             self.run = Run::default();
@@ -313,7 +318,7 @@ impl Reader<'_> {
     fn begin(&mut self, line: LogLine) {
         if self.run.table.is_some() {
             self.cut_off(line);
-            self.run = Run::default();
+            self.end_run();
         }
     }
 
@@ -322,21 +327,15 @@ impl Reader<'_> {
         self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
 
-    fn of_run(&mut self, name: &'static str, value: String) {
-        self.run.facts.label(name, &value);
-        self.of_runs.entry(name).or_default().insert(value);
-    }
-
     /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
     fn parameters(&mut self, comment: &str) {
         self.run.parameter_lines += 1;
-        self.imported.settings.insert(comment.split_whitespace().collect::<Vec<_>>().join(" "));
         let number = |name: &str| {
             let rest = comment.split(name).nth(1)?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
         };
         let iterations = comment.split(" iters:").nth(2).and_then(|rest| rest.split_whitespace().next());
-        self.of_run("iters", iterations.unwrap_or_default().to_owned());
+        self.run.facts.label("iters", iterations.unwrap_or_default());
         self.run.facts.unusual("agg_iters", number("agg iters:"), 1);
         self.run.facts.unusual("graph", number("graph:"), 0);
         self.run.facts.unusual("unalign", number("unalign:"), 0);
@@ -356,22 +355,23 @@ impl Reader<'_> {
 
     /// A command line in the log names the program if the program itself does not.
     fn hint(&mut self, text: &str) {
-        if let Some(named) = text.split_whitespace().find_map(Named::of_program) {
-            self.run.facts.named = named;
+        match text.split_whitespace().find_map(Named::of_program) {
+            Some(Named::Known(collective)) => self.run.facts.named = Named::Hinted(collective),
+            Some(named) => self.run.facts.named = named,
+            None => {}
         }
     }
 
     fn finish(mut self, text: &str) -> Imported {
-        for (name, _) in self.of_runs.iter().filter(|(_, values)| values.len() == 1) {
-            self.imported.rows.iter_mut().for_each(|row| drop(row.labels.remove(*name)));
-        }
-        let Imported { notes, warnings, faults, .. } = &mut self.imported;
         let is_begun = self.run.parameter_lines > 0 || !self.run.devices.is_empty();
         let missing = if self.run.table.is_some() {
             Some("its table has no foot")
         } else {
             is_begun.then_some("it has no table")
         };
+        self.end_run();
+        let Imported { notes, warnings, faults, bad_lines, .. } = &mut self.imported;
+        bad_lines.sort_by_key(|line| line.number);
         if let Some(missing) = missing {
             let torn = if text.ends_with('\n') { "" } else { ", and the file ends within a line" };
             let text = format!("the last run is truncated: {missing}{torn}");
@@ -420,6 +420,28 @@ impl Facts {
         if let Some(value) = value.filter(|value| *value != usual) {
             self.label(name, value);
         }
+    }
+
+    /// The ranks that busbw / algbw of all rows tell: it is (n - 1) / n of 2 for all_reduce, and of 1 for calls with a block for each rank
+    /// (doc/PERFORMANCE.md of nccl-tests).
+    fn ranks_told(&self, rows: &[(LogLine, Fields)]) -> Option<u32> {
+        let (Named::Known(collective) | Named::Hinted(collective)) = self.named else { return None };
+        let most_at_all = match collective {
+            Collective::AllReduce => 2.0,
+            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => 1.0,
+            _ => return None,
+        };
+        let ranks = |busbw: f64, algbw: f64| 1.0 / (1.0 - (busbw / algbw / most_at_all).min(1.0));
+        let (mut fewest, mut most) = (2.0_f64, f64::INFINITY);
+        for half in rows.iter().flat_map(|(_, fields)| &fields.halves) {
+            let (Some(algbw), Some(busbw)) = (half.algbw, half.busbw) else { continue };
+            if algbw.value > 2.0 * algbw.step {
+                fewest = fewest.max(ranks(busbw.value - busbw.step, algbw.value + algbw.step));
+                most = most.min(ranks(busbw.value + busbw.step, algbw.value - algbw.step));
+            }
+        }
+        let only = fewest.ceil();
+        (only <= most && most < only + 1.0).then_some(only as u32)
     }
 
     /// The rows of a line, one for each placement with a time.

@@ -16,7 +16,7 @@ use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
-use devices::{Device, Facts, Fields, Group, Half, Printed, nccl_version};
+use devices::{Device, Facts, Fields, Group, Half, Printed, hosts, nccl_version};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -62,21 +62,15 @@ struct Document {
     nccl_version: Option<u64>,
     config: Config,
     results: Vec<Value>,
-    out_of_bounds: Option<OutOfBounds>,
-    average_bus_bandwidth: Option<Average>,
+    out_of_bounds: Option<Checked>,
+    average_bus_bandwidth: Option<Checked>,
     #[serde(default)]
     errors: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct OutOfBounds {
+struct Checked {
     count: Option<Value>,
-    #[serde(default)]
-    okay: Value,
-}
-
-#[derive(Deserialize)]
-struct Average {
     #[serde(default)]
     okay: Value,
 }
@@ -137,8 +131,9 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     imported.started = document.start_time.as_deref().and_then(|text| local_time(text, "%Y-%m-%d %H:%M:%S"));
     let devices = devices(&document.config);
     imported.ranks = devices.iter().flatten().map(Device::as_rank).collect();
-    imported.settings.extend(document.args.get(1..).map(|words| words.join(" ")));
-    let (facts, group) = (facts(&document, file), devices.and_then(|devices| Group::of(&devices)));
+    let mut facts = facts(&document, file);
+    devices.iter().for_each(|devices| facts.label("hosts", hosts(devices)));
+    let group = devices.and_then(|devices| Group::of(&devices));
     if group.as_ref().is_ok_and(|group| group.groups > 1) {
         imported
             .warnings
@@ -158,11 +153,13 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     Ok(imported)
 }
 
-/// How the run failed, if it did. Booleans are strings in some versions.
+/// Whether a value is this one; booleans are strings in some versions.
+fn says(value: &Value, wanted: bool) -> bool {
+    value.as_bool() == Some(wanted) || value.as_str() == Some(if wanted { "true" } else { "false" })
+}
+
+/// How the run failed, if it did.
 fn faults(document: &Document) -> Vec<RunFault> {
-    let says = |value: &Value, wanted: bool| {
-        value.as_bool() == Some(wanted) || value.as_str() == Some(if wanted { "true" } else { "false" })
-    };
     let bounds = match &document.out_of_bounds {
         None => Some((RunFaultKind::CutOff, "the run is truncated: `out_of_bounds` is missing".to_owned())),
         Some(found) if found.count.as_ref().and_then(Value::as_f64) == Some(0.0) && says(&found.okay, true) => None,
@@ -185,11 +182,7 @@ fn facts(document: &Document, file: &str) -> Facts {
     let program = document.args.first().map(|program| program.rsplit('/').next().unwrap_or(program));
     let named = program.and_then(Named::of_program).unwrap_or_else(|| Named::of_file(file));
     let config = &document.config;
-    let blocking = match &config.blocking_collectives {
-        Some(Value::String(text)) => text == "true",
-        Some(Value::Bool(blocking)) => *blocking,
-        _ => false,
-    };
+    let blocking = config.blocking_collectives.as_ref().is_some_and(|blocking| says(blocking, true));
     let mut facts = Facts { named, blocking, ..Facts::default() };
     if blocking {
         facts.label("blocking", "wait");
@@ -408,12 +401,39 @@ mod tests {
         let imported = parse(&(OLD.to_owned() + &other), "x.txt");
         let named: BTreeSet<&String> = imported.rows.iter().map(|row| &row.labels["hosts"]).collect();
         assert_eq!((named.len(), imported.bad_lines.len()), (2, 0));
-        assert!(imported.rows.iter().all(|row| !row.labels.contains_key("iters")));
         let longer = OLD.replacen("iters: 20", "iters: 100", 1);
         assert_ne!(longer, OLD);
         let imported = parse(&(OLD.to_owned() + &longer), "x.txt");
         let iterations: BTreeSet<&str> = imported.rows.iter().map(|row| &*row.labels["iters"]).collect();
         assert_eq!(iterations, BTreeSet::from(["100", "20"]));
+    }
+
+    #[test]
+    fn ranks_and_collective_are_those_of_both_bandwidths_where_lines_lack_or_mislead() {
+        let line = |rank: usize| {
+            format!("#  Rank {rank:>2} Group  0 Pid   1887 on   gpu-a device {rank:>2} [0x10] NVIDIA H100\n")
+        };
+        let log = |before: &str, listed: usize| {
+            format!(
+                "{before}# nThread 1 nGpus 16 minBytes 536870912 maxBytes 1073741824 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1\n\
+                 # Using devices\n{}#       size         count      type   redop    root     time   algbw   busbw #wrong\n   \
+                 536870912     134217728     float     sum      -1  2379.17  225.65  423.10      0\n  \
+                 1073741824     268435456     float     sum      -1  4708.27  228.05  427.60      0\n# Out of bounds values : 0 OK\n\
+                 # Avg bus bandwidth    : 425.4\n",
+                (0..listed).map(line).collect::<String>()
+            )
+        };
+        let command = "$ ./build/all_reduce_perf -g 16\n";
+        let made = "Linking  > ../build/all_reduce_perf\nLinking  > ../build/reduce_perf\n";
+        for (before, listed) in [(command, 0), (command, 8), (command, 16), (made, 16)] {
+            let imported = parse(&log(before, listed), "x.txt");
+            let found: Vec<_> = imported.rows.iter().map(|row| (row.collective, row.ranks)).collect();
+            assert_eq!(found, [(Collective::AllReduce, 16); 2], "{before}{listed}: {:?}", imported.bad_lines);
+            let is_noted = imported.notes.iter().any(|note| note.contains("tells 16 ranks"));
+            assert_eq!(is_noted, listed < 16, "{before}{listed}: {:?}", imported.notes);
+        }
+        let more = parse(&log(command, 32), "x.txt");
+        assert!(more.rows.is_empty() && more.bad_lines[0].problem.contains("contradict each other"), "{more:?}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use commgauge_base::units::{Bytes, Seconds};
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -99,7 +101,7 @@ pub(super) fn read(mut source: impl Read) -> FileTrace {
             Ok(Some(message)) => message,
             Ok(None) => break,
             Err(cause) => {
-                reading.note_end(&cause.to_string());
+                reading.note_end(cause);
                 break;
             }
         };
@@ -109,7 +111,7 @@ pub(super) fn read(mut source: impl Read) -> FileTrace {
         match Node::decode(message.as_slice()) {
             Ok(node) => reading.take(&node),
             Err(cause) => {
-                reading.note_end(&cause.to_string());
+                reading.note_end(cause);
                 break;
             }
         }
@@ -154,9 +156,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn note_end(&mut self, cause: &str) {
-        let nodes = self.nodes;
-        self.file.notes.push(format!("the file is truncated or damaged after {nodes} nodes, which are used: {cause}"));
+    fn note_end(&mut self, cause: impl Display) {
+        self.file.note_end(format_args!("{} nodes", self.nodes), cause);
     }
 
     fn take(&mut self, node: &Node) {
@@ -292,49 +293,13 @@ const GLOO: &str = "gloo:";
 const EXECUTION_TRACE_GROUPS: &str = "## process_group:init ##";
 
 #[derive(Debug, Deserialize)]
-#[serde(from = "WrittenNode")]
 struct ExecutionTraceNode {
+    #[serde(default)]
     name: String,
-    inputs: ExecutionTraceTensors,
-    outputs: ExecutionTraceTensors,
+    #[serde(default)]
     attrs: Vec<ExecutionTraceAttribute>,
-}
-
-/// A node as a file has it: schemas before 1.0.2 have shapes and types next to the values.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WrittenNode {
-    name: String,
-    inputs: Value,
-    input_shapes: Value,
-    input_types: Value,
-    outputs: Value,
-    output_shapes: Value,
-    output_types: Value,
-    attrs: Vec<ExecutionTraceAttribute>,
-}
-
-impl From<WrittenNode> for ExecutionTraceNode {
-    fn from(node: WrittenNode) -> ExecutionTraceNode {
-        let tensors = |values: Value, shapes, types| match values {
-            Value::Object(_) => serde_json::from_value(values).unwrap_or_default(),
-            values => ExecutionTraceTensors { values, shapes, types },
-        };
-        ExecutionTraceNode {
-            name: node.name,
-            inputs: tensors(node.inputs, node.input_shapes, node.input_types),
-            outputs: tensors(node.outputs, node.output_shapes, node.output_types),
-            attrs: node.attrs,
-        }
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ExecutionTraceTensors {
-    values: Value,
-    shapes: Value,
-    types: Value,
+    #[serde(flatten)]
+    other: HashMap<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -372,8 +337,7 @@ pub(super) fn read_execution_trace(source: impl Read) -> FileTrace {
     });
     let mut file = reading.file;
     if let Err(cause) = ended {
-        let nodes = reading.nodes;
-        file.notes.push(format!("the file is truncated or damaged after {nodes} nodes, which are used: {cause}"));
+        file.note_end(format_args!("{} nodes", reading.nodes), cause);
     }
     if reading.without_group > 0 {
         file.notes.push(format!("{} calls do not name their group", reading.without_group));
@@ -391,7 +355,7 @@ impl ExecutionTraceReading {
     fn take(&mut self, node: &ExecutionTraceNode) {
         self.nodes += 1;
         if node.name == EXECUTION_TRACE_GROUPS {
-            self.groups = execution_trace_groups(&node.inputs.values);
+            self.groups = execution_trace_groups(node.tensors("input", "values"));
         } else if node.name == CALL {
             self.take_call(node);
         } else if node.name.starts_with(GLOO) {
@@ -401,18 +365,9 @@ impl ExecutionTraceReading {
 
     /// gloo's calls have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_call(&mut self, node: &ExecutionTraceNode) {
-        let Some(kind) = self.file.known_kind(&node.name) else { return };
-        let dimensions = node.inputs.shapes.get(0).and_then(Value::as_array);
-        let elements = dimensions.map_or(0, |all| all.iter().filter_map(Value::as_u64).fold(1, u64::saturating_mul));
-        let element = node.inputs.types.get(0).and_then(Value::as_str).and_then(element_of_tensor);
-        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        if element.is_none() && !is_barrier {
-            return self.file.skip_unknown(&format!("{} without a type", node.name));
-        }
-        self.of_gloo += 1;
-        let group = self.file.group(TracedGroup::default());
-        let bytes_total = Bytes(element.map_or(0, |element| elements.saturating_mul(element.size())));
-        self.file.calls.push(TracedCall { group, ..TracedCall::new(kind, element, bytes_total) });
+        let call = self.file.call_by_shape(&node.name, node.tensors("input", "shapes"), node.tensors("input", "types"));
+        self.of_gloo += u64::from(call.is_some());
+        self.file.calls.extend(call);
     }
 
     fn take_call(&mut self, node: &ExecutionTraceNode) {
@@ -422,19 +377,22 @@ impl ExecutionTraceReading {
             return;
         };
         let Some(kind) = self.file.known_kind(&name) else { return };
-        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
-            return self.file.skip_unknown(&format!("{name} of unknown type"));
-        };
+        let Some(call) = self.file.sized(kind, element, elements, &format!("{name} of unknown type")) else { return };
         self.without_group += u64::from(group.is_none());
         let group = self.file.group(group.unwrap_or_default());
-        let element = (!is_barrier).then_some(element);
         let detail = CallDetail { elements_to_each, ..CallDetail::default() };
-        self.file.calls.push(TracedCall { group, detail, ..TracedCall::new(kind, element, bytes_total) });
+        self.file.calls.push(TracedCall { group, detail, ..call });
     }
 }
 
 impl ExecutionTraceNode {
+    /// The `values`, `shapes` or `types` of its `input` or `output`, which schemas before 1.0.2 have next to each other.
+    fn tensors(&self, of: &str, part: &str) -> &Value {
+        let tensors = self.other.get(&format!("{of}s"));
+        let older = if part == "values" { tensors } else { self.other.get(&format!("{of}_{part}")) };
+        tensors.and_then(|tensors| tensors.get(part)).or(older).unwrap_or(&Value::Null)
+    }
+
     fn attribute(&self, name: &str) -> Option<&Value> {
         self.attrs.iter().find(|attribute| attribute.name == name).map(|attribute| &attribute.value)
     }
@@ -462,19 +420,16 @@ impl ExecutionTraceNode {
 
     /// The inputs are those of the macro `RECORD_PARAM_COMMS`: tensors, number of the call, handle of the group, rank, and the name.
     fn by_inputs(&self, groups: &[TorchGroup]) -> Option<Described> {
-        let values = self.inputs.values.as_array()?;
+        let values = self.tensors("input", "values").as_array()?;
         let name = values.iter().filter_map(Value::as_str).find(|text| named(text) != Named::Unknown)?.to_owned();
         let is_of = |group: &&TorchGroup| {
             values.iter().filter_map(Value::as_u64).any(|number| group.backend_id.is_some_and(|id| id == number))
         };
-        let types = [&self.inputs.types, &self.outputs.types];
+        let [sent, received] = ["input", "output"].map(|of| elements_of_tensors(self, of));
         Some(Described {
             name,
-            element: types.into_iter().find_map(first_tensor_type),
-            elements: Elements {
-                sent: elements_of_tensors(&self.inputs),
-                received: elements_of_tensors(&self.outputs),
-            },
+            element: ["input", "output"].into_iter().find_map(|of| first_tensor_type(self.tensors(of, "types"))),
+            elements: Elements { sent, received },
             group: groups.iter().find(is_of).map(TorchGroup::traced),
             elements_to_each: None,
         })
@@ -492,8 +447,9 @@ fn first_tensor_type(types: &Value) -> Option<ElementType> {
 }
 
 /// The elements of all tensors of a node; other values have no tensor type.
-fn elements_of_tensors(of: &ExecutionTraceTensors) -> u64 {
-    let (Some(shapes), Some(types)) = (of.shapes.as_array(), of.types.as_array()) else { return 0 };
+fn elements_of_tensors(node: &ExecutionTraceNode, of: &str) -> u64 {
+    let [shapes, types] = ["shapes", "types"].map(|part| node.tensors(of, part).as_array());
+    let Some((shapes, types)) = shapes.zip(types) else { return 0 };
     let is_tensor = |of: &Value| of.as_str().is_some_and(|text| text.contains("Tensor("));
     let tensors = shapes.iter().zip(types).filter(|(_, of)| is_tensor(of));
     tensors.map(|(shape, _)| elements_of_shape(shape)).fold(0, u64::saturating_add)

@@ -9,8 +9,7 @@ use crate::trace::call::{
     CallDetail, CallKind, ComputingSpan, Elements, FileTrace, TracedCall, TracedGroup, element_of_torch,
     elements_to_each, listed_ranks,
 };
-use commgauge_base::collective::Collective;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Seconds;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -123,11 +122,7 @@ pub(super) fn read(source: impl Read) -> FileTrace {
         Part::Other(info) => reading.info = serde_json::from_value(info).unwrap_or_default(),
     });
     if let Err(cause) = ended {
-        let events = reading.events;
-        reading
-            .file
-            .notes
-            .push(format!("the file is truncated or damaged after {events} events, which are used: {cause}"));
+        reading.file.note_end(format_args!("{} events", reading.events), cause);
     }
     reading.finish()
 }
@@ -195,7 +190,7 @@ impl Reading {
         }
         let is_message = call.as_ref().is_some_and(|call| matches!(call.kind, CallKind::Send | CallKind::Receive));
         if let (true, Some(thread), Some(begin)) = (is_message, event.tid, event.begin_nanoseconds()) {
-            self.batched.take_message(thread, begin, self.file.calls.len());
+            self.batched.messages.push(((thread, begin), self.file.calls.len()));
         }
         self.file.calls.extend(call);
     }
@@ -203,9 +198,9 @@ impl Reading {
     fn take_batch(&mut self, event: &Event) {
         let Some(id) = event.args.external_id else { return };
         if event.cat == ANNOTATED_ON_A_DEVICE {
-            event.span_nanoseconds().into_iter().for_each(|span| self.batched.take_span(id, span));
+            self.batched.on_device.extend(event.span_nanoseconds().map(|span| (id, span)));
         } else if let (Some(thread), Some(begin)) = (event.tid, event.begin_nanoseconds()) {
-            self.batched.take_end(thread, begin, id);
+            self.batched.ends.push(((thread, begin), id));
         }
     }
 
@@ -216,44 +211,25 @@ impl Reading {
         let kind = self.file.known_kind(name)?;
         let element = args.element.as_deref().and_then(element_of_torch);
         let elements = Elements { sent: args.elements_in.unwrap_or(0), received: args.elements_out.unwrap_or(0) };
-        let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
-            self.file.skip_unknown(&format!("{name} of {}", args.element.as_deref().unwrap_or("no type")));
-            return None;
-        };
+        let described = format!("{name} of {}", args.element.as_deref().unwrap_or("no type"));
+        let call = self.file.sized(kind, element, elements, &described)?;
         let group = self.file.group(TracedGroup {
             name: args.group_name.clone().unwrap_or_default(),
             size: args.group_size,
             ranks: args.group_ranks.as_deref().and_then(listed_ranks),
         });
-        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        Some(TracedCall {
-            group,
-            duration: duration.map(|microseconds| Seconds(microseconds / 1e6)),
-            detail: detail(event, kind),
-            ..TracedCall::new(kind, (!is_barrier).then_some(element), bytes_total)
-        })
+        let duration = duration.map(|microseconds| Seconds(microseconds / 1e6));
+        Some(TracedCall { group, duration, detail: detail(event, kind), ..call })
     }
 
     /// gloo's events and annotations have the shape of the first tensor, which is the input of a rank.
     fn take_gloo_event(&mut self, event: &Event) {
-        let Some(kind) = self.file.known_kind(&event.name) else { return };
-        let first = |value: &serde_json::Value| value.get(0).cloned().unwrap_or_default();
-        let elements = first(&event.args.dimensions).as_array().map_or(0, |dimensions| {
-            dimensions.iter().map(|dimension| dimension.as_u64().unwrap_or(0)).fold(1, u64::saturating_mul)
-        });
-        let element = first(&event.args.types).as_str().and_then(element_of_torch);
-        if element.is_none() && kind != CallKind::Collective(Collective::Barrier) {
-            self.file.skip_unknown(&format!("{} without its size; use profile(record_shapes=True)", event.name));
-            return;
-        }
-        let group = self.file.group(TracedGroup::default());
-        let bytes_total = Bytes(element.map_or(0, |element| elements.saturating_mul(element.size())));
-        self.file.calls.push(TracedCall {
-            group,
+        let call = self.file.call_by_shape(&event.name, &event.args.dimensions, &event.args.types);
+        self.file.calls.extend(call.map(|call| TracedCall {
             duration: event.dur.map(|microseconds| Seconds(microseconds / 1e6)),
             detail: CallDetail { begin_nanoseconds: event.begin_nanoseconds(), ..CallDetail::default() },
-            ..TracedCall::new(kind, element, bytes_total)
-        });
+            ..call
+        }));
     }
 
     /// Adds a kernel to the call of its host event. False if the host event has not come yet.
@@ -347,6 +323,7 @@ pub(super) fn world(groups: &[TorchGroup]) -> Option<u32> {
 mod tests {
 
     use super::*;
+    use commgauge_base::units::Bytes;
 
     /// As a GPU job writes it, according to Kineto's source.
     const GPU: &str = r#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 4}, "host_name": "n1",

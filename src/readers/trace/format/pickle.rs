@@ -4,7 +4,6 @@
 //! which serde-pickle mistakes for recursion; the opcodes are from CPython's Lib/pickletools.py.
 
 use serde::de::DeserializeOwned;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Maximum number of values read from a file, counting each reference, as a multiple of its bytes: otherwise a few bytes could refer to
@@ -38,74 +37,73 @@ pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(
     bytes: &[u8],
     each: Each<T>,
 ) -> Result<Pickled<R>, String> {
-    let values_left = Cell::new(bytes.len().saturating_mul(MOST_VALUES_PER_BYTE));
-    let mut hand_over = |value: &Value| parsed(value, &values_left).map(&mut *each.take);
-    let mut machine = Machine {
-        bytes,
-        key: each.key,
-        hand_over: &mut hand_over,
-        at: 0,
-        stack: Vec::new(),
-        marks: Vec::new(),
-        memo: Vec::new(),
+    let mut values_left = bytes.len().saturating_mul(MOST_VALUES_PER_BYTE);
+    let (stack, marks, memo, lists) = (Vec::new(), Vec::new(), Vec::new(), Lists::default());
+    let mut machine = Machine { bytes, at: 0, stack, marks, memo, lists };
+    let mut hand_over = |lists: &Lists, dictionary: usize| {
+        let has_key = lists.keys(dictionary).any(|key| matches!(key, Value::Text(text) if **text == *each.key));
+        if has_key {
+            (each.take)(lists.parsed(&Value::Dictionary(dictionary), &mut values_left)?);
+        }
+        Ok(has_key)
     };
-    let (value, problem) = match machine.run() {
+    let (value, problem) = match machine.run(&mut hand_over) {
         Ok(value) => (value, None),
         Err(problem) => (machine.outermost().ok_or(problem.clone())?, Some(problem)),
     };
-    match parsed(&value, &values_left) {
+    match machine.lists.parsed(&value, &mut values_left) {
         Ok(value) => Ok(Pickled { value, problem }),
         Err(cause) => Err(problem.unwrap_or(cause)),
     }
 }
 
+/// Takes a dictionary that has ended; whether it is one of those that are passed on.
+type HandOver<'a> = &'a mut dyn FnMut(&Lists, usize) -> Result<bool, String>;
+
 /// The state of reading: a stack of values, marks in it, and the memo.
 struct Machine<'a> {
     bytes: &'a [u8],
-    key: &'static str,
-    hand_over: &'a mut dyn FnMut(&Value) -> Result<(), String>,
     at: usize,
     stack: Vec<Value>,
     marks: Vec<usize>,
     memo: Vec<Value>,
+    lists: Lists,
 }
 
 impl Machine<'_> {
-    fn run(&mut self) -> Result<Value, String> {
+    fn run(&mut self, hand_over: HandOver) -> Result<Value, String> {
         loop {
             let begun = self.at;
             let opcode = self.take(1)?[0];
             if opcode == b'.' {
-                return self.pop();
+                return self.stack.pop().ok_or_else(|| "a value is missing".to_owned());
             }
-            self.step(opcode).map_err(|problem| format!("{problem} (byte {begun})"))?;
+            self.step(opcode, hand_over).map_err(|problem| format!("{problem} (byte {begun})"))?;
         }
     }
 
     /// The outermost dictionary with the keys whose values are complete.
-    fn outermost(&self) -> Option<Value> {
-        let outermost = self.stack.first()?;
+    fn outermost(&mut self) -> Option<Value> {
+        let Value::Dictionary(outermost) = *self.stack.first()? else { return None };
         let [begin, end] = [0, 1].map(|mark| self.marks.get(mark).copied().unwrap_or(self.stack.len()));
         let complete = self.stack.get(begin..end)?;
         let pairs = &complete[..complete.len() / 2 * 2];
-        let items = outermost.as_dictionary()?;
-        items.check_additions(pairs).ok()?;
-        items.extend(pairs.iter().cloned());
-        Some(outermost.clone())
+        self.lists.items[outermost].extend_from_slice(pairs);
+        Some(Value::Dictionary(outermost))
     }
 
-    fn step(&mut self, opcode: u8) -> Result<(), String> {
+    fn step(&mut self, opcode: u8, hand_over: HandOver) -> Result<(), String> {
         match opcode {
             0x80 => drop(self.take(1)?),
             0x95 => drop(self.take(8)?),
             b'(' => self.marks.push(self.stack.len()),
-            b'}' => self.stack.push(Value::Dictionary(Rc::default())),
-            b']' | b')' => self.stack.push(Value::List(Rc::default())),
+            b'}' => self.stack.push(Value::Dictionary(self.lists.begin(Vec::new()))),
+            b']' | b')' => self.stack.push(Value::List(self.lists.begin(Vec::new()))),
             b'N' => self.stack.push(Value::None),
             0x88 => self.stack.push(Value::Truth(true)),
             0x89 => self.stack.push(Value::Truth(false)),
-            b'K' => self.push_number(1)?,
-            b'M' => self.push_number(2)?,
+            b'K' => self.number(1).map(|number| self.stack.push(Value::Whole(number as i64)))?,
+            b'M' => self.number(2).map(|number| self.stack.push(Value::Whole(number as i64)))?,
             b'J' => {
                 let bytes = self.take(4)?.try_into().expect("four");
                 self.stack.push(Value::Whole(i32::from_le_bytes(bytes).into()));
@@ -118,8 +116,8 @@ impl Machine<'_> {
             b'X' => self.push_text(4)?,
             0x8c => self.push_text(1)?,
             0x8d => self.push_text(8)?,
-            b's' => self.add_items(2)?,
-            b'u' => self.since_mark().and_then(|count| self.add_items(count))?,
+            b's' => self.add_items(2, hand_over)?,
+            b'u' => self.since_mark().and_then(|count| self.add_items(count, hand_over))?,
             b'a' => self.append(1)?,
             b'e' => self.since_mark().and_then(|count| self.append(count))?,
             0x85..=0x87 => self.tuple(usize::from(opcode - 0x84))?,
@@ -146,13 +144,6 @@ impl Machine<'_> {
         Ok(self.take(bytes)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// An integer of one or two bytes.
-    fn push_number(&mut self, bytes: usize) -> Result<(), String> {
-        let number = self.number(bytes)?;
-        self.stack.push(Value::Whole(number as i64));
-        Ok(())
-    }
-
     /// An integer of up to eight bytes in two's complement.
     fn push_long(&mut self) -> Result<(), String> {
         let length = self.number(1)? as usize;
@@ -174,53 +165,44 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn pop(&mut self) -> Result<Value, String> {
-        self.stack.pop().ok_or_else(|| "a value is missing".to_owned())
-    }
-
     fn since_mark(&mut self) -> Result<usize, String> {
         let mark = self.marks.pop().ok_or("a mark is missing")?;
         self.stack.len().checked_sub(mark).ok_or_else(|| "a mark follows its values".to_owned())
     }
 
-    /// Adds the last values to the value below them.
-    fn add_to_what_is_below(
-        &mut self,
-        count: usize,
-        items_of: impl Fn(&Value) -> Option<&Rc<Items>>,
-        wrong: &str,
-    ) -> Result<Rc<Items>, String> {
+    /// The last values, taken from the stack.
+    fn last(&mut self, count: usize) -> Result<Vec<Value>, String> {
         let first = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
-        let (below, added) = self.stack.split_at(first);
-        let items = below.last().and_then(items_of).ok_or(wrong)?.clone();
-        items.check_additions(added)?;
-        items.extend(self.stack.drain(first..));
-        Ok(items)
+        Ok(self.stack.split_off(first))
     }
 
-    fn add_items(&mut self, count: usize) -> Result<(), String> {
+    fn add_items(&mut self, count: usize, hand_over: HandOver) -> Result<(), String> {
+        let added = self.last(count)?;
+        let Some(Value::Dictionary(dictionary)) = self.stack.last() else {
+            return Err("items are added to something that is not a dictionary".to_owned());
+        };
         if !count.is_multiple_of(2) {
             return Err("a key has no value".to_owned());
         }
-        let wrong = "items are added to something that is not a dictionary";
-        let items = self.add_to_what_is_below(count, Value::as_dictionary, wrong)?;
-        if items.has_key(self.key) {
-            (self.hand_over)(self.stack.last().expect("it is below"))?;
-            items.clear();
+        self.lists.items[*dictionary].extend(added);
+        if hand_over(&self.lists, *dictionary)? {
+            self.lists.items[*dictionary].clear();
         }
         Ok(())
     }
 
     fn append(&mut self, count: usize) -> Result<(), String> {
-        self.add_to_what_is_below(count, Value::as_list, "values are added to something that is not a list").map(drop)
+        let added = self.last(count)?;
+        let Some(Value::List(list)) = self.stack.last() else {
+            return Err("values are added to something that is not a list".to_owned());
+        };
+        self.lists.items[*list].extend(added);
+        Ok(())
     }
 
     fn tuple(&mut self, count: usize) -> Result<(), String> {
-        let first = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
-        let items = Items::default();
-        items.check_additions(&self.stack[first..])?;
-        items.extend(self.stack.drain(first..));
-        self.stack.push(Value::List(Rc::new(items)));
+        let items = self.last(count)?;
+        self.stack.push(Value::List(self.lists.begin(items)));
         Ok(())
     }
 
@@ -243,9 +225,9 @@ impl Machine<'_> {
     }
 }
 
-// The values of a pickle while it is read, and their conversion to the program's types. Shared values are stored once.
+// The values of a pickle while it is read, and their conversion to the program's types.
 
-/// Maximum nesting; no dump needs as much.
+/// Maximum nesting; no dump needs as much, and what contains itself has more.
 const MOST_LEVELS: u32 = 64;
 
 #[derive(Clone)]
@@ -255,54 +237,60 @@ enum Value {
     Whole(i64),
     Fraction(f64),
     Text(Rc<str>),
-    List(Rc<Items>),
-    /// Keys and values alternate.
-    Dictionary(Rc<Items>),
+    /// By its index among the lists.
+    List(usize),
+    Dictionary(usize),
 }
 
-/// Content of a list or a dictionary, which grows until it is added to another.
+/// The lists and dictionaries of a pickle, which may grow after they were referred to. Keys and values of a dictionary alternate.
 #[derive(Default)]
-struct Items {
-    values: RefCell<Vec<Value>>,
-    levels: Cell<u32>,
-    is_in_another: Cell<bool>,
+struct Lists {
+    items: Vec<Vec<Value>>,
 }
 
-impl Value {
-    fn as_list(&self) -> Option<&Rc<Items>> {
-        if let Value::List(items) = self { Some(items) } else { None }
+impl Lists {
+    fn begin(&mut self, items: Vec<Value>) -> usize {
+        self.items.push(items);
+        self.items.len() - 1
     }
 
-    fn as_dictionary(&self) -> Option<&Rc<Items>> {
-        if let Value::Dictionary(items) = self { Some(items) } else { None }
+    fn keys(&self, dictionary: usize) -> impl Iterator<Item = &Value> {
+        self.items[dictionary].iter().step_by(2)
     }
 
-    fn items(&self) -> Option<&Rc<Items>> {
-        self.as_list().or(self.as_dictionary())
+    /// The value as the program's type; `left` is the number of further values that may be read.
+    fn parsed<T: DeserializeOwned>(&self, value: &Value, left: &mut usize) -> Result<T, String> {
+        serde_json::from_value(self.as_json(value, left, 0)?).map_err(|problem| problem.to_string())
     }
 
-    /// With the values that it shares once for each reference.
-    fn as_json(&self, left: &Cell<usize>) -> Result<serde_json::Value, String> {
-        left.set(left.get().checked_sub(1).ok_or("it refers to itself too often")?);
-        Ok(match self {
+    /// A value within others, with the values that it shares once for each reference.
+    fn as_json(&self, value: &Value, left: &mut usize, levels: u32) -> Result<serde_json::Value, String> {
+        *left = left.checked_sub(1).ok_or("it refers to itself too often")?;
+        if levels > MOST_LEVELS {
+            return Err(format!("it has more than {MOST_LEVELS} levels"));
+        }
+        Ok(match value {
             Value::None => serde_json::Value::Null,
             Value::Truth(truth) => (*truth).into(),
             Value::Whole(whole) => (*whole).into(),
             Value::Fraction(fraction) => (*fraction).into(),
             Value::Text(text) => (**text).into(),
-            Value::List(items) => {
-                items.values.borrow().iter().map(|value| value.as_json(left)).collect::<Result<Vec<_>, _>>()?.into()
+            Value::List(list) => {
+                let items = self.items[*list].iter().map(|item| self.as_json(item, left, levels + 1));
+                items.collect::<Result<Vec<_>, _>>()?.into()
             }
-            Value::Dictionary(items) => {
-                let values = items.values.borrow();
-                let keys = values.iter().step_by(2).map(Value::as_key).collect::<Result<Vec<_>, _>>()?;
-                let pairs = keys.into_iter().zip(values.iter().skip(1).step_by(2)).filter(|(key, _)| key != STACK);
-                let pairs = pairs.map(|(key, value)| Ok((key, value.as_json(left)?)));
+            Value::Dictionary(dictionary) => {
+                let keys = self.keys(*dictionary).map(Value::as_key).collect::<Result<Vec<_>, _>>()?;
+                let values = self.items[*dictionary].iter().skip(1).step_by(2);
+                let pairs = keys.into_iter().zip(values).filter(|(key, _)| key != STACK);
+                let pairs = pairs.map(|(key, value)| Ok((key, self.as_json(value, left, levels + 1)?)));
                 serde_json::Value::Object(pairs.collect::<Result<_, String>>()?)
             }
         })
     }
+}
 
+impl Value {
     fn as_key(&self) -> Result<String, String> {
         match self {
             Value::Text(text) => Ok(text.as_ref().to_owned()),
@@ -310,47 +298,6 @@ impl Value {
             _ => Err("a key is neither a text nor a number".to_owned()),
         }
     }
-}
-
-impl Items {
-    /// Whether these may be added: no value may contain itself or nest too deeply.
-    fn check_additions(&self, added: &[Value]) -> Result<(), String> {
-        let of_added = added.iter().filter_map(Value::items);
-        let is_added = |items: &&Rc<Items>| std::ptr::eq(Rc::as_ptr(items), self);
-        if self.is_in_another.get() || of_added.clone().any(|items| is_added(&items)) {
-            return Err("a value is added to one that it contains".to_owned());
-        }
-        let levels = of_added.map(|items| items.levels.get() + 1).max().unwrap_or(0);
-        if levels > MOST_LEVELS {
-            return Err(format!("it has more than {MOST_LEVELS} levels"));
-        }
-        Ok(())
-    }
-
-    /// Adds checked values.
-    fn extend(&self, added: impl Iterator<Item = Value>) {
-        let added = added.inspect(|value| {
-            if let Some(items) = value.items() {
-                items.is_in_another.set(true);
-                self.levels.set(self.levels.get().max(items.levels.get() + 1));
-            }
-        });
-        self.values.borrow_mut().extend(added);
-    }
-
-    fn has_key(&self, key: &str) -> bool {
-        let values = self.values.borrow();
-        values.iter().step_by(2).any(|value| matches!(value, Value::Text(text) if **text == *key))
-    }
-
-    fn clear(&self) {
-        self.values.borrow_mut().clear();
-    }
-}
-
-/// The value as the program's type; `left` is the number of further values that may be read from it.
-fn parsed<T: DeserializeOwned>(value: &Value, left: &Cell<usize>) -> Result<T, String> {
-    serde_json::from_value(value.as_json(left)?).map_err(|problem| problem.to_string())
 }
 
 #[cfg(test)]
@@ -425,7 +372,7 @@ mod tests {
     fn what_refers_to_itself_or_nests_too_deep_is_refused() {
         let deep = [&b"\x80\x02)"[..], &[0x85; 100_000], b"."].concat();
         let itself = b"\x80\x02]q\x00h\x00h\x00aa.";
-        for (pickle, expected) in [(&deep[..], "more than 64 levels"), (itself, "added to one that it contains")] {
+        for (pickle, expected) in [(&deep[..], "more than 64 levels"), (itself, "more than 64 levels")] {
             let message = read_all(pickle).unwrap_err();
             assert!(message.contains(expected), "{message}");
         }

@@ -6,7 +6,7 @@ use crate::trace::call::{
     CallDetail, CallKind, ComputingSpan, Elements, FileTrace, TracedCall, TracedGroup, element_of_torch, listed_ranks,
 };
 use commgauge_base::collective::Collective;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Seconds;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -107,18 +107,10 @@ impl Reading {
         self.is_of_gloo |= entry.profiling_name.starts_with("gloo:");
         let Some(kind) = self.file.known_kind(&entry.profiling_name) else { return };
         let dtype = entry.input_dtypes.first().or(entry.output_dtypes.first());
-        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
-        // A gloo barrier has no tensor, an NCCL barrier one without meaning.
-        let element = if is_barrier { None } else { dtype.and_then(|dtype| element_of_torch(dtype)) };
+        let element = dtype.and_then(|dtype| element_of_torch(dtype));
         let elements = Elements { sent: count(&entry.input_sizes), received: count(&entry.output_sizes) };
-        let bytes_total = match element {
-            Some(element) => elements.bytes_total(kind, element),
-            None => is_barrier.then_some(Bytes(0)),
-        };
-        let Some(bytes_total) = bytes_total else {
-            let of_type = dtype.map_or("no type", |dtype| dtype);
-            return self.file.skip_unknown(&format!("{} of {of_type}", entry.profiling_name));
-        };
+        let described = format!("{} of {}", entry.profiling_name, dtype.map_or("no type", |dtype| dtype));
+        let Some(call) = self.file.sized(kind, element, elements, &described) else { return };
         let name = entry.process_group.0;
         let group = self.file.group(TracedGroup { name, size: size_by_shapes(kind, elements), ranks: None });
         self.file.calls.push(TracedCall {
@@ -131,7 +123,7 @@ impl Reading {
                 sequence: entry.collective_seq_id.filter(|_| !entry.is_p2p),
                 elements_to_each: None,
             },
-            ..TracedCall::new(kind, element, bytes_total)
+            ..call
         });
     }
 
@@ -197,28 +189,14 @@ type Moment = (u64, u64);
 #[derive(Default)]
 pub(super) struct BatchedMessages {
     /// Calls whose own kernel is not known yet, by index.
-    messages: Vec<(Moment, usize)>,
+    pub messages: Vec<(Moment, usize)>,
     /// External ids of batches, by submission time.
-    ends: Vec<(Moment, u64)>,
-    on_device: HashMap<u64, ComputingSpan>,
+    pub ends: Vec<(Moment, u64)>,
+    /// When the device executed each batch.
+    pub on_device: HashMap<u64, ComputingSpan>,
 }
 
 impl BatchedMessages {
-    /// Notes a message submitted by the host.
-    pub(super) fn take_message(&mut self, thread: u64, nanoseconds: u64, call: usize) {
-        self.messages.push(((thread, nanoseconds), call));
-    }
-
-    /// Notes the end of a batch on the host.
-    pub(super) fn take_end(&mut self, thread: u64, nanoseconds: u64, external_id: u64) {
-        self.ends.push(((thread, nanoseconds), external_id));
-    }
-
-    /// Notes when the device executed a batch.
-    pub(super) fn take_span(&mut self, external_id: u64, span: ComputingSpan) {
-        self.on_device.insert(external_id, span);
-    }
-
     /// Gives messages without their own kernel the time of their batch: the next one submitted by their thread.
     pub(super) fn give_times(mut self, calls: &mut [TracedCall]) {
         self.ends.sort_unstable();
@@ -253,35 +231,38 @@ pub(super) fn read_list<T: DeserializeOwned>(
     take: &mut dyn FnMut(Part<T>),
 ) -> Result<(), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_reader(source);
-    Whole { list, other, take }.deserialize(&mut json)?;
+    Parts { list, other, take, is_list: false, of: PhantomData }.deserialize(&mut json)?;
     json.end()
 }
 
-struct Whole<'a, T> {
+/// The object, or the list in it.
+struct Parts<'a, T> {
     list: &'static str,
     other: Option<&'static str>,
     take: &'a mut dyn FnMut(Part<T>),
+    is_list: bool,
+    of: PhantomData<T>,
 }
 
-impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Whole<'_, T> {
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Parts<'_, T> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
+        if self.is_list { deserializer.deserialize_seq(self) } else { deserializer.deserialize_map(self) }
     }
 }
 
-impl<'de, T: DeserializeOwned> Visitor<'de> for Whole<'_, T> {
+impl<'de, T: DeserializeOwned> Visitor<'de> for Parts<'_, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a trace with {}", self.list)
+        if self.is_list { f.write_str("a list") } else { write!(f, "a trace with {}", self.list) }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             if key == self.list {
-                map.next_value_seed(ListElements { take: &mut *self.take, of: PhantomData })?;
+                map.next_value_seed(Parts { take: &mut *self.take, is_list: true, ..self })?;
             } else if Some(key.as_str()) == self.other {
                 (self.take)(Part::Other(map.next_value()?));
             } else {
@@ -289,27 +270,6 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Whole<'_, T> {
             }
         }
         Ok(())
-    }
-}
-
-struct ListElements<'a, T> {
-    take: &'a mut dyn FnMut(Part<T>),
-    of: PhantomData<T>,
-}
-
-impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for ListElements<'_, T> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de, T: DeserializeOwned> Visitor<'de> for ListElements<'_, T> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
