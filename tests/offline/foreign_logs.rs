@@ -151,7 +151,7 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
 #[test]
 fn a_log_whose_columns_contradict_each_other_is_refused_and_without_these_rows_it_passes_nothing() {
     let place = Place::new();
-    let logs: Vec<String> = (0..6).map(|seed| log(1.0, seed)).collect();
+    let mut logs: Vec<String> = (0..6).map(|seed| log(1.0, seed)).collect();
     let faster = |log: &String| -> String {
         // The time alone, of the largest size, in place.
         let (head, row) = log.split_once("  1073741824").expect("a row");
@@ -161,23 +161,26 @@ fn a_log_whose_columns_contradict_each_other_is_refused_and_without_these_rows_i
         words[8] = &time;
         format!("{head}  1073741824 {}\n{foot}", words.join(" "))
     };
+    logs[5] = faster(&logs[5]);
+    logs.iter().enumerate().for_each(|(index, log)| place.put(&format!("{index}.txt"), log));
+    let line = "import --from nccl-tests 0.txt 1.txt 2.txt 3.txt 4.txt 5.txt -o c.jsonl";
+    ended(&place.run(line), 2, &["5.txt:", "and algbw", "contradict each other"]);
+    ended(&place.run(&format!("{line} --skip-bad-lines")), 0, &["left out"]);
+    ended(&place.run("judge --part thresholds c.jsonl --machine m.toml"), 3, &["left out"]);
+}
+
+#[test]
+fn ranks_that_a_log_does_not_list_follow_from_its_columns_and_are_named() {
+    let place = Place::new();
     let without_ranks = |log: &String| -> String {
         let is_kept = |line: &&str| !(4..8).any(|rank| line.contains(&format!("Rank {rank:>2} ")));
         log.lines().filter(is_kept).map(|line| line.to_owned() + "\n").collect()
     };
-    for (changed, words) in [
-        (faster(&logs[5]), "and algbw"),
-        (without_ranks(&logs[5]), "1073741824 bytes of all_reduce on 4 ranks in that time are"),
-    ] {
-        let mut logs = logs.clone();
-        logs[5] = changed;
-        logs.iter().enumerate().for_each(|(index, log)| place.put(&format!("{index}.txt"), log));
-        let line = "import --from nccl-tests 0.txt 1.txt 2.txt 3.txt 4.txt 5.txt -o c.jsonl";
-        let _ = fs::remove_file(place.0.path().join("c.jsonl"));
-        ended(&place.run(line), 2, &["5.txt:", words, "contradict each other"]);
-        ended(&place.run(&format!("{line} --skip-bad-lines")), 0, &["left out"]);
-        ended(&place.run("judge --part thresholds c.jsonl --machine m.toml"), 3, &["left out"]);
-    }
+    let logs: Vec<String> = (0..6).map(|seed| without_ranks(&log(1.0, seed))).collect();
+    logs.iter().enumerate().for_each(|(index, log)| place.put(&format!("{index}.txt"), log));
+    let imported = place.run("import --from nccl-tests 0.txt 1.txt 2.txt 3.txt 4.txt 5.txt -o c.jsonl");
+    ended(&imported, 0, &["busbw / algbw tells 8 ranks, which count; `# Rank` lines name 4"]);
+    ended(&place.run("judge --part thresholds c.jsonl --machine m.toml"), 7, &["devices"]);
 }
 
 #[test]

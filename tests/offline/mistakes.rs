@@ -51,7 +51,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("compare r.jsonl nosuch.jsonl", "cannot read the record nosuch.jsonl"),
     ("history nosuch", "nosuch is no folder and no file"),
     ("history r.jsonl --confidence 95%", "accepted: a number from 75"),
-    ("plan", "were not provided: --model <MODEL>; --gpus <N>; --gpu-memory <SIZE>"),
+    ("plan", "were not provided: --model <MODEL>; --gpu-memory <SIZE>; --gpus <N>"),
     ("plan --model llama-3-8b --gpus 64 --gpu-memory 80", "accepted: with its unit, such as 80GB"),
     ("show model lama", "did you mean llama-2-7b or llama-3-8b"),
     ("show suite quik", "did you mean quick?"),

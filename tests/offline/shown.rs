@@ -17,6 +17,11 @@ struct Shown {
 #[test]
 fn what_pages_show_of_an_output_is_what_comes() {
     let folder = tempfile::tempdir().expect("a folder");
+    let recipes = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipes");
+    for recipe in std::fs::read_dir(recipes).expect("recipes").map(|entry| entry.expect("a recipe").path()) {
+        let name = recipe.file_name().expect("a file");
+        std::fs::copy(&recipe, folder.path().join(name)).expect("it is copied");
+    }
     let (mut compared, mut wrong) = (0, Vec::new());
     for shown in pages().iter().flat_map(|(page, text)| shown(page, text)) {
         let words: Vec<&str> = shown.command.split_whitespace().skip(1).collect();

@@ -304,7 +304,8 @@ impl MeasureCommand {
 
     fn calls(&self, model: &Model, planned: PlannedTraining) -> Result<Vec<RequestedCall>> {
         let [gpus] = self.question.gpus[..] else {
-            return Err(Error::usage("--gpus: accepted: one number"));
+            let found = if self.question.gpus.is_empty() { "no number" } else { "several numbers" };
+            return Err(Error::usage(format!("--gpus: found {found}; accepted: one")));
         };
         let PlannedTraining { bases, global_batch } = planned;
         let machine = self.machine.as_deref().map(Machine::load).transpose()?;

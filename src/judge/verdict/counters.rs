@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_beside_a_pass_are_a_warning_that_the_machine_file_makes_a_failure() {
+    fn errors_during_a_pass_are_a_warning_that_the_machine_file_makes_a_failure() {
         const ERROR: (&str, u64) = ("symbol_error of mlx5_4 port 1", 812);
         for (errors, retries, limits, exit_code, said) in [
             (
@@ -226,7 +226,7 @@ mod tests {
         ] {
             let (found, problems, _) = judged(record(1000.0, vec![counted(errors, retries)]), limits);
             assert_eq!(found, exit_code, "{errors:?} {limits:?}: {problems}");
-            assert_eq!(problems.contains(said) && (said.is_empty() == problems.is_empty()), true, "{said}: {problems}");
+            assert!(problems.contains(said) && said.is_empty() == problems.is_empty(), "{said}: {problems}");
         }
         let (found, problems, _) = judged(record(1000.0, Vec::new()), &[("symbol_error", 0)]);
         assert_eq!(found, 3, "a record without counters: {problems}");

@@ -125,7 +125,7 @@ impl<'a> Job<'a> {
         trace.world = self.worlds.keys().next().copied();
         if let Some(of_processes) = self.processes.a_file() {
             if let Some(of_rank) = self.file_of_rank.values().next() {
-                let problem = "may hold the same calls; accepted: logs of NCCL and its inspector, or traces of PyTorch";
+                let problem = "may hold the same calls, which would be counted twice; accepted: logs of NCCL and its inspector, or traces of PyTorch";
                 return Err(both(of_processes, of_rank, problem));
             }
             let file = self.processes.into_ranks()?;

@@ -7,8 +7,8 @@ use super::case::{CaseLoop, CaseWork};
 use super::facts::{CaseSet, CaseSlot, Planned, case_facts};
 use super::journal::WorkKey;
 use super::request::Request;
-use super::work_loop::{Run, Timekeeping};
-use super::{case, counters, facts, work_loop};
+use super::work_loop::{CountersMoment, Run, Timekeeping};
+use super::{case, facts, work_loop};
 use crate::backend::Backend;
 use crate::world::{agree, from_first};
 use commgauge_base::error::{Error, Result};
@@ -316,7 +316,7 @@ fn measure_all_replicates(running: &mut CaseLoop, cases: CaseSet) -> Result<Vec<
             missing = held_back;
         }
         running.backend.disconnect()?;
-        counters::record(running.run, running.backend, counters::Moment::AfterReplicate)?;
+        work_loop::record_counters(running.run, running.backend, CountersMoment::AfterReplicate)?;
     }
     Ok(lines)
 }

@@ -3,12 +3,7 @@
 //!
 //! The first process of each host reads them. A block ends with the first case after which reading took at most [`SHARE_OF_TIME`] of it.
 
-use super::work_loop::Run;
-use crate::backend::Backend;
-use crate::world::gather_all;
-use commgauge_base::error::Result;
 use commgauge_model::config::machine::{CounterKind, KnownCounter, known_counters};
-use commgauge_model::record::Line;
 use commgauge_model::record::counters::{CounterBlock, CountersLine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -43,7 +38,7 @@ struct CounterFile {
 
 /// What the first process of a host has read.
 #[derive(Default, Serialize, Deserialize)]
-struct HostReport {
+pub(super) struct HostReport {
     names: BTreeSet<String>,
     blocks: Vec<CounterBlock>,
 }
@@ -96,7 +91,7 @@ impl HostCounters {
     }
 
     /// The blocks since the last report.
-    fn report(&mut self) -> HostReport {
+    pub(super) fn report(&mut self) -> HostReport {
         self.end_block();
         let has_value = self.files.iter().zip(&self.before).filter(|(_, value)| value.is_some());
         let names = has_value.map(|(file, _)| file.counter.name.to_owned()).collect();
@@ -139,37 +134,15 @@ fn owner(path: &Path, root: &Path, counter: KnownCounter) -> String {
     matched.join(" port ")
 }
 
-/// When the counters are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
-    /// Only if any rose.
-    AfterReplicate,
-    /// In any case, so that the record says which counters were read.
-    End,
-}
-
-/// Records what rose on any host since the last line. Collective; does nothing where a process simulates the ranks.
-pub(super) fn record(run: &mut Run, backend: &dyn Backend, moment: Moment) -> Result<()> {
-    if backend.facts().virtual_clock {
-        return Ok(());
-    }
-    let mine = run.counters.as_mut().map(HostCounters::report);
-    let all: Vec<Option<HostReport>> = gather_all(run.world, &mine)?;
-    let hosts: Vec<&str> = run.ranks.facts.iter().map(|facts| facts.host.as_str()).collect();
-    let line = line(all, &hosts);
-    let is_recorded = moment == Moment::End || !line.blocks.is_empty();
-    run.journal.write_all(|| is_recorded.then(|| Line::Counters(Box::new(line))).into_iter().collect())
-}
-
 /// The line of all ranks' reports.
-fn line(all: Vec<Option<HostReport>>, hosts: &[&str]) -> CountersLine {
+pub(super) fn line<'h>(all: Vec<Option<HostReport>>, hosts: impl Iterator<Item = &'h str>) -> CountersLine {
     let mut line = CountersLine::default();
     let mut on_all: Option<BTreeSet<String>> = None;
     for (report, host) in all.into_iter().zip(hosts) {
         let Some(HostReport { names, blocks }) = report else { continue };
         line.hosts_read += 1;
         on_all = Some(on_all.map_or_else(|| names.clone(), |known| &known & &names));
-        line.blocks.extend(blocks.into_iter().map(|block| CounterBlock { host: (*host).to_owned(), ..block }));
+        line.blocks.extend(blocks.into_iter().map(|block| CounterBlock { host: host.to_owned(), ..block }));
     }
     line.on_all_hosts = on_all.into_iter().flatten().collect();
     line
@@ -272,7 +245,7 @@ mod tests {
             None,
             report(&["RetransSegs"], Vec::new()),
         ];
-        let line = line(all, &["a", "a", "b"]);
+        let line = line(all, ["a", "a", "b"].into_iter());
         assert_eq!((line.hosts_read, line.on_all_hosts), (2, vec!["RetransSegs".to_owned()]));
         assert_eq!(line.blocks.iter().map(|block| &*block.host).collect::<Vec<_>>(), ["a"]);
     }

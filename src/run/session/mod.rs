@@ -37,7 +37,7 @@ use pace::Tally;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
-use work_loop::Run;
+use work_loop::{CountersMoment, Run};
 
 /// Runs every case of the plan in every replicate, then the interference, the products, the copies and the replays, and writes the
 /// record. Returns the end line, the same on every process.
@@ -98,7 +98,7 @@ pub const OUT_OF_TIME: i32 = 75;
 /// Called before a run is recorded as complete: a signal after its last case still counts, and if the watchdog is
 /// ending the run, this does not return.
 fn finalize(run: &mut Run, backend: &dyn Backend) -> Result<()> {
-    counters::record(run, backend, counters::Moment::End)?;
+    work_loop::record_counters(run, backend, CountersMoment::End)?;
     let watch = &run.request.watch;
     watch.begin_setup("after the last case");
     if run.tally.signal == 0 {

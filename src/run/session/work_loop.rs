@@ -1,7 +1,7 @@
 //! The work loop: every measurement of a run is a [`WorkItem`], and only this loop decides whether to begin it, counts its outcome and
 //! records it.
 
-use super::counters::HostCounters;
+use super::counters::{self, HostCounters};
 use super::facts::Ranks;
 use super::journal::{CompletedWork, SharedJournal, WorkKey};
 use super::pace::{BegunWork, Signals, Tally};
@@ -273,6 +273,27 @@ pub(super) fn record_changes(
         return agree(run.world, Ok(()));
     }
     run.journal.write(|| Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
+}
+
+/// When counters of hosts are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CountersMoment {
+    /// Only if any rose.
+    AfterReplicate,
+    /// In any case, so that the record says which counters were read.
+    End,
+}
+
+/// Records what rose on any host since the last such line. Collective; does nothing where one process simulates the ranks.
+pub(super) fn record_counters(run: &mut Run, backend: &dyn Backend, moment: CountersMoment) -> Result<()> {
+    if backend.facts().virtual_clock {
+        return Ok(());
+    }
+    let mine = run.counters.as_mut().map(HostCounters::report);
+    let all = gather_all(run.world, &mine)?;
+    let line = counters::line(all, run.ranks.facts.iter().map(|facts| facts.host.as_str()));
+    let is_recorded = moment == CountersMoment::End || !line.blocks.is_empty();
+    run.journal.write_all(|| is_recorded.then(|| Line::Counters(Box::new(line))).into_iter().collect())
 }
 
 fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> DeviceReadingsLine {

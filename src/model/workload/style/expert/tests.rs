@@ -191,20 +191,21 @@ fn deepep_sends_a_token_once_to_each_node_and_forwards_it_there() {
     use Axis::{EpInner, EpOuter};
     use Collective::AllToAll;
     use ElementType::Int32;
-    // 4096 x 0.4536 = 1858 tokens to each of 8 nodes, 8 x 4096 x 0.1150 = 3768 to each of 8 ranks of a node (step/token_shares.rs).
-    let (across, inside) = (8 * 1858, 8 * 3768);
+    // Tokens to each of 8 nodes, and to each of 8 ranks of a node (style/deep_ep.rs).
+    let across = |message: u64| 8 * (1_858.053_593_306 * message as f64).round() as u64;
+    let inside = |message: u64| 8 * (3_767.997_480_315 * message as f64).round() as u64;
     let expected = [
         (Forward, EpOuter, AllToAll, Int32, 4 * 8 * (8 + 32 + 1)),
         (Forward, EpInner, AllToAll, Int32, 4 * 8 * (8 + 4)),
-        (Forward, EpOuter, AllToAllV, Uint8, across * 7472),
-        (Forward, EpInner, AllToAllV, Uint8, inside * 7472),
-        (Forward, EpInner, AllToAllV, Uint8, inside * 14_352),
-        (Forward, EpOuter, AllToAllV, Uint8, across * 14_352),
+        (Forward, EpOuter, AllToAllV, Uint8, across(7472)),
+        (Forward, EpInner, AllToAllV, Uint8, inside(7472)),
+        (Forward, EpInner, AllToAllV, Uint8, inside(14_352)),
+        (Forward, EpOuter, AllToAllV, Uint8, across(14_352)),
         // 7168 + 224 of scales + 8 of source, up to a multiple of 16; and 14336 + 8 + 32 of gradients of the weights.
-        (Backward, EpOuter, AllToAllV, Uint8, across * 7408),
-        (Backward, EpInner, AllToAllV, Uint8, inside * 7408),
-        (Backward, EpInner, AllToAllV, Uint8, inside * 14_384),
-        (Backward, EpOuter, AllToAllV, Uint8, across * 14_384),
+        (Backward, EpOuter, AllToAllV, Uint8, across(7408)),
+        (Backward, EpInner, AllToAllV, Uint8, inside(7408)),
+        (Backward, EpInner, AllToAllV, Uint8, inside(14_384)),
+        (Backward, EpOuter, AllToAllV, Uint8, across(14_384)),
     ];
     let training = "dispatcher = 'deepep'\ndispatch_element_type = 'fp8_e4m3'";
     assert_calls("deepseek-v3", training, "dp = 64\nep = 64", 64, &expected);

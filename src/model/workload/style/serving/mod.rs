@@ -711,14 +711,16 @@ mod serving_tests {
             [(AllToAllV, Ep, 1024 * 7408), (Collective::AllToAll, Ep, 4 * 256), (AllToAllV, Ep, 1024 * 14_336)];
         assert_eq!(of(&format!("dispatcher = 'deepep_low_latency'\n{fp8}"), "decode"), low_latency);
         assert_eq!(of("dispatcher = 'deepep_low_latency'", "decode")[0].2, 1024 * (16 + 14_336));
-        // 4096 tokens of a prompt, as in training (expert/tests.rs).
+        // 4096 tokens of a prompt, as in training (deep_ep.rs).
+        let on_8 = |tokens: f64, message: u64| 8 * (tokens * message as f64).round() as u64;
+        let (across, inside) = (1_858.053_593_306, 3_767.997_480_315);
         let by_node = [
             (Collective::AllToAll, EpOuter, 1312),
             (Collective::AllToAll, EpInner, 384),
-            (AllToAllV, EpOuter, 8 * 1858 * 7472),
-            (AllToAllV, EpInner, 8 * 3768 * 7472),
-            (AllToAllV, EpInner, 8 * 3768 * 14_352),
-            (AllToAllV, EpOuter, 8 * 1858 * 14_352),
+            (AllToAllV, EpOuter, on_8(across, 7472)),
+            (AllToAllV, EpInner, on_8(inside, 7472)),
+            (AllToAllV, EpInner, on_8(inside, 14_352)),
+            (AllToAllV, EpOuter, on_8(across, 14_352)),
         ];
         assert_eq!(of(&format!("dispatcher = 'deepep'\n{fp8}"), "prefill"), by_node);
         let uneven = serving("deepseek-v3", "batch = 128\ndispatcher = 'deepep'\nexpert_inner = 5", "ep = 64\ndp = 64");
