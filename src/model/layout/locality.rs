@@ -1,7 +1,7 @@
 //! Placement of the groups of an axis on the hosts.
 
 use super::axes::Grid;
-use super::{Axis, Groups, Layout};
+use super::{Axis, Division, Groups, Layout};
 use crate::config::machine::ExpectedGroup;
 use commgauge_base::writing::ascending;
 use schemars::JsonSchema;
@@ -287,9 +287,13 @@ impl Layout {
             Axis::TpCp => (Grid::Dense, &[Axis::Tp, Axis::Cp]),
             Axis::TpCpDp => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp]),
             Axis::ExpertMp => (experts, &[Axis::Tp, Axis::Ep, Axis::Pp]),
-            Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter => return None,
-            Axis::DpShardInner | Axis::DpShardOuter | Axis::EpInner | Axis::EpOuter => return None,
-            Axis::PrefillDecode | Axis::Dcp => return None,
+            Axis::CpInner | Axis::CpOuter => return self.parts(axis, Axis::Cp, Division::InnerContext),
+            Axis::EpInner | Axis::EpOuter => return self.parts(axis, Axis::Ep, Division::InnerExperts),
+            Axis::Dcp => return self.parts(axis, Axis::Tp, Division::DecodeContext),
+            Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::DpShardInner | Axis::DpShardOuter => {
+                return None;
+            }
+            Axis::PrefillDecode => return None,
             Axis::Pair | Axis::Node | Axis::Nodes => return None,
         };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));
@@ -298,6 +302,18 @@ impl Layout {
             stride: grid.stride(&self.degrees, self.order(), *axis),
         });
         Some(members.filter(|member| member.degree > 1).collect())
+    }
+
+    /// The same for an axis that a division makes of another one: of consecutive members, or of one member of each part.
+    fn parts(&self, axis: Axis, whole: Axis, division: Division) -> Option<Vec<GridAxis>> {
+        let members = self.members(whole)?;
+        let [GridAxis { degree, stride }] = *members.as_slice() else { return None };
+        let inner = self.parts_of(division);
+        let part = match axis {
+            Axis::CpOuter | Axis::EpOuter => GridAxis { degree: degree / inner, stride: stride.checked_mul(inner)? },
+            _ => GridAxis { degree: inner, stride },
+        };
+        Some([part].into_iter().filter(|part| part.degree > 1).collect())
     }
 }
 
@@ -435,11 +451,15 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn equals_the_locality_of_the_listed_groups(
-            tp in 1u32..5, cp in 1u32..4, dp in 1u32..7, pp in 1u32..5, ep in 1u32..5, own in proptest::bool::ANY,
-            node in 1u32..13, order in Just(DEFAULT_ORDER.to_vec()).prop_shuffle(),
+            tp in 1u32..5, cp in 1u32..5, dp in 1u32..7, pp in 1u32..4, ep in 1u32..9, own in proptest::bool::ANY,
+            node in 1u32..13, parts in 1u32..5, order in Just(DEFAULT_ORDER.to_vec()).prop_shuffle(),
         ) {
             let degrees = Degrees { tp, cp, dp, pp, ep, etp: if own { 1 } else { tp } };
             let Ok(layout) = Layout::new(degrees, &order) else { return Ok(()) };
+            let divisions = [Division::InnerContext, Division::InnerExperts, Division::DecodeContext];
+            let layout = divisions.into_iter().fold(layout, |layout, division| {
+                layout.clone().divided(division, parts).unwrap_or(layout)
+            });
             let world = layout.group_size(Axis::World);
             let not_of_a_layout = [Axis::Pair, Axis::Node, Axis::Nodes];
             for axis in Axis::ALL.into_iter().filter(|axis| !not_of_a_layout.contains(axis)) {
