@@ -12,7 +12,7 @@ use commgauge_model::record::line::RankFacts;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Counters that are named for a row, a suspect or a record; the others are counted.
+/// Counters that are named for a row, a suspect or a record, those that rose most.
 const MOST_NAMED: usize = 3;
 
 /// Fewer retransmissions or congestion marks occur under any load.
