@@ -12,6 +12,7 @@ use commgauge_base::units::{Rate, Seconds, counted, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
 use commgauge_model::record::Record;
+use commgauge_model::record::counters::rises;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
 use commgauge_model::record::times::{CopyTime, ProductTime};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationLine, ReplayLine};
@@ -274,16 +275,11 @@ pub(super) fn mark(record: &Record, rows: &mut [Row]) -> Vec<String> {
 
 /// The errors that hosts counted while cases were measured, by host.
 fn counted_errors(record: &Record) -> impl Iterator<Item = String> {
-    let mut by_host: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-    for block in record.meanwhile.counters.iter().flat_map(|line| &line.blocks) {
-        for (counter, by) in &block.errors {
-            *by_host.entry(&block.host).or_default().entry(counter).or_default() += by;
-        }
-    }
-    by_host.into_iter().map(|(host, errors)| {
-        let errors: Vec<String> = errors.into_iter().map(|(counter, by)| format!("{counter} +{by}")).collect();
-        format!("{host} counted errors while cases were measured: {}", errors.join(", "))
-    })
+    let errors = rises(record.meanwhile.blocks(), |block| &block.errors);
+    let by_host = grouped(errors.into_iter().map(|((host, counter), by)| (host, format!("{counter} +{by}"))));
+    by_host
+        .into_iter()
+        .map(|(host, errors)| format!("{host} counted errors while cases were measured: {}", errors.join(", ")))
 }
 
 // The result of a calibration run: for each curve its sizes, its expected error, and the errors of the predictions of added

@@ -4,13 +4,12 @@
 use super::Problem;
 use super::comparability::LoadedRecord;
 use super::document::{Decision, Row};
-use super::locate::Suspects;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
-use commgauge_model::record::counters::CounterBlock;
+use commgauge_model::record::counters::{CounterBlock, Rises, rises};
 use commgauge_model::record::line::RankFacts;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Counters that are named for a row, a suspect or a record, those that rose most.
 const MOST_NAMED: usize = 3;
@@ -21,32 +20,12 @@ const LEAST_RETRIES: u64 = 100;
 /// The hosts of a suspect retransmit at least this many times as much as any other.
 const MORE_THAN_OTHERS: u64 = 4;
 
-/// By how much counters rose, by host and counter.
-type Rises<'a> = BTreeMap<(&'a str, &'a str), u64>;
-
 fn errors(block: &CounterBlock) -> &BTreeMap<String, u64> {
     &block.errors
 }
 
 fn retries(block: &CounterBlock) -> &BTreeMap<String, u64> {
     &block.retries
-}
-
-fn rises<'a>(
-    blocks: impl Iterator<Item = &'a CounterBlock>,
-    of: fn(&CounterBlock) -> &BTreeMap<String, u64>,
-) -> Rises<'a> {
-    let mut sums = Rises::new();
-    for block in blocks {
-        for (counter, by) in of(block) {
-            *sums.entry((&*block.host, &**counter)).or_default() += by;
-        }
-    }
-    sums
-}
-
-fn blocks(loaded: &LoadedRecord) -> impl Iterator<Item = &CounterBlock> {
-    loaded.record.meanwhile.counters.iter().flat_map(|line| &line.blocks)
 }
 
 /// As phrases, the largest first, at most [`MOST_NAMED`].
@@ -65,7 +44,8 @@ fn of_hosts<'a>(rises: &Rises<'a>, is_wanted: impl Fn(&str) -> bool) -> Rises<'a
 pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<Problem> {
     let record = loaded.path.shown();
     let limits = machine.into_iter().flat_map(|machine| &machine.counters);
-    let (mut errors, mut retries) = (rises(blocks(loaded), errors), rises(blocks(loaded), retries));
+    let (mut errors, mut retries) =
+        (rises(loaded.record.meanwhile.blocks(), errors), rises(loaded.record.meanwhile.blocks(), retries));
     let mut problems = Vec::new();
     for (name, limit) in limits {
         let file = machine.map_or_else(String::new, |machine| machine.path.shown().to_string());
@@ -95,12 +75,16 @@ pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<
 
 /// Adds to rows that did not pass what counters and devices did while they were measured.
 pub(super) fn explain(rows: &mut [Row], records: &[LoadedRecord]) {
-    let undecided = |row: &&mut Row| matches!(row.decision, Some(Decision::Fail | Decision::Inconclusive));
-    for row in rows.iter_mut().filter(undecided) {
-        for loaded in records {
-            let case = loaded.record.plan.cases.iter().position(|case| case.name == row.name);
-            let Some(case) = case.and_then(|index| u32::try_from(index).ok()) else { continue };
-            let during = || blocks(loaded).filter(|block| block.during.iter().any(|(index, _)| *index == case));
+    for loaded in records {
+        let mut cases: HashMap<&str, u32> = HashMap::new();
+        for (case, index) in loaded.record.plan.cases.iter().zip(0..) {
+            cases.entry(&case.name).or_insert(index);
+        }
+        let undecided = |row: &&mut Row| matches!(row.decision, Some(Decision::Fail | Decision::Inconclusive));
+        for row in rows.iter_mut().filter(undecided) {
+            let Some(case) = cases.get(&*row.name).copied() else { continue };
+            let is_during = |block: &&CounterBlock| block.during.iter().any(|(index, _)| *index == case);
+            let during = || loaded.record.meanwhile.blocks().filter(is_during);
             let mut often = rises(during(), retries);
             often.retain(|_, by| *by >= LEAST_RETRIES);
             let risen = phrases(rises(during(), errors)).into_iter().chain(phrases(often));
@@ -129,25 +113,29 @@ fn device_changes(loaded: &LoadedRecord, case: u32) -> Vec<String> {
     times.into_iter().take(MOST_NAMED).map(phrase).collect()
 }
 
-/// Adds to suspects the errors that their hosts counted, and the retransmissions where other hosts have far fewer.
-pub(super) fn add_evidence(suspects: &mut Suspects, records: &[LoadedRecord]) {
-    let all = || records.iter().flat_map(blocks);
-    let (errors, retries) = (rises(all(), errors), rises(all(), retries));
-    let hosts = &suspects.examined.hosts;
-    for suspect in &mut suspects.suspects {
-        let nodes = suspect.kind.nodes();
-        let own: Vec<&str> = nodes.iter().filter_map(|node| hosts.get(*node as usize)).map(String::as_str).collect();
-        let of_others = of_hosts(&retries, |host| !own.contains(&host));
-        let mut more_often = of_hosts(&retries, |host| own.contains(&host));
+/// What counters of all hosts say, for the hosts of suspects.
+pub(super) struct Risen<'a> {
+    errors: Rises<'a>,
+    retries: Rises<'a>,
+}
+
+impl<'a> Risen<'a> {
+    pub fn of(records: &'a [LoadedRecord]) -> Risen<'a> {
+        let all = || records.iter().flat_map(|loaded| loaded.record.meanwhile.blocks());
+        Risen { errors: rises(all(), errors), retries: rises(all(), retries) }
+    }
+
+    /// The errors that these hosts counted, and the retransmissions where other hosts have far fewer, as a sentence.
+    pub fn on(&self, hosts: &[&str]) -> Option<String> {
+        let of_others = of_hosts(&self.retries, |host| !hosts.contains(&host));
+        let mut more_often = of_hosts(&self.retries, |host| hosts.contains(&host));
         more_often.retain(|(_, counter), by| {
             let most = of_others.iter().filter(|((_, other), _)| other == counter).map(|(_, by)| *by).max();
             *by >= LEAST_RETRIES && *by >= MORE_THAN_OTHERS * most.unwrap_or(0)
         });
-        let risen: Vec<String> =
-            phrases(of_hosts(&errors, |host| own.contains(&host))).into_iter().chain(phrases(more_often)).collect();
-        if !risen.is_empty() {
-            suspect.evidence.push(format!("during the run {}", risen.join(", ")));
-        }
+        let mut risen = phrases(of_hosts(&self.errors, |host| hosts.contains(&host)));
+        risen.extend(phrases(more_often));
+        (!risen.is_empty()).then(|| format!("during the run {}", risen.join(", ")))
     }
 }
 

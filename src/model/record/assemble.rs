@@ -3,7 +3,7 @@
 //! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
 
 use super::Line;
-use super::counters::CountersLine;
+use super::counters::{CounterBlock, CountersLine};
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{HangLine, ResumeLine};
 use super::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, PairTimes, Plan, Samples};
@@ -393,6 +393,13 @@ pub struct Meanwhile {
     pub device_readings: Vec<DeviceReadingsLine>,
     /// Counters of hosts that rose; empty where none were read.
     pub counters: Vec<CountersLine>,
+}
+
+impl Meanwhile {
+    /// The blocks of cases in which counters rose.
+    pub fn blocks(&self) -> impl Iterator<Item = &CounterBlock> {
+        self.counters.iter().flat_map(|line| &line.blocks)
+    }
 }
 
 /// How the file of a record is as a whole.

@@ -48,3 +48,20 @@ impl CounterBlock {
         self.errors.is_empty() && self.retries.is_empty() && self.lost.is_empty()
     }
 }
+
+/// By how much counters rose, by host and counter.
+pub type Rises<'a> = BTreeMap<(&'a str, &'a str), u64>;
+
+/// The sums over blocks of their errors, or of their retries.
+pub fn rises<'a>(
+    blocks: impl Iterator<Item = &'a CounterBlock>,
+    of: fn(&CounterBlock) -> &BTreeMap<String, u64>,
+) -> Rises<'a> {
+    let mut sums = Rises::new();
+    for block in blocks {
+        for (counter, by) in of(block) {
+            *sums.entry((&*block.host, &**counter)).or_default() += by;
+        }
+    }
+    sums
+}

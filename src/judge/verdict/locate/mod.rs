@@ -13,7 +13,8 @@ pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, Suspect
 pub use pair_lines::{LocateOptions, Measure, is_screening};
 
 use super::comparability::LoadedRecord;
-use super::{Problem, counters, evidence, most_severe};
+use super::counters::Risen;
+use super::{Problem, evidence, most_severe};
 use commgauge_base::error::Result;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::ascending;
@@ -83,7 +84,12 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
     let unconfirmed = if located.unconfirmed.is_empty() { 0 } else { 3 };
     located.exit_code = most_severe([located.exit_code_when_cleared(), unconfirmed]);
     located.answer = limits::answer(&located, &analysis);
-    counters::add_evidence(&mut located, records);
+    let (risen, hosts) = (Risen::of(records), &located.examined.hosts);
+    for suspect in &mut located.suspects {
+        let nodes = suspect.kind.nodes();
+        let own: Vec<&str> = nodes.iter().filter_map(|node| hosts.get(*node as usize)).map(String::as_str).collect();
+        suspect.evidence.extend(risen.on(&own));
+    }
     Ok(located)
 }
 
