@@ -183,7 +183,8 @@ clear_cluster() {
     done
     [ -z "$(all_keepers)" ] || fail "these processes of $name cannot be ended: $(all_keepers | tr '\n' ' ')"
     if [ -e "$state/maker" ] || [ -e "$state/settings" ]; then rm -rf -- "$state"; fi
-    rmdir "$(clusters_folder)" 2>/dev/null || true
+    # The processor group of Slurm's jobs, should no other cluster use it.
+    rmdir "$(clusters_folder)" /sys/fs/cgroup/{cpu/,}virtual-clusters 2>/dev/null || true
 }
 
 await_end() { # PID

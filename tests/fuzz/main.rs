@@ -219,5 +219,6 @@ parsers! {
     nccl_tests "nccl-tests"
     osu "osu"
     imb "imb"
+    recipe "recipe"
     csv "csv"
 }
