@@ -11,6 +11,7 @@ pub mod embedded;
 pub mod error;
 pub mod geometry;
 pub mod host;
+pub mod nccl_conf;
 pub mod output_file;
 pub mod pattern;
 pub mod progress;

@@ -220,5 +220,6 @@ parsers! {
     osu "osu"
     imb "imb"
     recipe "recipe"
+    nccl_log "nccl-log"
     csv "csv"
 }

@@ -9,6 +9,7 @@ use commgauge::config::{Machine, Model, Recipe, Suite};
 use commgauge::cost::Fit;
 use commgauge::interop::{Imported, Origin, parse_csv, parse_imb, parse_nccl_tests, parse_osu, record_lines};
 use commgauge::launch::parse_hosts;
+use commgauge::record::library_use::{LibraryUse, LibraryUseLine};
 use commgauge::record::line::ForeignTool;
 use commgauge::record::{Line, Record};
 use commgauge::report::View;
@@ -50,6 +51,7 @@ pub const PARSERS: [Parser; 15] = [
     Parser { name: "osu", read: osu, samples: &[("tests/data/foreign", ".txt")] },
     Parser { name: "imb", read: imb, samples: &[("tests/data/foreign", ".txt")] },
     Parser { name: "recipe", read: recipe, samples: &[("tests/data/recipes", "")] },
+    Parser { name: "nccl-log", read: nccl_log, samples: &[("tests/data", "nccl-logs.txt")] },
     Parser { name: "csv", read: csv, samples: &[("tests/data/published", ".csv")] },
 ];
 
@@ -210,6 +212,14 @@ fn osu(input: &[u8]) {
 
 fn imb(input: &[u8]) {
     imported(parse_imb(input, Path::new("log.txt")));
+}
+
+fn nccl_log(input: &[u8]) {
+    let mut used = LibraryUse::default();
+    String::from_utf8_lossy(input).lines().for_each(|line| used.observe(line));
+    let line = LibraryUseLine::of(vec![Ok(used), Err("not read".to_owned())]);
+    assert_eq!(line.phrases().len(), 2);
+    assert!(line.surprises(&[]).len() <= 1);
 }
 
 fn csv(input: &[u8]) {

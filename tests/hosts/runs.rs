@@ -149,3 +149,15 @@ fn the_bound_of_a_machine_file_is_shown_and_not_exceeded() {
         }
     }
 }
+
+#[test]
+fn a_configuration_file_of_nccl_on_one_host_alone_is_refused() {
+    let Some(cluster) = VirtualCluster::up_for_ranks("nccl-conf", 2, "1gbit", &[]) else { return };
+    // The /tmp of each host is its own.
+    Ran::of(cluster.on("host1", "sh").args(["-c", "echo NCCL_ALGO=Tree >/tmp/nccl.conf"]), 10).ended_with(0);
+    let folder = folder();
+    let mut command = cluster.command(2, 1, SWEEP);
+    command.args(words("all_reduce -b 1K -e 1K -n 2 --record")).arg(record_in(&folder));
+    let ran = Ran::of(command.env("NCCL_CONF_FILE", "/tmp/nccl.conf"), 60).ended_with(7);
+    assert!(ran.stderr.contains("NCCL_ALGO"), "{}", ran.stderr);
+}

@@ -19,4 +19,5 @@ mod pairs;
 mod products;
 mod ranks;
 mod unkind;
+mod uses;
 mod variants;

@@ -13,8 +13,10 @@ pub use document::{
 };
 pub use host::{Machine, Query, Response, System, Volume};
 
+use crate::report::nccl_faults::known_faults;
 use crate::report::prose;
 use commgauge_base::embedded::pairs;
+use commgauge_base::nccl_conf::{NcclConf, nccl_conf};
 use commgauge_base::units::{Bytes, counted};
 use commgauge_base::writing::ascending;
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
@@ -363,12 +365,25 @@ fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<Nccl
         );
         findings.push(Finding::note("newer functions", found));
     }
+    if let Some(answer) = &answer {
+        let faults = known_faults(&format!("NCCL {}", answer.version));
+        findings.extend(faults.into_iter().map(|fault| Finding::note("known fault", fault.in_words())));
+    }
+    let conf = nccl_conf(&|name| system.variable(name), &|path| system.read(path));
+    findings.extend(conf.into_iter().map(configuration_file));
     let section = Section::new("NCCL", findings);
     let ready = match (section.first_fault(), answer) {
         (None, Some(answer)) => Ok(answer),
         (fault, _) => Err(fault.unwrap_or_default()),
     };
     DoctorPart { section, ready }
+}
+
+/// The names alone: values may be secret, and those that are not are among the variables.
+fn configuration_file(file: NcclConf) -> Finding {
+    let names: Vec<String> = file.variables.into_iter().map(|(name, _)| name).collect();
+    let sets = if names.is_empty() { "nothing that the environment does not".to_owned() } else { names.join(", ") };
+    Finding::note("configuration", format!("{} sets {sets}; SHA-256 {}", file.path, &file.sha256[..12]))
 }
 
 fn nccl_library(answer: &NcclAnswer, driver_cuda: Option<&str>) -> Finding {

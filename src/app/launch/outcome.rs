@@ -400,7 +400,7 @@ impl RecordState {
                 self.round = Some((growth.round, growth.cases.len()));
             }
             Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
-            Line::Devices(_) | Line::DeviceReadings(_) | Line::Counters(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) | Line::Counters(_) | Line::LibraryUse(_) => {}
             Line::Unwatched(_) => self.is_unwatched = true,
         }
     }

@@ -14,6 +14,7 @@ mod live;
 mod locate;
 pub mod model;
 pub mod names;
+pub mod nccl_faults;
 pub mod ops;
 mod pairs;
 mod peer_table;
@@ -174,7 +175,9 @@ fn page(view: &View) -> String {
     let cases = cases(view, &mut notes);
     let rows = view.pairs.as_ref().map_or(cases, pairs::document);
     let meaning = (view.pairs.is_none() && !view.rows.is_empty()).then(|| Block::text(legend(view)));
-    let blocks = [provenance(&view.header), rows, meaning.into_iter().collect(), closing(view, &notes)].concat();
+    let blocks =
+        [provenance(&view.header, &view.provenance), rows, meaning.into_iter().collect(), closing(view, &notes)]
+            .concat();
     format!("# commgauge: {}\n{}", document::escaped_markdown(&view.header.suite.name), markdown(&blocks))
 }
 
@@ -247,9 +250,9 @@ fn note(row: &Row) -> Option<String> {
 }
 
 /// Where the numbers come from.
-fn provenance(header: &Header) -> Vec<Block> {
+fn provenance(header: &Header, facts: &[(&'static str, String)]) -> Vec<Block> {
     let warning = "SYNTHETIC: no data moved and no real time passed; these are not measurements";
-    let facts = provenance::of(header).into_iter().map(|(label, text)| Fact::new(label, text));
+    let facts = facts.iter().map(|(label, text)| Fact::new(*label, text));
     let alarm = header.backend.synthetic.then(|| Block::Alarm(warning.to_owned()));
     alarm.into_iter().chain([Block::Facts(facts.collect())]).collect()
 }
@@ -262,7 +265,7 @@ const SHOWN_IN_SHORT: [&str; 5] = ["devices", "suite", "measuring", "variables",
 
 /// What a reader of the rows must know.
 fn provenance_in_short(header: &Header) -> Vec<Block> {
-    let mut blocks = provenance(header);
+    let mut blocks = provenance(header, &provenance::of(header));
     for block in &mut blocks {
         let Block::Facts(facts) = block else { continue };
         let text = |label: &&str| facts.iter().find(|fact| fact.label == *label).map(|fact| fact.text.clone());

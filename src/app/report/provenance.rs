@@ -48,6 +48,18 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// What the library carried data over, where its log says so.
+pub(super) fn carried(record: &Record) -> Option<(&'static str, String)> {
+    let used = record.meanwhile.library_use.as_ref()?;
+    Some(("carried over", used.phrases().join(" / ")))
+}
+
+/// What the library carried data over and should not have.
+pub(super) fn surprises(record: &Record) -> Vec<String> {
+    let used = record.meanwhile.library_use.as_ref();
+    used.map_or_else(Vec::new, |used| used.surprises(&record.header.ranks))
+}
+
 /// Which adapters are nearest to the device of each rank: ranks of the same place on their hosts mostly have the same, and stand together.
 fn adapters(ranks: &[RankFacts]) -> String {
     let named = |rank: &RankFacts| {

@@ -5,7 +5,7 @@ use super::document::{Block, Fields, Mark, Table, Terminal, optional, percent, r
 use super::pairs::PairsView;
 use super::row::{Entry, Row, Status};
 use super::step::StepView;
-use super::{products, provenance, row};
+use super::{nccl_faults, products, provenance, row};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Rate, Seconds, counted, three_digits};
@@ -88,8 +88,12 @@ impl View {
         View {
             findings,
             pairs,
-            warnings: provenance::warnings_of(record, &rows).into_iter().chain(of_devices).collect(),
-            provenance: provenance::of(&record.header),
+            warnings: (provenance::warnings_of(record, &rows).into_iter())
+                .chain(of_devices)
+                .chain(provenance::surprises(record))
+                .chain(nccl_faults::met_by(record))
+                .collect(),
+            provenance: provenance::of(&record.header).into_iter().chain(provenance::carried(record)).collect(),
             header: record.header.clone(),
             clocks: record.clocks.clone(),
             steps: StepView::all_of(record, &rows),

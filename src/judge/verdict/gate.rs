@@ -1,7 +1,6 @@
 //! Does a machine meet its expectations? Every row with an expectation passes, fails, or is inconclusive.
 
 use super::comparability::{LoadedRecord, ensure_comparable};
-use super::counters;
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, Gathered, OneRun, gather};
 use super::expected::{Algorithms, Expected, LimitCheck, check_limit, variant, variant_words};
@@ -9,6 +8,7 @@ use super::locate::{Measure, Suspects};
 use super::network::Judged;
 use super::permutation::Alone;
 use super::{Allowed, Decision, Problem, RowCall, learned_file, most_severe, network};
+use super::{counters, transport};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::stats::{fewest_for_bound, median};
@@ -40,6 +40,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         problems.extend(records.iter().flat_map(|loaded| network::mismatches(loaded, machine)));
     }
     problems.extend(records.iter().flat_map(|loaded| counters::problems(loaded, machine)));
+    problems.extend(records.iter().flat_map(|loaded| transport::problems(loaded, machine)));
     let with_network = machine.map(|machine| network::expecting(machine, records));
     let machine = with_network.as_ref();
     let expectations = machine.map_or(0, Machine::thresholds);

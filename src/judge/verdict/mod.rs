@@ -20,6 +20,7 @@ mod network;
 mod next_run;
 mod permutation;
 pub mod selftest;
+mod transport;
 
 #[cfg(test)]
 mod cheat_tests;

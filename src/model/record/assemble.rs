@@ -6,6 +6,7 @@ use super::Line;
 use super::counters::{CounterBlock, CountersLine};
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{HangLine, ResumeLine};
+use super::library_use::LibraryUseLine;
 use super::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, PairTimes, Plan, Samples};
 use super::seal::Seal;
 use super::work_lines::{
@@ -148,6 +149,7 @@ impl Assembly {
                 }
                 record.meanwhile.device_readings.push(*readings);
             }
+            (Line::LibraryUse(used), _, true) => record.meanwhile.library_use = Some(*used),
             (Line::Counters(counters), _, true) => {
                 let cases = || counters.blocks.iter().flat_map(|block| &block.during);
                 if let Some((case, _)) = cases().find(|(case, _)| *case as usize >= record.plan.cases.len()) {
@@ -393,6 +395,8 @@ pub struct Meanwhile {
     pub device_readings: Vec<DeviceReadingsLine>,
     /// Counters of hosts that rose; empty where none were read.
     pub counters: Vec<CountersLine>,
+    /// What the library carried data over; absent where it was not asked.
+    pub library_use: Option<LibraryUseLine>,
 }
 
 impl Meanwhile {

@@ -8,11 +8,13 @@ use commgauge_base::element::ElementType;
 use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
+use commgauge_base::nccl_conf::{NcclConf, nccl_conf_of_this_process};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -214,10 +216,26 @@ pub fn number_hosts(ranks: &mut [RankFacts]) {
     }
 }
 
+/// The environment, and after it what NCCL's configuration files add to it.
+pub fn variables_of_this_process() -> impl Iterator<Item = (String, String)> {
+    let named =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned()));
+    let of_files = nccl_conf_of_this_process().into_iter().flat_map(|file| file.variables);
+    std::env::vars_os().filter_map(named).chain(of_files)
+}
+
+/// What NCCL's configuration files set, as sentences without values.
+pub fn nccl_conf_notes() -> Vec<String> {
+    let sets = |file: NcclConf| {
+        let names: Vec<String> = file.variables.into_iter().map(|(name, _)| name).collect();
+        (!names.is_empty()).then(|| format!("{} sets {} for NCCL", file.path, names.join(", ")))
+    };
+    nccl_conf_of_this_process().into_iter().filter_map(sets).collect()
+}
+
 /// The recorded part of the environment. Of variables that are not known to matter for communication, only that they are set.
 pub fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+    variables_of_this_process()
         .filter(|(name, _)| is_recorded(name))
         .map(
             |(name, value)| {

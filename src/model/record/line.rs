@@ -12,6 +12,7 @@ pub use commgauge_base::sample::ClockMethod;
 use super::counters::CountersLine;
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{Change, HangLine, ResumeLine, UnwatchedLine, shortened};
+use super::library_use::LibraryUseLine;
 use super::work_lines::{CalibrationLine, CopyLine, InterferenceLine, PlanGrowth, ProductLine, ReplayLine};
 use crate::config::RunSettings;
 use crate::workload::{RankedStep, StepFacts};
@@ -66,6 +67,8 @@ pub enum Line {
     DeviceReadings(Box<DeviceReadingsLine>),
     /// Counters of hosts that rose while cases were measured.
     Counters(Box<CountersLine>),
+    /// What the library of each rank carries data over; the last such line holds.
+    LibraryUse(Box<LibraryUseLine>),
     /// A further launch continues a run that ended early.
     Resume(Box<ResumeLine>),
     /// How the run ended. The last line, but for a run that was resumed later; a record without it was cut off.

@@ -8,6 +8,7 @@ pub mod counters;
 pub mod header;
 mod journal;
 pub mod launch_lines;
+pub mod library_use;
 pub mod line;
 mod packed;
 mod reader;

@@ -17,6 +17,7 @@ use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::variant::{LibraryChoice, Variant};
 use commgauge_base::writing::ascending;
 use commgauge_model::layout::{Axis, Groups};
+use commgauge_model::record::library_use::LibraryUse;
 use commgauge_model::workload::replay::{ReplayPlan, ReplayProgram};
 use commgauge_model::workload::{CopyShape, Op, ProductShape, nccl_only_reason};
 use serde::{Deserialize, Serialize};
@@ -142,6 +143,12 @@ pub trait Backend {
     /// Reads the device of this process's rank during the calls, if there is one. All ranks must give the same kind of
     /// answer.
     fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {
+        None
+    }
+
+    /// What the library of this process carries data over, by its log so far, or why that is not known; none where a backend has no such
+    /// log. All ranks give the same kind of answer.
+    fn library_use(&mut self) -> Option<std::result::Result<LibraryUse, String>> {
         None
     }
 

@@ -5,7 +5,7 @@ use super::launcher_env::{Allowances, Difference, LaunchReport, LauncherEnv, Sev
 use super::place::{RankGroup, group_ranks, short_hash};
 use commgauge_base::host::online_processors;
 use commgauge_base::writing::{self, named};
-use commgauge_model::record::header::Variable;
+use commgauge_model::record::header::{Variable, variables_of_this_process};
 use commgauge_model::record::line::RankFacts;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
@@ -130,8 +130,7 @@ pub(super) struct Compact {
 impl RankProfile {
     /// Profile of this process, as the operating system describes it.
     pub fn of_this_process(facts: &RankFacts) -> RankProfile {
-        let environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some(Variable::new(name.into_string().ok()?, value.to_string_lossy())));
+        let environment = variables_of_this_process().map(|(name, value)| Variable { name, value });
         let cores = if facts.cores.len() <= MAX_CORES_BYTES { facts.cores.clone() } else { String::new() };
         let mut profile = RankProfile {
             launcher_env: launcher_env(&|name| std::env::var(name).ok()),

@@ -7,7 +7,7 @@ use super::case::{CaseLoop, CaseWork};
 use super::facts::{CaseSet, CaseSlot, Planned, case_facts};
 use super::journal::WorkKey;
 use super::request::Request;
-use super::work_loop::{CountersMoment, Run, Timekeeping};
+use super::work_loop::{EvidenceMoment, Run, Timekeeping};
 use super::{case, facts, work_loop};
 use crate::backend::Backend;
 use crate::world::{agree, from_first};
@@ -316,7 +316,7 @@ fn measure_all_replicates(running: &mut CaseLoop, cases: CaseSet) -> Result<Vec<
             missing = held_back;
         }
         running.backend.disconnect()?;
-        work_loop::record_counters(running.run, running.backend, CountersMoment::AfterReplicate)?;
+        work_loop::record_evidence(running.run, running.backend, EvidenceMoment::AfterReplicate)?;
     }
     Ok(lines)
 }

@@ -180,7 +180,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
         ranks: ranks.facts.clone(),
         environment: header::environment(),
         warnings,
-        notes: request.notes(),
+        notes: request.notes().into_iter().chain(header::nccl_conf_notes()).collect(),
     }
 }
 

@@ -285,7 +285,7 @@ impl Rank {
         // Sets variables that libraries read, which needs a process with a single thread: MPI has not started yet.
         let nccl_log = match &launch.backend {
             LaunchedBackend::Mpi => None,
-            LaunchedBackend::Nccl(nccl) => nccl.environment.prepare(nccl.options.library.as_deref())?,
+            LaunchedBackend::Nccl(nccl) => Some(nccl.environment.prepare(nccl.options.library.as_deref())?),
         };
         match mpi_call::initialize().and_then(|mpi| Ok((mpi, Communicator::world()?))) {
             Ok((mpi, world)) => Ok(Rank { mpi, world, nccl_log, watch: Watch::default() }),

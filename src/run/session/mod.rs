@@ -30,6 +30,7 @@ use crate::backend::Backend;
 use crate::world::World;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::units::Seconds;
+use commgauge_model::record::library_use::LibraryUseLine;
 use commgauge_model::record::line::{End, EndStatus, Line};
 use counters::HostCounters;
 use journal::SharedJournal;
@@ -37,7 +38,7 @@ use pace::Tally;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
-use work_loop::{CountersMoment, Run};
+use work_loop::{EvidenceMoment, Run};
 
 /// Runs every case of the plan in every replicate, then the interference, the products, the copies and the replays, and writes the
 /// record. Returns the end line, the same on every process.
@@ -60,7 +61,19 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     let unwatched_hosts = BTreeSet::new();
     let reads_counters = !backend.facts().virtual_clock && is_first_of_host(&ranks, world.process());
     let counters = reads_counters.then(|| HostCounters::below(Path::new("/")));
-    let mut run = Run { world, request, ranks: &ranks, signals, completed, journal, tally, unwatched_hosts, counters };
+    let library_use = LibraryUseLine::default();
+    let mut run = Run {
+        world,
+        request,
+        ranks: &ranks,
+        signals,
+        completed,
+        journal,
+        tally,
+        unwatched_hosts,
+        counters,
+        library_use,
+    };
     let measured = measure(&mut run, backend, &planned, &replays);
     conclude(run.journal, measured.map(|()| run.tally), begun, signals.limit())
 }
@@ -97,8 +110,8 @@ pub const OUT_OF_TIME: i32 = 75;
 
 /// Called before a run is recorded as complete: a signal after its last case still counts, and if the watchdog is
 /// ending the run, this does not return.
-fn finalize(run: &mut Run, backend: &dyn Backend) -> Result<()> {
-    work_loop::record_counters(run, backend, CountersMoment::End)?;
+fn finalize(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+    work_loop::record_evidence(run, backend, EvidenceMoment::End)?;
     let watch = &run.request.watch;
     watch.begin_setup("after the last case");
     if run.tally.signal == 0 {

@@ -14,6 +14,7 @@ use commgauge_base::host::noted;
 use commgauge_base::writing::ascending;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
 use commgauge_model::record::launch_lines::UnwatchedLine;
+use commgauge_model::record::library_use::LibraryUseLine;
 use commgauge_model::record::line::{ClockMethod, ClockMoment, Line, Outcome};
 use commgauge_model::workload::Estimate;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,8 @@ pub(super) struct Run<'a> {
     pub unwatched_hosts: BTreeSet<String>,
     /// On the first process of each host, unless one process simulates all ranks.
     pub counters: Option<HostCounters>,
+    /// What the libraries of all ranks used when that was last recorded; on process 0.
+    pub library_use: LibraryUseLine,
 }
 
 impl Run<'_> {
@@ -275,25 +278,36 @@ pub(super) fn record_changes(
     run.journal.write(|| Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
 }
 
-/// When counters of hosts are recorded.
+/// When the evidence of a run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountersMoment {
-    /// Only if any rose.
+pub(super) enum EvidenceMoment {
+    /// Only what is new.
     AfterReplicate,
-    /// In any case, so that the record says which counters were read.
+    /// The counters in any case, so that the record says which were read.
     End,
 }
 
-/// Records what rose on any host since the last such line. Collective; does nothing where one process simulates the ranks.
-pub(super) fn record_counters(run: &mut Run, backend: &dyn Backend, moment: CountersMoment) -> Result<()> {
+/// Records what rose on any host and what libraries came to use since the last such lines. Collective; does nothing where one process
+/// simulates the ranks.
+pub(super) fn record_evidence(run: &mut Run, backend: &mut dyn Backend, moment: EvidenceMoment) -> Result<()> {
     if backend.facts().virtual_clock {
         return Ok(());
     }
     let mine = run.counters.as_mut().map(HostCounters::report);
     let all = gather_all(run.world, &mine)?;
     let line = counters::line(all, run.ranks.facts.iter().map(|facts| facts.host.as_str()));
-    let is_recorded = moment == CountersMoment::End || !line.blocks.is_empty();
-    run.journal.write_all(|| is_recorded.then(|| Line::Counters(Box::new(line))).into_iter().collect())
+    let is_recorded = moment == EvidenceMoment::End || !line.blocks.is_empty();
+    run.journal.write_all(|| is_recorded.then(|| Line::Counters(Box::new(line))).into_iter().collect())?;
+    record_library_use(run, backend)
+}
+
+/// Collective if the backend has a log of its library, else does nothing.
+fn record_library_use(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+    let Some(mine) = backend.library_use() else { return Ok(()) };
+    let now = LibraryUseLine::of(gather_all(run.world, &mine)?);
+    let is_new = now != run.library_use;
+    run.library_use = now.clone();
+    run.journal.write_all(|| is_new.then(|| Line::LibraryUse(Box::new(now))).into_iter().collect())
 }
 
 fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> DeviceReadingsLine {

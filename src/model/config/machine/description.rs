@@ -72,6 +72,8 @@ pub struct Machine {
     /// By how much counters of a host may rise while cases are measured, by name, such as `symbol_error`.
     #[serde(default, deserialize_with = "counter_limits", skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
+    /// What the library must carry data over.
+    pub transport: Option<RequiredTransport>,
     /// The tables `[[expect]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<ExpectTable>,
@@ -421,6 +423,18 @@ pub struct JudgedRuns {
     pub imported_only: bool,
 }
 
+/// What the library must carry data over: its table `[transport]`. What is not said is not required.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequiredTransport {
+    /// The network between nodes, by the beginning of the library's name for it: `IB`, `Socket`, `AWS Libfabric`.
+    pub net: Option<String>,
+    /// Whether adapters read and write the memory of devices (GPUDirect RDMA) on every route to other nodes.
+    pub gpudirect: Option<bool>,
+    /// Whether NVLink SHARP is available to every device.
+    pub nvls: Option<bool>,
+}
+
 /// What must have been judged before a run can pass: its table `[coverage]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequiredCoverage {
@@ -542,6 +556,9 @@ mod tests {
             ("[applies_to]\nbackend = 'nccl'\ndevice = 'H100'", "did you mean `devices`"),
             ("[applies_to]\nbackend = 'nccl'\ndevices = ['-']", "found `-`; accepted: words of a name"),
             ("[applies_to]\nbackend = 'nccl'\ntransport = ''", "found the text"),
+            ("[transport]\nnetwork = 'IB'", "did you mean `net`"),
+            ("[transport]\ngpudirect = 'yes'", "gpudirect"),
+            ("[transport]\nnet = ''", "found the text"),
             ("[coverage]\ncollectives = ['all_reduce']", "coverage: `expectations` is missing"),
             ("[coverage]\nexpectations = 2", "found 2; this file has 1 expectations"),
             ("[coverage]\nexpectations = 0", "found 0"),

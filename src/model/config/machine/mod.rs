@@ -16,7 +16,7 @@ pub use calls::MeasuredCall;
 pub use counters::{CounterKind, KnownCounter, known_counters};
 pub use description::{
     Computing, Expectation, ExpectedCall, ExpectedGroup, JudgedRuns, Limit, Machine, Network, NetworkExpectation,
-    NodeLinks, Noise, RequiredCoverage, Version,
+    NodeLinks, Noise, RequiredCoverage, RequiredTransport, Version,
 };
 pub use expect_tables::{
     Each, ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure,

@@ -5,7 +5,7 @@ use super::data::{Data, Found, Multiplied, Place, Tools};
 use super::driver::{CUdeviceptr, CUevent, Graph, Graphs};
 use super::first_call::FirstCall;
 use super::kernels::Walk;
-use super::library::Log;
+use super::log::Log;
 use super::open::NcclBackend;
 use super::prepared::{Prepared, result_offset};
 use super::{abi, driver, replay_limits};

@@ -35,19 +35,15 @@ macro_rules! functions {
 }
 
 use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
+use super::log::Log;
 use crate::backend::{MeasuredPairs, Setting};
 pub use crate::device_probe::Version;
 use crate::device_probe::{advice, cause, is_rccl, nccl_files};
 use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::variant::LibraryChoice;
-use rustix::fs::FileType;
 use std::env;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 type P = *mut c_void;
 
@@ -348,12 +344,12 @@ pub struct Environment {
 
 impl Environment {
     /// Sets the variables, for the library of this file (see [`Options::library`](super::Options)). Must be called while the process has a
-    /// single thread, so before MPI starts. Returns the log of choices if one was requested.
+    /// single thread, so before MPI starts. Returns the log of this process.
     ///
     /// # Errors
     /// If the environment already sets another algorithm or protocol, calls that return before they are enqueued, or a
     /// log while one is requested here.
-    pub fn prepare(&self, library: Option<&Path>) -> Result<Option<Log>> {
+    pub fn prepare(&self, library: Option<&Path>) -> Result<Log> {
         let require = |name, value: &str, conflict: &dyn Fn(&str) -> String| match env::var(name) {
             Ok(other) if !other.trim().eq_ignore_ascii_case(value) => Err(Error::usage(conflict(&other))),
             _ => {
@@ -390,13 +386,10 @@ impl Environment {
         if self.pairs == MeasuredPairs::Only {
             set_if_unset(DIRECT.0, DIRECT.1);
         }
-        if !self.record_algorithm {
-            keep_log_from_standard_output();
-        }
+        let log = Log::prepare(self.record_algorithm, set)?;
         if self.share_gpu {
             SHARING.iter().for_each(|(name, value)| set_if_unset(name, value));
         }
-        let log = self.record_algorithm.then(|| Log::prepare(set)).transpose()?;
         // Last, as it loads NCCL to know its version. That it cannot be loaded is reported later, with the host.
         if self.pairs != MeasuredPairs::None
             && Library::load(library).is_ok_and(|library| library.version < CHANNELS_FROM)
@@ -404,16 +397,6 @@ impl Environment {
             set_if_unset(CHANNELS, &CHANNELS_OF_A_PAIR.to_string());
         }
         Ok(log)
-    }
-}
-
-/// NCCL writes its log to standard output unless a file is set. Standard output is for data, so the log goes to standard error, unless that
-/// is a file, which NCCL would truncate (`src/debug.cc`).
-fn keep_log_from_standard_output() {
-    let has_log = env::var_os("NCCL_DEBUG").is_some() && env::var_os("NCCL_DEBUG_FILE").is_none();
-    let kind = rustix::fs::fstat(std::io::stderr()).map(|facts| FileType::from_raw_mode(facts.st_mode));
-    if has_log && matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice)) {
-        set("NCCL_DEBUG_FILE", OsStr::new("/dev/stderr"));
     }
 }
 
@@ -428,86 +411,9 @@ fn set(name: &str, value: &OsStr) {
     unsafe { env::set_var(name, value) };
 }
 
-// NCCL's log of its choices: enabled before NCCL is loaded, since it reads its settings once; read after each case.
-//
-// NCCL reports its choice only there. It writes a line for every call, on the first rank of a communicator, also in the timed loop; the
-// report warns that times are longer.
-
-/// The settings: only the subsystem of the choices, and a file for each process under a name that is the same text on
-/// all ranks (NCCL replaces `%p` by the process id).
-const SETTINGS: [(&str, &str); 2] = [("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "TUNING")];
-
-const FILE: &str = "NCCL_DEBUG_FILE";
-
-const NAME: &str = "commgauge-nccl-%p.log";
-
-/// The log of this process. Its file is removed on drop.
-#[derive(Debug)]
-pub struct Log {
-    file: BufReader<File>,
-    path: PathBuf,
-}
-
-impl Log {
-    /// Creates the file, and passes the variables that must be in the environment to `set`.
-    ///
-    /// # Errors
-    /// A usage error if the user has settings for NCCL's log; an error if the file cannot be created.
-    pub(super) fn prepare(set: impl Fn(&str, &OsStr)) -> Result<Log> {
-        let taken = SETTINGS.iter().map(|(name, _)| *name).chain([FILE]).find(|name| env::var_os(name).is_some());
-        if let Some(name) = taken {
-            return Err(Error::usage(format!(
-                "--record-algorithm needs NCCL's log for itself, but the environment has {name}; remove one"
-            )));
-        }
-        let folder = env::temp_dir();
-        let path = folder.join(NAME.replace("%p", &std::process::id().to_string()));
-        // A file left by a killed process with the same id.
-        let _ = std::fs::remove_file(&path);
-        // Never an existing file of another user, which NCCL would write to.
-        let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-        let file = made.map_err(|cause| Error::file("make NCCL's log", &path, cause))?;
-        SETTINGS.iter().for_each(|(name, value)| set(name, OsStr::new(value)));
-        let folder = folder.to_string_lossy().replace('%', "%%");
-        set(FILE, Path::new(&folder).join(NAME).as_os_str());
-        Ok(Log { file: BufReader::new(file), path })
-    }
-
-    /// Skips everything written up to now.
-    pub(super) fn skip(&mut self) -> Result<()> {
-        self.file.seek(SeekFrom::End(0)).map(drop).map_err(unreadable)
-    }
-
-    /// The last choice logged since then, if any.
-    pub(super) fn last_choice(&mut self) -> Result<Option<LibraryChoice>> {
-        let (mut last, mut line) = (None, Vec::new());
-        loop {
-            line.clear();
-            // A hundred times what NCCL writes.
-            let read = self.file.by_ref().take(1 << 16).read_until(b'\n', &mut line).map_err(unreadable)?;
-            if read == 0 {
-                return Ok(last);
-            }
-            last = LibraryChoice::of_log_line(&String::from_utf8_lossy(&line)).or(last);
-        }
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-fn unreadable(cause: std::io::Error) -> Error {
-    Error::environment(format!("cannot read NCCL's log: {cause}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
-    use std::io::Write;
 
     #[test]
     fn versions_read_as_the_header_writes_them() {
@@ -573,32 +479,5 @@ mod tests {
         }
         let message = forced.conflict_with(CtaLimits { least: Some(1), most: Some(8) }).expect("8 is not 4");
         assert_eq!(message, "8 requested, but the environment has NCCL_MAX_CTAS=4, which takes precedence in NCCL");
-    }
-
-    #[test]
-    fn only_lines_written_since_the_last_read_are_found() {
-        let set: RefCell<Vec<(String, String)>> = RefCell::default();
-        let mut log = Log::prepare(|name, value| {
-            set.borrow_mut().push((name.to_owned(), value.to_string_lossy().into_owned()));
-        })
-        .unwrap();
-        let set = set.into_inner();
-        let names: Vec<&str> = set.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]);
-        // Opened as NCCL does.
-        let mut written = File::create(set[2].1.replace("%p", &std::process::id().to_string())).unwrap();
-        let mut write = |text: &str| written.write_all(text.as_bytes()).unwrap();
-        assert_eq!(log.last_choice().unwrap(), None);
-        write("NCCL INFO AllReduce: 8 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}\n");
-        log.skip().unwrap();
-        assert_eq!(log.last_choice().unwrap(), None, "it belongs to an earlier case");
-        write("NCCL INFO AllReduce: 8 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}\n");
-        write("NCCL INFO AllReduce: 9 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}\nNCCL INFO other\n");
-        assert_eq!(log.last_choice().unwrap().map(|choice| choice.to_string()).as_deref(), Some("ring ll x2"));
-        assert_eq!(log.last_choice().unwrap(), None);
-        let path = log.path.clone();
-        assert!(path.exists());
-        drop(log);
-        assert!(!path.exists());
     }
 }

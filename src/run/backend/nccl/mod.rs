@@ -13,6 +13,7 @@ mod driver;
 mod first_call;
 mod kernels;
 mod library;
+mod log;
 mod open;
 mod prepared;
 mod product;
@@ -21,7 +22,8 @@ mod replay_limits;
 
 pub use abi::CtaLimits;
 pub use device::{Placing, visible_devices};
-pub use library::{Environment, Library, Log, Version};
+pub use library::{Environment, Library, Version};
+pub use log::Log;
 pub use open::{Deadlines, DeviceFacts, NcclBackend, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
@@ -33,6 +35,7 @@ use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
 use commgauge_model::layout::Groups;
+use commgauge_model::record::library_use::LibraryUse;
 use commgauge_model::workload::replay::Regions;
 use commgauge_model::workload::{CopyShape, ProductShape};
 use communicator::{Communicator, Members, NO_WINDOWS, Registration, TRIED_BYTES};
@@ -170,6 +173,10 @@ impl NcclBackend {
 impl Backend for NcclBackend {
     fn facts(&self) -> BackendFacts {
         self.facts.clone()
+    }
+
+    fn library_use(&mut self) -> Option<std::result::Result<LibraryUse, String>> {
+        Some(self.log.as_mut()?.used())
     }
 
     fn device_reader(&mut self) -> Option<&mut dyn DeviceReader> {

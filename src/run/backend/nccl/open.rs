@@ -11,7 +11,8 @@ use super::data::Scratch;
 use super::device::{Device, Placing};
 use super::driver::{Arena, CUevent, CUstream};
 use super::kernels::{Computing, DeviceClock, Hold, Kernels};
-use super::library::{ForcedCtas, LIMITS_FROM, Library, Log, Version};
+use super::library::{ForcedCtas, LIMITS_FROM, Library, Version};
+use super::log::Log;
 use super::product::{Cublas, OwnWork};
 use super::{adapters, communicator, driver, library, prepared};
 use crate::backend::{BackendFacts, Binding, Setting, mpi};
@@ -193,7 +194,7 @@ impl Opened {
         // Of any device: rank 0 writes the record and may have an exclusive one.
         let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
         let mut facts = self.facts(ranks_on_fullest);
-        if log.is_some() {
+        if log.as_ref().is_some_and(Log::has_choices) {
             facts.warnings.push(
                 "NCCL logged its choices during the timed calls (--record-algorithm): times are longer than without"
                     .to_owned(),
@@ -339,7 +340,7 @@ pub struct NcclBackend {
     pub(super) waiting: Waiting,
     pub(super) facts: BackendFacts,
     pub(super) reader: NvmlReader,
-    /// The log of NCCL's choices, if requested.
+    /// NCCL's log of this process, where it was asked for.
     pub(super) log: Option<Log>,
     /// cuBLAS: the named file, if any, and the library after its first use.
     pub(super) cublas: (Option<PathBuf>, Option<&'static Cublas>),

@@ -6,6 +6,7 @@ use crate::driver;
 use crate::fifo::Fifo;
 use crate::graph_registrations::GraphRegistrations;
 use crate::link::{Links, Seat};
+use crate::log;
 use crate::op::Connection;
 use crate::operator::Made;
 use crate::residency;
@@ -222,7 +223,8 @@ impl Communicator {
         let opened = Segment::open(name, self.rank as usize, self.ranks as usize, self.uuid, place)?;
         let segment = self.segment.get_or_init(|| opened);
         self.wait_while(|| !segment.is_complete())?;
-        self.links.get_or_init(|| Links::new(self.rank as usize, segment.seats(), self.asked));
+        let links = self.links.get_or_init(|| Links::new(self.rank as usize, segment.seats(), self.asked));
+        log::tell_opened(self.rank, self.ranks, links);
         // From 2.30 on several ranks may share a device if the environment allows it.
         let shares = VERSION >= 23000 && std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
         match segment.sharer(self.rank as usize) {

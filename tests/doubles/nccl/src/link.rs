@@ -65,6 +65,11 @@ impl Links {
         Duration::from_secs_f64(bytes as f64 / rate)
     }
 
+    /// Whether a rank is on the same host.
+    pub fn stay_on_the_host(&self, peer: u32) -> bool {
+        self.seats[peer as usize].host == self.me.host
+    }
+
     /// The share of a link's rate that faults leave.
     fn share(&self, other: Seat, kind: Kind) -> f64 {
         let is_end = |rank: u32| [self.me.process, other.process].contains(&u64::from(rank));
