@@ -28,7 +28,7 @@ pub struct Parser {
 }
 
 /// All of them.
-pub const PARSERS: [Parser; 15] = [
+pub const PARSERS: [Parser; 16] = [
     Parser { name: "trace", read: trace, samples: &[("tests/data/traces", "")] },
     Parser { name: "suite", read: suite, samples: &[("suites", ".toml")] },
     Parser {

@@ -19,7 +19,7 @@ use commgauge_base::embedded::pairs;
 use commgauge_base::nccl_conf::{NcclConf, nccl_conf};
 use commgauge_base::units::{Bytes, counted};
 use commgauge_base::writing::ascending;
-use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
+use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, FOR_AMD, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use document::Part as DoctorPart;
 use minijinja::context;
 use minijinja::value::Serde;
@@ -154,6 +154,8 @@ struct Cuda {
 
 fn check_cuda(system: &dyn System) -> Cuda {
     let mut findings = vec![kernel_module(system), device_files(system)];
+    // The file of AMD's compute driver (Linux, drivers/gpu/drm/amd/amdkfd).
+    findings.extend(system.exists("/dev/kfd").then(|| Finding::note("AMD GPUs", FOR_AMD)));
     let part = cuda_library(system);
     findings.extend(part.section.findings);
     let section = Section::new("CUDA", findings);

@@ -361,6 +361,23 @@ fn a_pod_and_a_job_are_recognised() {
 }
 
 #[test]
+fn amd_gpus_configuration_files_of_nccl_and_faults_of_its_release_are_named() {
+    let mut made = complete_node();
+    made.files.insert("/dev/kfd".to_owned(), String::new());
+    made.files.insert("/etc/nccl.conf".to_owned(), "NCCL_ALGO=Ring\nNCCL_PASSWORD=secret\n".to_owned());
+    made.nccl = text(&NcclAnswer { version: "2.28.9".into(), ..NcclAnswer::default() });
+    let document = examine(&made);
+    assert!(finding(&document, "AMD GPUs").found.contains("judges logs of rccl-tests"));
+    let found = &finding(&document, "configuration").found;
+    assert!(
+        found.starts_with("/etc/nccl.conf sets NCCL_ALGO, NCCL_PASSWORD; SHA-256 ") && !found.contains("secret"),
+        "{found}"
+    );
+    let found = &finding(&document, "known fault").found;
+    assert!(found.contains("with symmetric buffers, NCCL 2.28.9: kernels on symmetric buffers may read"), "{found}");
+}
+
+#[test]
 fn results_from_stand_ins_are_labelled() {
     let mut made = complete_node();
     made.cuda = text(&CudaAnswer { is_double: true, ..cuda(2, true) });

@@ -7,7 +7,7 @@ mod nccl_files;
 
 #[cfg(feature = "mpi")]
 pub(crate) use nccl_files::cause;
-pub use nccl_files::{NcclAnswer, NcclFile, Version, is_rccl, nccl_files};
+pub use nccl_files::{FOR_AMD, NcclAnswer, NcclFile, Version, is_rccl, nccl_files};
 
 use commgauge_base::embedded::pairs;
 use libloading::{Library, Symbol};

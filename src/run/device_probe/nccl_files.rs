@@ -124,6 +124,9 @@ const FUNCTIONS: &str = include_str!("nccl_functions.txt");
 /// Functions that only AMD's RCCL has (its src/nccl.h.in); they identify it under any file name, such as NCCL's.
 const OF_RCCL: [&str; 2] = ["ncclAllToAllv", "mscclLoadAlgo"];
 
+/// What can be done for AMD GPUs.
+pub const FOR_AMD: &str = "commgauge has no backend for AMD GPUs; `commgauge judge LOG --machine mi300x-mesh-ndr` judges logs of rccl-tests, and --backend mpi measures their hosts";
+
 /// Whether a library is AMD's RCCL. It has NCCL's functions and types, and needs HIP's streams, memory and kernels.
 pub fn is_rccl(library: &libloading::Library) -> bool {
     missing(library, &OF_RCCL).len() < OF_RCCL.len()
@@ -174,7 +177,7 @@ pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
         },
     }
     if is_rccl(&library) {
-        answer.problem = Some("this is RCCL, for AMD GPUs, which commgauge does not support".to_owned());
+        answer.problem = Some(format!("this is RCCL: {FOR_AMD}"));
     }
     let needed: Vec<&str> = rows(FUNCTIONS).filter(|row| !row.contains('|')).collect();
     answer.lacks = missing(&library, &needed);

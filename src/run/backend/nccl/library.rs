@@ -38,7 +38,7 @@ use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, S
 use super::log::Log;
 use crate::backend::{MeasuredPairs, Setting};
 pub use crate::device_probe::Version;
-use crate::device_probe::{advice, cause, is_rccl, nccl_files};
+use crate::device_probe::{FOR_AMD, advice, cause, is_rccl, nccl_files};
 use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use std::env;
@@ -136,7 +136,7 @@ impl Library {
         let file = file_of(*get_version as ConstP).unwrap_or_else(|| name.to_owned());
         if is_rccl(&handle) {
             return Err(Error::usage(format!(
-                "{file} is RCCL: it has NCCL's functions and types but takes HIP streams, memory and kernels; this backend calls the CUDA driver, and commgauge has no backend for AMD GPUs; use --backend mpi to measure their hosts"
+                "{file} is RCCL: it has NCCL's functions and types but takes HIP streams, memory and kernels; {FOR_AMD}"
             )));
         }
         if result != SUCCESS {
