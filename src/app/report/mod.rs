@@ -70,7 +70,7 @@ use commgauge_base::variant;
 use commgauge_model::record::line::Header;
 use document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
 use minijinja::context;
-use peer_table::{Peer, Tool};
+use peer_table::Peer;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 
@@ -129,8 +129,8 @@ pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut d
         Format::Prometheus => formats::prometheus_text(view)?,
         Format::Superbench => formats::superbench_text(view)?,
         Format::NcclTests => Peer::NcclTests.text(view),
-        Format::Osu => Peer::Mpi(Tool::Osu).text(view),
-        Format::Imb => Peer::Mpi(Tool::Imb).text(view),
+        Format::Osu => Peer::Osu.text(view),
+        Format::Imb => Peer::Imb.text(view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
