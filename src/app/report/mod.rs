@@ -59,7 +59,7 @@ pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use template::Template;
 pub(crate) use template::prose;
 pub use text::{ColorChoice, Paint};
-pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
+pub(crate) use text::{Line as RowLine, pretty_json, visible};
 pub use verdict::{VerdictFormat, VerdictLook, verdict_text};
 pub use view::{Combination, View, combinations_text};
 

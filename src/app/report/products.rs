@@ -310,9 +310,14 @@ fn bytes(bytes: Bytes) -> String {
 }
 
 fn sentences(replay: &ReplayLine) -> Vec<String> {
-    let interval = range(replay_time(replay).and_then(|time| time.interval));
-    let (of_trace, wrong) = (replay.is_of_trace(), replay.outcome.mismatch());
-    let context = context! { of_trace, interval, wrong, ..Serde(JsonReplay::new(replay)) };
+    let (time, seconds) = (replay_time(replay), |nanoseconds| Seconds::from_nanoseconds(nanoseconds).0);
+    // Without the timeline, which may be long.
+    let context = context! {
+        of_trace => replay.is_of_trace(), outcome => Serde(&replay.outcome), wrong => replay.outcome.mismatch(),
+        median => time.map(|time| time.median.0), interval => range(time.and_then(|time| time.interval)),
+        repetitions => replay.slowest_nanoseconds.len(), computing => seconds(replay.computing_nanoseconds_median),
+        job => replay.job_nanoseconds.map(seconds), bytes_as_listed => replay.bytes_as_listed,
+    };
     lines("replay.txt", include_str!("templates/replay.txt"), context)
 }
 

@@ -12,16 +12,18 @@ use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, RankFacts, StopReason};
-use minijinja::context;
 use minijinja::value::Serde;
+use minijinja::{Value, context};
 use std::collections::{BTreeSet, HashSet};
 
 /// Label and text of every fact of a header.
 pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
+    let known: Value = Serde(header).into();
+    let said = |part: &str| said(part, header, known.clone());
     let mut facts = vec![
         ("run", format!("{}, started {}", header.run_id, header.started())),
-        ("program", said("program", header)),
-        ("backend", said("backend", header)),
+        ("program", said("program")),
+        ("backend", said("backend")),
         ("ranks", ranks(header)),
     ];
     if !header.ranks.is_empty() {
@@ -35,8 +37,8 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     if header.ranks.iter().any(|rank| !rank.adapters.is_empty()) {
         facts.push(("adapters", adapters(&header.ranks)));
     }
-    facts.push(("suite", said("suite", header)));
-    facts.push(("measuring", said("measuring", header)));
+    facts.push(("suite", said("suite")));
+    facts.push(("measuring", said("measuring")));
     if !header.environment.is_empty() {
         let variables: Vec<String> = header.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         facts.push(("variables", variables.join(" ")));
@@ -69,10 +71,10 @@ fn adapters(ranks: &[RankFacts]) -> String {
 const MOST_RANKS_LISTED: usize = 4;
 
 /// The text of a fact some of whose parts are not always known.
-fn said(part: &str, header: &Header) -> String {
+fn said(part: &str, header: &Header, known: Value) -> String {
     let embedded = header.suite.path.as_deref().is_some_and(is_embedded);
     let (buffers, calls) = (header.buffers(), header.settings.fixed_calls());
-    let context = context! { part, embedded, buffers, calls, ..Serde(header) };
+    let context = context! { part, embedded, buffers, calls, ..known };
     prose("facts.txt", include_str!("templates/facts.txt"), context)
 }
 

@@ -16,8 +16,7 @@ use commgauge_base::units::{Seconds, counted};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{Decision, Metric, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe};
-use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::line::EndStatus;
+use commgauge_model::record::line::{CaseFacts, EndStatus};
 use minijinja::value::Serde;
 use std::collections::HashMap;
 

@@ -34,7 +34,8 @@ pub(super) enum Peer {
 impl Peer {
     /// The text before the first table.
     pub(super) fn begin(self, header: &Header) -> String {
-        self.said("begin", Serde(header).into())
+        let backend = Serde(&header.backend);
+        self.said("begin", context! { backend, program_version => &header.program_version })
     }
 
     /// The tables of the rows.
