@@ -52,25 +52,6 @@ impl CommaSeparated {
     }
 }
 
-/// A column: its name with its unit, and its cell in a row.
-pub type Column<T> = (&'static str, fn(&T) -> String);
-
-/// A whole text of comma-separated values; `what` as for [`CommaSeparated::new`].
-///
-/// # Errors
-/// As [`CommaSeparated::new`].
-pub fn comma_separated<T>(
-    what: &'static str,
-    columns: &[Column<T>],
-    rows: impl IntoIterator<Item = T>,
-) -> Result<String> {
-    let mut text = CommaSeparated::new(what, columns.iter().map(|(name, _)| name))?;
-    for row in rows {
-        text.row(columns.iter().map(|(_, cell)| cell(&row)))?;
-    }
-    text.finish()
-}
-
 fn failed(what: &str, cause: &str) -> Error {
     Error::environment(format!("cannot write {what}: {cause}"))
 }
@@ -92,11 +73,11 @@ pub fn ascending<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     BTreeSet::from_iter(all).into_iter().collect()
 }
 
-/// The members of each key.
+/// The members of each key. The group of the latest member is looked at first, so that long runs of one key cost little.
 pub fn grouped<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, one) in all {
-        match groups.iter_mut().find(|(known, _)| *known == key) {
+        match groups.iter_mut().rev().find(|(known, _)| *known == key) {
             Some((_, members)) => members.push(one),
             None => groups.push((key, vec![one])),
         }

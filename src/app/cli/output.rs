@@ -62,7 +62,6 @@ impl OutputArguments {
         }
     }
 
-    /// Rows that can be printed as they are done, if the format has such rows.
     /// Refuses a format in which the answer to this flag cannot be written.
     ///
     /// # Errors
@@ -92,6 +91,7 @@ impl OutputArguments {
         }
     }
 
+    /// Rows that can be printed as they are done, if the format has such rows.
     pub(crate) fn live_rows(&self, sink: Sink) -> Option<LiveRows> {
         LiveRows::new(self.format(), self.columns(sink), self.paint(sink))
     }

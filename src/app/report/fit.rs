@@ -1,12 +1,11 @@
 //! The tables of a fit (every curve, the held-out errors, the coefficients of contention, interference and overlap) and its plots.
 
 use super::document::{Block, Fields, Mark, Table, Terminal, Tone, between, gigabytes_per_second, optional, wrapped};
-use super::text::by_key;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Shade, Svg, Unit, xy};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_base::visible::ShownPath;
-use commgauge_base::writing::CommaSeparated;
+use commgauge_base::writing::{CommaSeparated, grouped};
 use commgauge_cost::cost::{
     Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Prediction, Predictor, Query,
 };
@@ -487,7 +486,7 @@ fn reasons(input: &QueryInput, answers: &[Prediction], width: u16) -> String {
         let more = if queries.len() > 1 { format!(" and {} more", queries.len() - 1) } else { String::new() };
         wrapped(&format!("{collective} of {bytes_total} on {ranks} ranks{more}: {reason}"), width)
     };
-    let lines: String = by_key(reasons).into_iter().map(sentence).collect();
+    let lines: String = grouped(reasons).into_iter().map(sentence).collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 

@@ -8,7 +8,7 @@
 
 use super::columns::{CallInterference, Contention};
 use super::pairs::document::{JsonPairs, lines as pair_lines};
-use super::products::{JsonCopy, JsonProduct, replay_time};
+use super::products::{JsonCopy, JsonProduct, JsonReplay};
 use super::row::{Entry, Row, Status};
 use super::screen::JsonCosts;
 use super::step::JsonStep;
@@ -21,7 +21,7 @@ use commgauge_base::variant::{self, LibraryChoice};
 use commgauge_base::writing::{CommaSeparated, distinct};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
-use commgauge_model::record::work_lines::{CalibrationLine, ReplayLine};
+use commgauge_model::record::work_lines::CalibrationLine;
 use commgauge_model::workload::Style;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -381,30 +381,6 @@ fn with_document<T>(view: &View, draw: impl FnOnce(&Document) -> T) -> T {
         warnings: &view.warnings,
         end: view.completion.end.as_ref(),
     })
-}
-
-/// A replay: as recorded, and what its repetitions come to.
-#[derive(JsonSchema, Serialize)]
-pub(super) struct JsonReplay<'a> {
-    #[serde(flatten)]
-    line: &'a ReplayLine,
-    seconds_median: Option<Seconds>,
-    seconds_interval_low: Option<Seconds>,
-    seconds_interval_high: Option<Seconds>,
-}
-
-impl<'a> JsonReplay<'a> {
-    /// The replay.
-    pub(super) fn new(line: &'a ReplayLine) -> JsonReplay<'a> {
-        let time = replay_time(line);
-        let interval = time.and_then(|time| time.interval);
-        JsonReplay {
-            line,
-            seconds_median: time.map(|time| time.median),
-            seconds_interval_low: interval.map(|interval| interval.low),
-            seconds_interval_high: interval.map(|interval| interval.high),
-        }
-    }
 }
 
 /// The schema of a document, with its name, version and title.

@@ -1,10 +1,10 @@
 //! A layout: the groups of every axis and how they are placed on the nodes, as a picture with a table or as JSON.
 
 use super::document::{Column, Fields, Table, TableLayout};
-use super::wrap;
-use commgauge_base::units::counted;
+use super::template::prose;
 use commgauge_base::writing::grouped;
 use commgauge_model::layout::{Axis, Degrees, Groups, Layout, Locality};
+use minijinja::context;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::borrow::Cow;
@@ -176,12 +176,17 @@ const MAX_GROUP_COLUMNS: usize = 40;
 /// # Errors
 /// Those of `out`.
 pub fn write(overview: &Overview, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}\n", wrap(&heading(overview), width, 0))?;
-    write!(out, "{}", picture(overview, width))?;
-    let drawn = "Under each rank is the number of its group on each axis; axes with one rank in a group are not drawn.";
-    writeln!(out, "{}\n", wrap(drawn, width, 0))?;
-    writeln!(out, "{}\n", wrap(&crossing(overview), width, 0))?;
-    write!(out, "{}", table(overview, width))
+    let (layout, world) = (&overview.layout, overview.world());
+    let names = |crosses: bool| -> Vec<&str> {
+        let axes = overview.axes.iter().filter(|view| view.group_size > 1);
+        axes.filter(|view| (view.locality.nodes_spanned > 1) == crosses).map(|view| view.axis.name()).collect()
+    };
+    let facts = context! {
+        width, world, nodes => overview.nodes(), ranks_per_node => overview.ranks_per_node,
+        degrees => layout.degrees.name(), order => layout.order_name(), by_hand => layout.is_placed_by_hand(),
+        inside => names(false), across => names(true), picture => picture(overview, width), table => table(overview, width),
+    };
+    write!(out, "{}", prose("layout.txt", include_str!("templates/layout.txt"), facts))
 }
 
 /// Writes the groups of each axis.
@@ -190,30 +195,6 @@ pub fn write(overview: &Overview, width: usize, out: &mut dyn Write) -> io::Resu
 /// Those of `out`.
 pub fn write_groups(overview: &Overview, width: usize, out: &mut dyn Write) -> io::Result<()> {
     overview.axes.iter().try_for_each(|view| list(overview, view, width, out))
-}
-
-fn heading(overview: &Overview) -> String {
-    let (layout, nodes) = (&overview.layout, overview.nodes());
-    let on = match (nodes, overview.world() % overview.ranks_per_node) {
-        (1, _) => "1 node".to_owned(),
-        (_, 0) => format!("{nodes} nodes of {}", overview.ranks_per_node),
-        (2, rest) => format!("a node of {} and one of {rest}", overview.ranks_per_node),
-        (_, rest) => format!("{} nodes of {} and one of {rest}", nodes - 1, overview.ranks_per_node),
-    };
-    let (world, degrees, order) = (overview.world(), layout.degrees.name(), layout.order_name());
-    let placed = if layout.is_placed_by_hand() { ", ranks placed by hand" } else { "" };
-    format!("{} on {on}: {degrees}, order {order}{placed}", counted(world as usize, "rank"))
-}
-
-/// Which axes stay inside nodes and which cross them.
-fn crossing(overview: &Overview) -> String {
-    let names = |crosses: bool| -> String {
-        let axes = overview.axes.iter().filter(|view| view.group_size > 1);
-        let chosen = axes.filter(|view| (view.locality.nodes_spanned > 1) == crosses);
-        let names: Vec<_> = chosen.map(|view| view.axis.name()).collect();
-        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
-    };
-    format!("Inside a node: {}. Across nodes: {}.", names(false), names(true))
 }
 
 /// The factors of the degree, for an axis that is derived from others.

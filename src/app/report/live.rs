@@ -5,7 +5,7 @@
 
 use super::columns::{Noted, Section, sections};
 use super::document::{TableLayout, Terminal};
-use super::peer_table::{Divided, Peer, Tool};
+use super::peer_table::{Divided, Peer};
 use super::row::Row;
 use super::text::Paint;
 use super::view::View;
@@ -25,8 +25,8 @@ impl LiveRows {
         let form: Box<dyn LiveFormat> = match format {
             Format::Table => Box::new(TableForm::new(width, paint)),
             Format::NcclTests => Box::new(PeerForm::new(Peer::NcclTests)),
-            Format::Osu => Box::new(PeerForm::new(Peer::Mpi(Tool::Osu))),
-            Format::Imb => Box::new(PeerForm::new(Peer::Mpi(Tool::Imb))),
+            Format::Osu => Box::new(PeerForm::new(Peer::Osu)),
+            Format::Imb => Box::new(PeerForm::new(Peer::Imb)),
             _ => return None,
         };
         Some(LiveRows { form, run: None })

@@ -70,14 +70,13 @@ pub(super) fn and_more(more: usize, what: &str) -> Option<String> {
 
 /// The share of the others' rate that is left, or how late a rank is.
 fn factor(suspect: &Suspect) -> String {
-    match (suspect.slower_by, &suspect.kind) {
-        (Some(slower), SuspectKind::Network) => format!("{:.2} of the expected rate", 1.0 / (1.0 + slower)),
-        (Some(slower), SuspectKind::OnlyAtScale { .. }) => {
-            format!("{:.2} of the rate that smaller groups predict", 1.0 / (1.0 + slower))
-        }
-        (Some(slower), _) => format!("{:.2} of the others' rate", 1.0 / (1.0 + slower)),
-        (None, _) => format!("{} late", by(suspect)),
-    }
+    let Some(slower) = suspect.slower_by else { return format!("{} late", by(suspect)) };
+    let rate = match &suspect.kind {
+        SuspectKind::Network => "the expected rate",
+        SuspectKind::OnlyAtScale { .. } => "the rate that smaller groups predict",
+        _ => "the others' rate",
+    };
+    format!("{:.2} of {rate}", 1.0 / (1.0 + slower))
 }
 
 /// The suspects, one a row.

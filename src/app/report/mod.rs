@@ -60,7 +60,7 @@ pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use template::Template;
 pub(crate) use template::prose;
 pub use text::{ColorChoice, Paint};
-pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
+pub(crate) use text::{Line as RowLine, pretty_json, visible};
 pub use verdict::{VerdictFormat, VerdictLook, verdict_text};
 pub use view::{Combination, View, combinations_text};
 
@@ -71,7 +71,7 @@ use commgauge_base::variant;
 use commgauge_model::record::line::Header;
 use document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
 use minijinja::context;
-use peer_table::{Peer, Tool};
+use peer_table::Peer;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 
@@ -130,8 +130,8 @@ pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut d
         Format::Prometheus => formats::prometheus_text(view)?,
         Format::Superbench => formats::superbench_text(view)?,
         Format::NcclTests => Peer::NcclTests.text(view),
-        Format::Osu => Peer::Mpi(Tool::Osu).text(view),
-        Format::Imb => Peer::Mpi(Tool::Imb).text(view),
+        Format::Osu => Peer::Osu.text(view),
+        Format::Imb => Peer::Imb.text(view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {

@@ -2,6 +2,7 @@
 //! definitions of the programs.
 
 use super::document::{Fields, Table, TableLayout, widths, wrapped};
+use super::template::prose;
 use super::visible;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -9,16 +10,19 @@ use commgauge_base::collective::Collective;
 use commgauge_base::units::{Rate, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_model::config::step::{STEP_FLAGS, ScheduleKind, StepFlag, Work};
-use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, is_embedded, read_text};
+use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, read_text};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::Style;
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A kind of things that have names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Communication calls, as in `collectives` of a [[sweep]]
     Collectives,
@@ -107,51 +111,20 @@ impl ListDocument {
 /// Minimum width of a description; narrower terminals wrap it.
 const SHORTEST: usize = 20;
 
-/// Maximum number of files that are named.
-const MAX_NAMED: usize = 3;
-
 /// The table of a kind for a terminal of this width, or the number of names of each kind.
 pub fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> String {
     match kind {
         None => overview(document, width),
         Some(Kind::Keys) => keys_with_meaning(document, width),
-        Some(kind) => fitted(table(document, kind), width) + note(kind) + &file_sources(document, kind),
+        Some(kind) => {
+            let below = prose(
+                "names.txt",
+                include_str!("templates/names.txt"),
+                context! { kind => Serde(kind), ..Serde(document) },
+            );
+            fitted(table(document, kind), width) + &below
+        }
     }
-}
-
-/// Explains a table beyond its headings.
-fn note(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Machines => {
-            "\nGB/s in: what a rank sends within its node; GB/s out: what all adapters of a\nnode send together (10^9 bytes per second, each direction). Expects:\nrows for `judge`.\n"
-        }
-        Kind::Suites => "\nRanks: `k x 4` is every multiple of 4.\n",
-        _ => "",
-    }
-}
-
-/// Reports which names refer to files here, since these take precedence over the embedded ones.
-fn file_sources(document: &ListDocument, kind: Kind) -> String {
-    let (one, files): (&str, Vec<&str>) = match kind {
-        Kind::Suites => ("suite NAME", document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect()),
-        Kind::Models => {
-            ("model NAME --config", document.models.iter().flatten().map(|model| model.file.as_str()).collect())
-        }
-        Kind::Machines => {
-            ("machine NAME", document.machines.iter().flatten().map(|machine| machine.file.as_str()).collect())
-        }
-        _ => return String::new(),
-    };
-    let here: Vec<&str> = files.iter().copied().filter(|file| !is_embedded(file)).collect();
-    let sentence = match (here.len(), files.len()) {
-        (0, _) => format!("All are embedded; `commgauge show {one}` prints one, to be copied and changed."),
-        (count, all) if count == all => format!("All are files here, such as {}.", here[0]),
-        (count, all) if count > MAX_NAMED => {
-            format!("{count} of {all} are files here, such as {}; the others are embedded.", here[0])
-        }
-        (_, _) => format!("Files here: {}; the others are embedded.", here.join(", ")),
-    };
-    format!("\n{}\n", visible(&sentence))
 }
 
 fn overview(document: &ListDocument, width: u16) -> String {

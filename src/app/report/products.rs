@@ -3,12 +3,15 @@
 use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
 use super::row::{self, Row};
 use super::step::StepView;
+use super::template::lines;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::record::line::{Header, Outcome};
 use commgauge_model::record::times::{CopyTime, MergedTimes, ProductTime};
 use commgauge_model::record::work_lines::{ReplayAxis, ReplayLine};
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -19,7 +22,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
     let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
-    let unit = FlopsUnit::of(fastest);
+    let (unit, scale) = flops_unit(fastest);
     let title = format!(
         "matrix products of m x k by k x n{}: time of the slowest of {} on a host that compute at once, and its rate; {}",
         if one_type { format!(" in {}", first.product.element_type) } else { String::new() },
@@ -41,7 +44,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
         .right("repl.", 2, |time| time.times.medians().len())
         .right("time", 0, |time| optional(time.times.median()))
         .left("[95 %]", 1, |time| range(time.times.interval()))
-        .right(unit.name(), 0, |time| optional(time.flops_per_second().map(|rate| unit.number(rate))))
+        .right(unit, 0, |time| optional(time.flops_per_second().map(|rate| three_digits(rate * scale))))
         .left("check", expendable_check(products.iter().map(|time| &time.times)), |time| check(time).1)
         .left("all layers", Column::PAGES_ONLY, |time| time.product.uses.join(", "))
         .toned(title, |time| check(time).0);
@@ -181,34 +184,9 @@ impl<'a> JsonCopy<'a> {
 
 // The unit in which rates of computing are shown.
 
-/// A unit of floating-point operations per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FlopsUnit {
-    Giga,
-    Tera,
-}
-
-impl FlopsUnit {
-    /// The one that fits a rate, or the fastest of several.
-    pub fn of(per_second: f64) -> FlopsUnit {
-        if per_second < 1e12 { FlopsUnit::Giga } else { FlopsUnit::Tera }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            FlopsUnit::Giga => "GFLOP/s",
-            FlopsUnit::Tera => "TFLOP/s",
-        }
-    }
-
-    /// A rate in it.
-    pub fn number(self, per_second: f64) -> String {
-        let scale = match self {
-            FlopsUnit::Giga => 1e-9,
-            FlopsUnit::Tera => 1e-12,
-        };
-        three_digits(per_second * scale)
-    }
+/// The unit that fits a rate, or the fastest of several, and what a rate in FLOP/s is multiplied with.
+pub(super) fn flops_unit(per_second: f64) -> (&'static str, f64) {
+    if per_second < 1e12 { ("GFLOP/s", 1e-9) } else { ("TFLOP/s", 1e-12) }
 }
 
 // A replayed step or trace: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
@@ -230,6 +208,30 @@ pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
     matches!(replay.outcome, Outcome::Measured { .. })
         .then(|| Some(ReplayTime { median: Seconds(median(&times)?), interval }))
         .flatten()
+}
+
+/// A replay: as recorded, and what its repetitions come to.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct JsonReplay<'a> {
+    #[serde(flatten)]
+    line: &'a ReplayLine,
+    seconds_median: Option<Seconds>,
+    seconds_interval_low: Option<Seconds>,
+    seconds_interval_high: Option<Seconds>,
+}
+
+impl<'a> JsonReplay<'a> {
+    /// The replay.
+    pub(super) fn new(line: &'a ReplayLine) -> JsonReplay<'a> {
+        let time = replay_time(line);
+        let interval = time.and_then(|time| time.interval);
+        JsonReplay {
+            line,
+            seconds_median: time.map(|time| time.median),
+            seconds_interval_low: interval.map(|interval| interval.low),
+            seconds_interval_high: interval.map(|interval| interval.high),
+        }
+    }
 }
 
 /// A table and sentences for each replay.
@@ -308,46 +310,15 @@ fn bytes(bytes: Bytes) -> String {
 }
 
 fn sentences(replay: &ReplayLine) -> Vec<String> {
-    let mut sentences = Vec::new();
-    match (&replay.outcome, replay_time(replay)) {
-        (Outcome::Measured { verified }, Some(time)) => {
-            let interval = range(time.interval);
-            let data = if *verified { "data right" } else { "data not checked" };
-            let times = replay.slowest_nanoseconds.len();
-            let computing = match replay.computing_nanoseconds_median {
-                0 => "none".to_owned(),
-                nanoseconds => Seconds::from_nanoseconds(nanoseconds).to_string(),
-            };
-            let what = if replay.is_of_trace() { "the whole trace" } else { "the whole step" };
-            sentences.push(format!(
-                "{what}: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
-                time.median
-            ));
-            if let Some(job) = replay.job_nanoseconds {
-                let job = Seconds::from_nanoseconds(job);
-                let ratio = three_digits(time.median.0 / job.0);
-                sentences.push(format!(
-                    "the job itself took {job} from its first call to its last: the replay takes {ratio} times that"
-                ));
-            }
-        }
-        (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),
-        (Outcome::Corrupt { .. } | Outcome::FoundWrong { .. }, _) => {
-            sentences.extend(replay.outcome.mismatch().map(|mismatch| format!("WRONG: {mismatch}")));
-        }
-        (Outcome::Failed { reason } | Outcome::Skipped { reason }, _) => {
-            sentences.push(format!("not measured: {reason}"));
-        }
-    }
-    if matches!(replay.outcome, Outcome::Measured { .. }) && !replay.slowest_nanoseconds.is_empty() {
-        let (who, list) = if replay.is_of_trace() { ("rank", "trace") } else { ("stage", "list of ops") };
-        sentences.push(if replay.bytes_as_listed {
-            format!("every {who} moved exactly the bytes of the {list}, on every axis")
-        } else {
-            format!("the bytes that some {who} moved are NOT those of the {list}")
-        });
-    }
-    sentences
+    let (time, seconds) = (replay_time(replay), |nanoseconds| Seconds::from_nanoseconds(nanoseconds).0);
+    // Without the timeline, which may be long.
+    let context = context! {
+        of_trace => replay.is_of_trace(), outcome => Serde(&replay.outcome), wrong => replay.outcome.mismatch(),
+        median => time.map(|time| time.median.0), interval => range(time.and_then(|time| time.interval)),
+        repetitions => replay.slowest_nanoseconds.len(), computing => seconds(replay.computing_nanoseconds_median),
+        job => replay.job_nanoseconds.map(seconds), bytes_as_listed => replay.bytes_as_listed,
+    };
+    lines("replay.txt", include_str!("templates/replay.txt"), context)
 }
 
 // The rates of a soak over its time: each case in the first and the last quarter of the rounds, and in its slowest round.

@@ -4,7 +4,6 @@
 
 use super::row::{Row, in_words};
 use super::template::prose;
-use super::text::by_key;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::visible::quote;
@@ -13,16 +12,18 @@ use commgauge_judge::verdict::TransientSlowdown;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, RankFacts, StopReason};
-use minijinja::context;
 use minijinja::value::Serde;
+use minijinja::{Value, context};
 use std::collections::{BTreeSet, HashSet};
 
 /// Label and text of every fact of a header.
 pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
+    let known: Value = Serde(header).into();
+    let said = |part: &str| said(part, header, known.clone());
     let mut facts = vec![
         ("run", format!("{}, started {}", header.run_id, header.started())),
-        ("program", said("program", header)),
-        ("backend", said("backend", header)),
+        ("program", said("program")),
+        ("backend", said("backend")),
         ("ranks", ranks(header)),
     ];
     if !header.ranks.is_empty() {
@@ -36,8 +37,8 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     if header.ranks.iter().any(|rank| !rank.adapters.is_empty()) {
         facts.push(("adapters", adapters(&header.ranks)));
     }
-    facts.push(("suite", said("suite", header)));
-    facts.push(("measuring", measuring(header)));
+    facts.push(("suite", said("suite")));
+    facts.push(("measuring", said("measuring")));
     if !header.environment.is_empty() {
         let variables: Vec<String> = header.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         facts.push(("variables", variables.join(" ")));
@@ -82,9 +83,11 @@ fn adapters(ranks: &[RankFacts]) -> String {
 const MOST_RANKS_LISTED: usize = 4;
 
 /// The text of a fact some of whose parts are not always known.
-fn said(part: &str, header: &Header) -> String {
+fn said(part: &str, header: &Header, known: Value) -> String {
     let embedded = header.suite.path.as_deref().is_some_and(is_embedded);
-    prose("facts.txt", include_str!("templates/facts.txt"), context! { part, embedded, ..Serde(header) })
+    let (buffers, calls) = (header.buffers(), header.settings.fixed_calls());
+    let context = context! { part, embedded, buffers, calls, ..known };
+    prose("facts.txt", include_str!("templates/facts.txt"), context)
 }
 
 fn ranks(header: &Header) -> String {
@@ -113,43 +116,6 @@ fn distinct(ranks: &[RankFacts], fact: fn(&RankFacts) -> &String) -> String {
     let distinct: BTreeSet<&str> = ranks.iter().map(|rank| fact(rank).as_str()).collect();
     let shown: Vec<&str> = distinct.iter().copied().take(SHOWN_HOSTS).collect();
     shown.join("; ") + if distinct.len() > SHOWN_HOSTS { "; ..." } else { "" }
-}
-
-/// Why the times of a sweep differ from those of other tools.
-const COMPARED_WITH_OTHERS: &str = " (OSU and IMB measure warm ones: --like osu)";
-
-fn measuring(header: &Header) -> String {
-    let settings = &header.settings;
-    let replicates = settings.replicates;
-    if header.backend.measured_by.is_some() {
-        let most = if replicates == 1 { "" } else { "up to " }.to_owned() + &counted(replicates as usize, "replicate");
-        return format!(
-            "{most}; buffers, precision, samples and seed are not stated; data checked where a row is verified"
-        );
-    }
-    let is_sweep = header.program == "commgauge-sweep";
-    let precision = (settings.precision * 1e4).round() / 100.0;
-    let rounds = counted(replicates as usize, "replicate");
-    let until = match (settings.within, settings.fixed_calls()) {
-        (Some(time), _) if settings.soak => format!("all cases again and again for {time}, with rolling checks"),
-        (Some(within), _) => {
-            format!("all cases within {within}, the widest intervals again, to a precision of {precision} %")
-        }
-        (None, Some(calls)) => format!("{rounds} of {calls}"),
-        (None, None) => {
-            format!("{rounds}, each to a precision of {precision} % or {}", settings.case_budget)
-        }
-    };
-    format!(
-        "{until}, {} to {} samples; {} buffers{}{}; data {}; seed {}",
-        settings.minimum_samples,
-        settings.maximum_samples,
-        header.buffers(),
-        if is_sweep && !settings.warm_buffers { COMPARED_WITH_OTHERS } else { "" },
-        if settings.start.is_synchronised() { "" } else { "; isolated calls start after a barrier" },
-        if settings.verify { "checked" } else { "not checked" },
-        header.seed
-    )
 }
 
 // Warnings about the numbers of a run, as sentences: its end, the machine, the clocks, excluded samples.
@@ -208,7 +174,7 @@ fn gathered(sentences: impl Iterator<Item = CaseSentence>) -> Vec<String> {
             cases => format!("{cases} cases, the first {case}: {text}"),
         }
     };
-    by_key(sentences.map(|sentence| (kind(&sentence), sentence))).into_iter().map(of_kind).collect()
+    grouped(sentences.map(|sentence| (kind(&sentence), sentence))).into_iter().map(of_kind).collect()
 }
 
 /// The rows that did not reach the requested precision within the shared time budget.

@@ -6,7 +6,6 @@ use crate::report::plan::parts_of_a_step;
 use crate::report::template::prose;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
-use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Degrees};
 use commgauge_model::workload::step::Step;
@@ -14,7 +13,9 @@ use commgauge_model::workload::{Crossing, Family};
 use commgauge_plan::planner::communication::Grounds;
 use commgauge_plan::planner::compute::Compute;
 use commgauge_plan::planner::price::{Pricing, StepPrice, price};
-use commgauge_plan::planner::rank::{Change, Flip, Move, Order, OrderPlace, RankOptions, Ranked, RankedAxis, rank};
+use commgauge_plan::planner::rank::{
+    Flip, Move, Moves, Order, OrderPlace, Quantity, RankOptions, Ranked, RankedAxis, rank,
+};
 use commgauge_plan::planner::rates::Rates;
 use minijinja::context;
 use minijinja::value::Serde;
@@ -88,7 +89,7 @@ pub struct RankDocument {
     /// Where pairs of parallelisms turn round.
     pub flips: Vec<FlipDocument>,
     /// What another order of the axes would change.
-    pub moves: MovesDocument,
+    pub moves: Moves,
     /// The step of a training, by the model that `plan` has; absent for serving.
     pub step: Option<StepDocument>,
 }
@@ -137,17 +138,6 @@ pub struct AxisDocument {
     pub ground: String,
 }
 
-/// A number and where it may lie.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Quantity {
-    /// The number.
-    pub value: f64,
-    /// Lower end of its 95 % interval; absent where none is known.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
-}
-
 /// The parallelisms by one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RankingDocument {
@@ -191,44 +181,6 @@ pub struct FlipDocument {
     pub larger_above: Option<&'static str>,
     /// The larger whatever the tokens, where it is one.
     pub always_larger: Option<&'static str>,
-}
-
-/// What another order of the axes would change.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct MovesDocument {
-    /// The order as it is.
-    pub order: String,
-    /// Seconds of all calls of all axes.
-    pub seconds_per_step: Quantity,
-    /// Of those that nothing hides.
-    pub exposed_seconds_per_step: Quantity,
-    /// Orders that place some groups differently, this one included.
-    pub placements: u32,
-    /// Of them, how many have no price.
-    pub unpriced: u32,
-    /// For each axis, the best order that moves it in or out of the node.
-    pub moves: Vec<MoveDocument>,
-    /// Why there are none, where no order is to be compared.
-    pub reason: Option<String>,
-}
-
-/// The best order that moves an axis in or out of the node.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct MoveDocument {
-    /// The axis.
-    pub axis: Axis,
-    /// Whether its groups are inside a node now.
-    pub inside_now: bool,
-    /// That order; absent where none puts it there, or none that does has a price.
-    pub order: Option<String>,
-    /// Change of the time of all calls: below zero where the move is faster.
-    pub change_seconds: Option<Quantity>,
-    /// Share of resamples in which it is faster.
-    pub probability_faster: Option<f64>,
-    /// The same for the calls that nothing hides.
-    pub change_exposed_seconds: Option<Quantity>,
-    /// The same for the calls that nothing hides.
-    pub probability_exposed_faster: Option<f64>,
 }
 
 // From a step and rates to the document of its ranking.
@@ -278,24 +230,9 @@ impl RankDocument {
             axes,
             rankings: orders.into_iter().map(ranking).collect(),
             flips: flips.into_iter().map(flip).collect(),
-            moves: MovesDocument {
-                order: moves.order,
-                seconds_per_step: Quantity::of(moves.now[0]),
-                exposed_seconds_per_step: Quantity::of(moves.now[1]),
-                placements: moves.placements,
-                unpriced: moves.unpriced,
-                moves: moves.moves.into_iter().map(moved).collect(),
-                reason: moves.reason,
-            },
+            moves,
             step: None,
         })
-    }
-}
-
-impl Quantity {
-    fn of(span: Span) -> Quantity {
-        let interval = span.interval;
-        Quantity { value: span.middle, low: interval.map(|i| i.low), high: interval.map(|i| i.high) }
     }
 }
 
@@ -312,8 +249,8 @@ fn axis(ranked: RankedAxis) -> AxisDocument {
         payload_bytes_per_step: cost.payload_bytes,
         wire_bytes_per_step: cost.wire_bytes,
         exposed_wire_bytes_per_step: cost.exposed_wire_bytes,
-        seconds_per_step: Quantity::of(cost.time),
-        exposed_seconds_per_step: Quantity::of(cost.exposed),
+        seconds_per_step: Quantity::from(cost.time),
+        exposed_seconds_per_step: Quantity::from(cost.exposed),
         grounds: cost.grounds,
         ground,
     }
@@ -323,7 +260,7 @@ fn ranking(order: Order) -> RankingDocument {
     let text = order.text();
     let place = |place: OrderPlace| PlaceDocument {
         parallelism: place.family.name(),
-        amount: Quantity::of(place.value),
+        amount: Quantity::from(place.value),
         probability_above_next: place.probability_above_next,
     };
     RankingDocument {
@@ -339,7 +276,7 @@ fn ranking(order: Order) -> RankingDocument {
 
 fn flip(flip: Flip) -> FlipDocument {
     let (tokens, larger_above, always_larger) = match flip.crossing {
-        Crossing::At { tokens, larger_above } => (Some(Quantity::of(tokens)), Some(larger_above), None),
+        Crossing::At { tokens, larger_above } => (Some(Quantity::from(tokens)), Some(larger_above), None),
         Crossing::Never(larger) => (None, None, Some(larger)),
         Crossing::Unknown => (None, None, None),
     };
@@ -349,20 +286,6 @@ fn flip(flip: Flip) -> FlipDocument {
         tokens_per_replica: tokens,
         larger_above: larger_above.map(Family::name),
         always_larger: always_larger.map(Family::name),
-    }
-}
-
-fn moved(moved: Move) -> MoveDocument {
-    let seconds = |change: Option<Change>| change.map(|change| Quantity::of(change.seconds));
-    let probability = |change: Option<Change>| change.and_then(|change| change.probability_faster);
-    MoveDocument {
-        axis: moved.axis,
-        inside_now: moved.inside_now,
-        order: moved.order,
-        change_seconds: seconds(moved.time),
-        probability_faster: probability(moved.time),
-        change_exposed_seconds: seconds(moved.exposed),
-        probability_exposed_faster: probability(moved.exposed),
     }
 }
 
@@ -463,7 +386,7 @@ fn flips(document: &RankDocument) -> Table {
         .table("")
 }
 
-fn moves(moves: &[MoveDocument]) -> Table {
+fn moves(moves: &[Move]) -> Table {
     let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
     let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
     let ends = |quantity: Option<Quantity>| {

@@ -12,80 +12,48 @@ use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, 
 use commgauge_model::config::{Machine, RunSettings, is_embedded};
 use commgauge_model::layout::{Axis, Nodes};
 use commgauge_model::record::line::SuiteFacts;
-use commgauge_model::workload::WorkPlan;
+use commgauge_model::workload::{Case, CopyShape, WorkPlan};
 use commgauge_run::launch_check::{Difference, HostRow, LaunchReport};
 use commgauge_run::session::Request;
 use minijinja::context;
 use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 /// Summary of a plan before a run: cases, bytes, time.
 pub fn plan_text(plan: &WorkPlan, settings: &RunSettings, facts: &SuiteFacts, nodes: &Nodes) -> String {
-    let embedded = if facts.path.as_deref().is_some_and(is_embedded) { " (embedded)" } else { "" };
-    let mut text = format!("suite {}{embedded} on {} ranks", facts.name, nodes.ranks());
-    if nodes.count() > 1 {
-        text += &format!(" of {} nodes", nodes.count());
-    }
-    for part in [plan.model.as_deref(), plan.layout.as_deref()].into_iter().flatten() {
-        text += &format!(", {part}");
-    }
-    let replicates = counted(settings.replicates as usize, "replicate");
-    let times = settings.within.map_or(replicates, |within| format!("as often as {within} allows"));
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n{} x {times}:\n", counted(plan.cases.len(), "case"));
-    let longest = plan.cases.iter().map(|case| case.name().len()).max().unwrap_or(0);
-    for case in &plan.cases {
+    let case = |case: &Case| {
         let groups = plan.groups_of(case);
-        let shape = format!("{} x {}", groups.groups.len(), groups.group_size());
-        let note = match case.op.geometry(groups.group_size()) {
+        let size = match case.op.geometry(groups.group_size()) {
             Ok(geometry) => geometry.bytes_total.to_string(),
             Err(reason) => format!("{} (will be skipped: {reason})", case.op.bytes_total),
         };
-        let name = case.name();
-        let _ = writeln!(text, "  {name:<longest$} {shape:>9} groups x ranks  {note:>10}");
-    }
-    if !plan.copies.is_empty() {
-        let word = if plan.copies.len() == 1 { "copy" } else { "copies" };
-        let _ = writeln!(text, "\n{} {word} between hosts and GPUs:\n", plan.copies.len());
-    }
-    for copy in &plan.copies {
-        let _ = writeln!(text, "  {}", copy.name());
-    }
-    let largest: Bytes = plan.largest_bytes();
-    let seconds = plan.estimated_seconds(settings);
-    let _ = writeln!(
-        text,
-        "\nlargest buffer {largest} on each rank; about {seconds}, if no case needs more than its budget"
-    );
-    text + &parts_text(plan, settings)
-}
-
-/// The share of each part of a plan that has several, such as pairs, growing groups and products.
-fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
-    let parts = parts(plan);
-    if parts.len() < 2 {
-        return String::new();
-    }
-    let mut text = "of which:\n".to_owned();
-    for (name, part) in parts {
+        context! { name => case.name(), groups => groups.groups.len(), ranks => groups.group_size(), size }
+    };
+    let part = |(name, part): (&str, WorkPlan)| {
         let mut rounds: Vec<usize> = part.cases.iter().map(|case| case.groups).collect();
         rounds.dedup();
-        let in_rounds = if part.cases.iter().any(|case| case.op.axis == Axis::Pair) {
-            format!(" in {}", counted(rounds.len(), "round"))
-        } else {
-            String::new()
-        };
-        let count = counted(part.cases.len() + part.products.len() + part.copies.len(), "case");
+        let has_pairs = part.cases.iter().any(|case| case.op.axis == Axis::Pair);
         // A time for all cases is divided as they need it.
-        let seconds = match settings.within {
-            Some(_) if !part.cases.is_empty() => String::new(),
-            _ => format!(", about {}", part.estimated_seconds(settings)),
-        };
-        let _ = writeln!(text, "  {name:<10} {count:>12}{in_rounds}{seconds}");
-    }
-    text
+        let is_divided = settings.within.is_some() && !part.cases.is_empty();
+        context! {
+            name, rounds => has_pairs.then_some(rounds.len()),
+            cases => part.cases.len() + part.products.len() + part.copies.len(),
+            time => (!is_divided).then(|| part.estimated_seconds(settings).to_string()),
+        }
+    };
+    let replicates = counted(settings.replicates as usize, "replicate");
+    let answer = context! {
+        suite => &facts.name, embedded => facts.path.as_deref().is_some_and(is_embedded),
+        ranks => nodes.ranks(), nodes => nodes.count(), model => plan.model.as_deref(), layout => plan.layout.as_deref(),
+        times => settings.within.map_or(replicates, |within| format!("as often as {within} allows")),
+        longest => plan.cases.iter().map(|case| case.name().len()).max().unwrap_or(0),
+        cases => plan.cases.iter().map(case).collect::<Vec<_>>(),
+        copies => plan.copies.iter().map(CopyShape::name).collect::<Vec<_>>(),
+        largest => plan.largest_bytes().to_string(), time => plan.estimated_seconds(settings).to_string(),
+        parts => parts(plan).into_iter().map(part).collect::<Vec<_>>(),
+    };
+    prose("dry_run.txt", include_str!("templates/dry_run.txt"), answer)
 }
 
 /// The cases of each axis, products and copies, each as a plan of its own under its name.
@@ -360,8 +328,10 @@ mod tests {
     #[test]
     fn a_time_for_all_cases_is_not_said_of_each_part() {
         let (plan, settings) = planned("qualify");
-        let text = parts_text(&plan, &settings.divided(Seconds(60.0)).unwrap());
-        assert!(text.contains("in 4 rounds") && !text.contains("about"), "{text}");
+        let settings = settings.divided(Seconds(60.0)).unwrap();
+        let text = plan_text(&plan, &settings, &SuiteFacts::default(), &Nodes::filled(8, 4));
+        let (_, parts) = text.split_once("of which:").unwrap();
+        assert!(parts.contains("in 4 rounds") && !parts.contains("about"), "{text}");
     }
 
     fn report() -> LaunchReport {

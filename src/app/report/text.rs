@@ -5,9 +5,7 @@ use commgauge_base::visible;
 use commgauge_base::writing::CommaSeparated;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::hash::Hash;
 use unicode_width::UnicodeWidthStr;
 
 /// The text on one line, as [`visible::visible`] has it.
@@ -63,20 +61,6 @@ pub(super) fn fields_csv<T: Serialize>(
         }))?;
     }
     text.finish()
-}
-
-/// The members of each key, in the order in which the keys first appear; of many keys, too.
-pub(super) fn by_key<K: Clone + Eq + Hash, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
-    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
-    let mut place_of: HashMap<K, usize> = HashMap::new();
-    for (key, one) in all {
-        let place = *place_of.entry(key.clone()).or_insert(groups.len());
-        if place == groups.len() {
-            groups.push((key, Vec::new()));
-        }
-        groups[place].1.push(one);
-    }
-    groups
 }
 
 /// Columns that a text takes on a terminal, where letters of some scripts take two.

@@ -6,7 +6,7 @@ use super::document::{Terminal, escaped_markdown, markdown, wrapped};
 use crate::report::document::{
     Block, Column, Fields, Mark, Table, Tone, between, optional, share, signed_bounds, signed_percent,
 };
-use crate::report::products::FlopsUnit;
+use crate::report::products::flops_unit;
 use crate::report::row::subject_in_words;
 use crate::report::template::{lines, through};
 use crate::report::text::{Line, Paint, object, pretty_json, visible};
@@ -391,8 +391,8 @@ pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
 
 /// A rate of computing in the unit that fits it.
 fn flops(per_second: f64) -> String {
-    let unit = FlopsUnit::of(per_second);
-    format!("{} {}", unit.number(per_second), unit.name())
+    let (unit, scale) = flops_unit(per_second);
+    format!("{} {unit}", three_digits(per_second * scale))
 }
 
 // Changes of whole curves: alpha and beta before and after, one line each.

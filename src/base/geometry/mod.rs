@@ -120,14 +120,7 @@ impl Geometry {
         if carried == 0 {
             return Err(too_little(bytes_total, ranks, element));
         }
-        Ok(Geometry {
-            bytes_total: Bytes(carried * element.size()),
-            bytes_accounted: Bytes(exchange.busiest() * element.size()),
-            blocks: exchange.most_to_each(),
-            element_bytes: element.size(),
-            collective: Collective::AllToAllV,
-            exchange: Some(exchange),
-        })
+        Ok(Geometry::from_exchange(carried, exchange, element))
     }
 
     /// An all_to_all_v in which rank i sends `rows[i][j]` elements to rank j, or why no such call exists. Its size is the maximum that any
@@ -142,14 +135,19 @@ impl Geometry {
         }
         let exchange = Exchange::Each(Matrix::of_rows(rows));
         let most = (0..rows.len()).map(|rank| exchange.sent_by(rank)).max().unwrap_or(0);
-        Ok(Geometry {
-            bytes_total: Bytes(most * element.size()),
+        Ok(Geometry::from_exchange(most, exchange, element))
+    }
+
+    /// The exchange of ranks that send at most this many elements.
+    fn from_exchange(elements: u64, exchange: Exchange, element: ElementType) -> Geometry {
+        Geometry {
+            bytes_total: Bytes(elements * element.size()),
             bytes_accounted: Bytes(exchange.busiest() * element.size()),
             blocks: exchange.most_to_each(),
             element_bytes: element.size(),
             collective: Collective::AllToAllV,
             exchange: Some(exchange),
-        })
+        }
     }
 
     /// Ranks in the group.

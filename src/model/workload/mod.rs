@@ -17,5 +17,5 @@ pub use plan::{
     Communicators, CopyShape, Crossing, Estimate, RankedCall, RankedStep, Spending, StepFacts, WorkPlan, crossing,
     estimated_case, estimated_copy, estimated_replay_seconds, size_on,
 };
-pub use products::ProductShape;
+pub use products::{ProductShape, attention_linears};
 pub use sweep::nccl_only_reason;

@@ -104,7 +104,8 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
     linears
 }
 
-fn attention_linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u64)> {
+/// The linear layers of attention on each of `t` ranks that divide it: layer, m, n and k of its product for this many tokens.
+pub fn attention_linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u64)> {
     let (h, heads) = (model.hidden, model.attention.heads / t);
     match &model.attention.latent {
         None => {

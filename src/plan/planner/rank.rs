@@ -17,6 +17,8 @@ use commgauge_model::workload::op::When;
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Crossing, Family, Measure, Op, Spending, crossing};
 use order::{Draws, is_inside, priced, share};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// The parallelisms of a step in a layout, ranked.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,43 +157,71 @@ fn grows(step: &Step, op: &Op, measure: Measure) -> bool {
 // Bytes are unchanged; only the placement of the groups changes, and with it the times. Of the orders that move an
 // axis, the one whose calls take the least time together is reported.
 
-/// The effect of other orders.
-#[derive(Clone, Debug, PartialEq)]
+/// What another order of the axes would change.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "MovesDocument")]
 pub struct Moves {
-    /// The current order, such as `tp-cp-ep-dp-pp`.
+    /// The order as it is.
     pub order: String,
-    /// Seconds of all calls of all axes, one after another, and of the exposed ones.
-    pub now: [Span; 2],
-    /// Orders that place some groups differently, including this one.
+    /// Seconds of all calls of all axes.
+    pub seconds_per_step: Quantity,
+    /// Of those that nothing hides.
+    pub exposed_seconds_per_step: Quantity,
+    /// Orders that place some groups differently, this one included.
     pub placements: u32,
-    /// Orders without a price, because a call has no time there.
+    /// Of them, how many have no price.
     pub unpriced: u32,
-    /// One per axis with more than one rank.
+    /// For each axis, the best order that moves it in or out of the node.
     pub moves: Vec<Move>,
-    /// Why there are none, if no order can be compared.
+    /// Why there are none, where no order is to be compared.
     pub reason: Option<String>,
 }
 
-/// The best order that moves an axis inside or outside the node.
-#[derive(Clone, Debug, PartialEq)]
+/// The best order that moves an axis in or out of the node.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "MoveDocument")]
 pub struct Move {
+    /// The axis.
     pub axis: Axis,
+    /// Whether its groups are inside a node now.
     pub inside_now: bool,
-    /// That order; `None` if no order moves it, or no such order has a price.
+    /// That order; absent where none puts it there, or none that does has a price.
     pub order: Option<String>,
-    /// Change of the time of all calls.
-    pub time: Option<Change>,
-    /// Change of the time of exposed calls.
-    pub exposed: Option<Change>,
+    /// Change of the time of all calls: below zero where the move is faster.
+    pub change_seconds: Option<Quantity>,
+    /// Share of resamples in which it is faster.
+    pub probability_faster: Option<f64>,
+    /// The same for the calls that nothing hides.
+    pub change_exposed_seconds: Option<Quantity>,
+    /// The same for the calls that nothing hides.
+    pub probability_exposed_faster: Option<f64>,
+}
+
+/// A number and where it may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Quantity {
+    /// The number.
+    pub value: f64,
+    /// Lower end of its 95 % interval; absent where none is known.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+impl From<Span> for Quantity {
+    fn from(span: Span) -> Quantity {
+        let interval = span.interval;
+        Quantity { value: span.middle, low: interval.map(|i| i.low), high: interval.map(|i| i.high) }
+    }
 }
 
 /// A difference in seconds of a step; negative if the move is faster.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Change {
+struct Change {
     /// The difference, with the interval that contains 95 of 100 resamples of it.
-    pub seconds: Span,
+    seconds: Span,
     /// Share of resamples in which the move is faster; `None` if no interval is known.
-    pub probability_faster: Option<f64>,
+    probability_faster: Option<f64>,
 }
 
 /// An order of the axes, priced.
@@ -236,17 +266,22 @@ impl Moves {
             let others = placements.iter().filter(|other| is_inside(&other.layout, axis, ranks_per_node) != inside_now);
             let priced = others.filter_map(|other| Some((total(other)?.middle, other)));
             let best = priced.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, best)| best);
+            let mut changed = |counted| best.and_then(|best| change(now, best, counted, draws));
+            let (time, exposed) = (changed(Counted::AllCalls), changed(Counted::ExposedCalls));
             moves.push(Move {
                 axis,
                 inside_now,
                 order: best.map(|best| best.order.clone()),
-                time: best.and_then(|best| change(now, best, Counted::AllCalls, draws)),
-                exposed: best.and_then(|best| change(now, best, Counted::ExposedCalls, draws)),
+                change_seconds: time.map(|change| change.seconds.into()),
+                probability_faster: time.and_then(|change| change.probability_faster),
+                change_exposed_seconds: exposed.map(|change| change.seconds.into()),
+                probability_exposed_faster: exposed.and_then(|change| change.probability_faster),
             });
         }
         Ok(Moves {
             order: now.order.clone(),
-            now: [Counted::AllCalls, Counted::ExposedCalls].map(|counted| known(&now.priced, counted)),
+            seconds_per_step: known(&now.priced, Counted::AllCalls).into(),
+            exposed_seconds_per_step: known(&now.priced, Counted::ExposedCalls).into(),
             placements: placements.len() as u32,
             unpriced,
             moves,
@@ -518,12 +553,11 @@ mod tests {
         // tp and dp are inside now, pp and mp span both nodes. With dp outermost pp and mp move inside and dp outside.
         let outside = of(Axis::Dp);
         let expected = 3e-3 * (calls(Axis::Dp) - calls(Axis::Pp) - calls(Axis::Mp) + embedding(&ranked));
-        let change = outside.time.unwrap();
+        let change = outside.change_seconds.unwrap();
         assert!(outside.inside_now && !of(Axis::Pp).inside_now, "{moves:?}");
-        assert!((change.seconds.middle - expected).abs() < 1e-9, "{change:?}, {expected}");
-        let interval = change.seconds.interval.unwrap();
-        assert!(interval.low <= change.seconds.middle && change.seconds.middle <= interval.high);
-        assert_eq!(change.probability_faster, Some(if expected < 0.0 { 1.0 } else { 0.0 }));
+        assert!((change.value - expected).abs() < 1e-9, "{change:?}, {expected}");
+        assert!(change.low.unwrap() <= change.value && change.value <= change.high.unwrap());
+        assert_eq!(outside.probability_faster, Some(if expected < 0.0 { 1.0 } else { 0.0 }));
     }
 
     /// The ends of the pipeline are on both nodes now and on one then.

@@ -9,14 +9,15 @@ use crate::report::judged::Answered;
 use crate::report::locate::{self, by};
 use crate::report::row::{Status, in_words};
 use crate::report::screen::{self, ending};
+use crate::report::template::lines;
 use crate::report::verdict::{VerdictLook, coverage, headline, problems, rows_on_page, tone, value};
 use crate::report::view::{View, peaks};
-use commgauge_base::units::{Seconds, counted, three_digits};
+use commgauge_base::units::{Seconds, counted};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{Decision, Metric, Row as VerdictRow, Verdict, is_cleared, located_code, most_severe};
-use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::line::EndStatus;
+use commgauge_model::record::line::{CaseFacts, EndStatus};
+use minijinja::value::Serde;
 use std::collections::HashMap;
 
 /// Rows, suspects and warnings each on the first screen; the sections below have all.
@@ -364,7 +365,7 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = Vec::new();
     for verdict in input.verdict.iter().chain(&input.comparison) {
         let judged = std::iter::once(headline(verdict));
-        blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
+        blocks.push(Block::list(judged.chain(coverage(verdict)).chain(false_alarms(verdict))));
         if !verdict.problems.is_empty() {
             blocks.push(Block::heading("Warnings about the records"));
             blocks.push(problems(&verdict.problems));
@@ -395,20 +396,7 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
-/// Upper bound on the false alarms of the verdict on a healthy machine.
-fn false_alarms(verdict: &Verdict) -> String {
-    let budget = &verdict.false_alarms;
-    let chance = three_digits(budget.level * 100.0);
-    match budget.over_all_rows {
-        _ if budget.rows == 0 => "false-alarm budget: none, because no row was judged".to_owned(),
-        true => format!(
-            "false-alarm budget: a chance of {chance} % of any false alarm over all {} together",
-            counted(budget.rows as usize, "row")
-        ),
-        false => format!(
-            "false-alarm budget: a chance of {chance} % on each of {}, so at most {} false alarms are to be expected",
-            counted(budget.rows as usize, "judged row"),
-            three_digits(budget.expected_at_most)
-        ),
-    }
+/// The budget of false alarms, as a sentence.
+fn false_alarms(verdict: &Verdict) -> Vec<String> {
+    lines("false_alarms.txt", include_str!("../templates/false_alarms.txt"), Serde(&verdict.false_alarms).into())
 }

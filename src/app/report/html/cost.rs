@@ -174,8 +174,7 @@ pub(super) fn slowdown(verdict: &Verdict) -> Block {
 }
 
 fn plot(verdict: &Verdict) -> Plot {
-    let mut y = Axis::linear("slower by (+) than the base", Unit::Percent);
-    y.range = None;
+    let y = Axis::linear("slower by (+) than the base", Unit::Percent);
     let mut plot = Plot::new("Slow-down against the base", Axis::log("bytes_total", Unit::Bytes), y);
     plot.description =
         "Share by which each row is slower than in the base, with its interval; above zero is slower.".into();

@@ -5,12 +5,12 @@ use super::page::HtmlInput;
 use crate::chart::{Axis, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Point, Position, Series, Unit, xy};
 use crate::report::document::{Block, Figure};
 use crate::report::row::{Latency, Row};
-use crate::report::text::by_key;
 use commgauge_base::collective::Placement;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Seconds, counted};
 use commgauge_base::variant;
+use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::Metric;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
 use commgauge_model::workload::Style;
@@ -133,7 +133,7 @@ fn bandwidth(group: &Group, limits: &Limits) -> Plot {
     let rate = Axis::linear("bus bandwidth", Unit::BytesPerSecond);
     let mut plot = plot(group, "Bus bandwidth", rate, &bytes_over).log_over_decades();
     plot.lines.extend(expected(group, limits, Metric::BusBandwidthBytesPerSecond));
-    plot.lines.extend(bound(group, |_, rate| Some(rate)));
+    plot.lines.extend(bound(group));
     plot
 }
 
@@ -177,24 +177,18 @@ fn expected(group: &Group, limits: &Limits, axis: Metric) -> Option<Line> {
         _ if metric == axis => Some(limit),
         _ => bytes_over(row, limit),
     };
-    let mut points: BTreeMap<u64, f64> = BTreeMap::new();
-    for (_, row) in group.curves.iter().flat_map(|curve| &curve.rows) {
-        let limit = limits.get(row.facts.name.as_str()).and_then(|(metric, limit, _)| of(row, *metric, *limit));
-        if let Some(limit) = limit {
-            points.insert(row.facts.bytes_total.0, limit);
-        }
-    }
+    let limit = |row: &Row| {
+        let (metric, limit, _) = limits.get(row.facts.name.as_str())?;
+        Some((row.facts.bytes_total.0, of(row, *metric, *limit)?))
+    };
+    let points = group.curves.iter().flat_map(|curve| &curve.rows).filter_map(|(_, row)| limit(row)).collect();
     line("expected", LineKind::Expected, points)
 }
 
-fn bound(group: &Group, of: impl Fn(&Row, f64) -> Option<f64>) -> Option<Line> {
-    let mut points: BTreeMap<u64, f64> = BTreeMap::new();
-    for (_, row) in group.curves.iter().flat_map(|curve| &curve.rows) {
-        if let Some(rate) = row.facts.bound_bytes_per_second.and_then(|rate| of(row, rate.0)) {
-            points.insert(row.facts.bytes_total.0, rate);
-        }
-    }
-    line("bound of the links", LineKind::Bound, points)
+fn bound(group: &Group) -> Option<Line> {
+    let rows = group.curves.iter().flat_map(|curve| &curve.rows);
+    let points = rows.filter_map(|(_, row)| Some((row.facts.bytes_total.0, row.facts.bound_bytes_per_second?.0)));
+    line("bound of the links", LineKind::Bound, points.collect())
 }
 
 fn line(name: &str, kind: LineKind, points: BTreeMap<u64, f64>) -> Option<Line> {
@@ -335,7 +329,7 @@ pub(super) fn groups<'a>(input: &HtmlInput<'a>) -> (Vec<Group<'a>>, usize) {
         Group { name, curves: curves.into_iter().map(curve).collect() }
     };
     let drawn = rows.filter(|(_, (.., row))| is_drawn(row));
-    let mut groups: Vec<Group> = by_key(drawn).into_iter().map(of_key).collect();
+    let mut groups: Vec<Group> = grouped(drawn).into_iter().map(of_key).collect();
     let all = groups.len();
     groups.retain(|group| group.curves.iter().any(|curve| sizes(curve) >= MIN_SIZES));
     let without = all - groups.len();

@@ -1,10 +1,9 @@
 //! The pairs of a record as plain data.
 
-use crate::report::text::by_key;
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::{OddRule, median, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted};
-use commgauge_base::writing::{ascending, distinct};
+use commgauge_base::writing::{ascending, distinct, grouped};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
 use commgauge_model::workload::Style;
@@ -221,7 +220,7 @@ impl PairsView {
             MemberKind::Rank => (index, index),
             MemberKind::Host => (rank.node as usize, index),
         };
-        by_key(self.ranks.iter().enumerate().map(key)).into_iter().map(|(_, ranks)| ranks).collect()
+        grouped(self.ranks.iter().enumerate().map(key)).into_iter().map(|(_, ranks)| ranks).collect()
     }
 
     /// The row of each rank among these.

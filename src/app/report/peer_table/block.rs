@@ -51,16 +51,6 @@ pub(super) fn divided<'a, K: PartialEq>(
 // nccl-tests measures one collective, back to back. So there is one block for each collective on each axis. Isolated cases and
 // cases that were not measured are left out, with a comment; comments begin with `#` as in that tool.
 
-/// The text after the last block.
-pub(super) fn closing(left_out: &[usize]) -> String {
-    match left_out.len() {
-        0 => String::new(),
-        left_out => {
-            format!("# commgauge: {left_out} isolated or barrier cases have no columns here; see --format table\n")
-        }
-    }
-}
-
 /// The blocks of the rows.
 pub(super) fn divide(rows: &[Row]) -> Divided {
     let has_table = |row: &Row| row.facts.cadence == Cadence::Streaming && row.facts.collective != Collective::Barrier;

@@ -7,7 +7,8 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::writing::ascending;
 use commgauge_model::config::step::Recompute;
-use commgauge_model::config::{LatentAttention, LinearAttention, LinearRule, Mixer, Model};
+use commgauge_model::config::{LinearAttention, LinearRule, Mixer};
+use commgauge_model::workload::attention_linears;
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -227,8 +228,8 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     let fused_attention = compute.kernels.fused_attention;
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let element = step.activation().size() as f64;
-    let mut products = Vec::with_capacity(12);
-    projections(model, t, n, &mut products);
+    let linears = attention_linears(model, t, n).into_iter();
+    let mut products: Vec<Product> = linears.map(|(_, m, n, k)| Product::of_block(m, n, k)).collect();
     let keys = match &model.attention.sliding_window {
         Some(window) if model.has_sliding_window_in(layer) => window.tokens.min(step.training.sequence),
         _ => step.training.sequence,
@@ -277,30 +278,6 @@ pub(super) fn of_output(step: &TrainingStep) -> Work {
         moved_bytes: logits * 4.0 * 4.0,
         kernels: 10.0,
         ..Work::default()
-    }
-}
-
-fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
-    let (h, heads) = (model.hidden, model.attention.heads / t);
-    match &model.attention.latent {
-        None => {
-            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.attention.head_dimension;
-            products.push(Product::of_block(n, model.projected_queries(t) + keys_and_values, h));
-            products.push(Product::of_block(n, h, heads * model.attention.head_dimension));
-        }
-        Some(LatentAttention { query_rank, kv_rank, plain_dimension, rotary_dimension, value_dimension }) => {
-            let queries = heads * model.attention.head_dimension;
-            match query_rank {
-                Some(rank) => {
-                    products.push(Product::of_block(n, *rank, h));
-                    products.push(Product::of_block(n, queries, *rank));
-                }
-                None => products.push(Product::of_block(n, queries, h)),
-            }
-            products.push(Product::of_block(n, kv_rank + rotary_dimension, h));
-            products.push(Product::of_block(n, heads * (plain_dimension + value_dimension), *kv_rank));
-            products.push(Product::of_block(n, h, heads * value_dimension));
-        }
     }
 }
 
