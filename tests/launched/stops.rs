@@ -241,14 +241,18 @@ fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
 }
 
 #[test]
-fn a_record_that_is_emptied_meanwhile_is_no_usage_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let record = record_in(&folder);
-    let _concurrent = concurrent();
-    let mut child = short_run(folder.path(), &record, "-n 2");
-    child.wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
-    std::fs::write(&record, "").unwrap();
-    ending(child, 40).ended_with(6).printed_error("the record was changed while it was written");
+fn a_record_that_is_damaged_meanwhile_ends_its_run_with_7_and_is_no_usage_error() {
+    let emptied = |record: &Path| std::fs::write(record, "").unwrap();
+    let cut = |record: &Path| std::fs::OpenOptions::new().write(true).open(record).unwrap().set_len(1000).unwrap();
+    for damage in [emptied as fn(&Path), cut] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record_in(&folder);
+        let _concurrent = concurrent();
+        let mut child = short_run(folder.path(), &record, "-n 2");
+        child.wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
+        damage(&record);
+        ending(child, 40).ended_with(7).printed_error("the record was changed while it was written");
+    }
 }
 
 #[test]

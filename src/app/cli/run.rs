@@ -220,7 +220,7 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
 
 /// What is wrong with a record that this launch began whole.
 fn changed(problem: &str) -> Error {
-    Error::environment(format!("{problem}; the record was changed while it was written"))
+    Error::mismatch(format!("{problem}; the record was changed while it was written"))
 }
 
 /// Prints the results of a launch's record, and returns its exit code.
@@ -235,11 +235,8 @@ fn print_result(arguments: &RunArguments, exit_code: i32, followed: Followed, ou
             record.shown()
         )));
     }
-    let read = Record::read(&record).map_err(|cause| match live {
-        // What was a record when the run began is no mistake of who started it.
-        None => changed(&cause.to_string()),
-        Some(_) => cause,
-    })?;
+    // What was a record when the run began is no mistake of who started it.
+    let read = Record::read(&record).map_err(|cause| changed(&cause.to_string()))?;
     match live {
         None => summarise(arguments, &read, &record, out)?,
         Some(live) => {

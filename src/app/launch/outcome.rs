@@ -181,8 +181,9 @@ fn signalled(death: &Death) -> bool {
 fn measured(record_state: &RecordState) -> String {
     match (record_state.cases, record_state.planned) {
         (0, _) => "nothing was measured yet".to_owned(),
-        (cases, Some(planned)) => format!("{cases} of {planned} measured cases are kept"),
-        (cases, None) => format!("{cases} measured cases are kept"),
+        (cases, Some(planned)) if cases <= planned => format!("{cases} of {planned} measured cases are kept"),
+        // The rounds that added the others were planned in lines of the record that are lost.
+        (cases, _) => format!("{cases} measured cases are kept"),
     }
 }
 
@@ -527,6 +528,8 @@ mod tests {
             (exit_code, text.as_str()),
             (6, "the run is complete, but its record is in elsewhere.jsonl; 12 of 80 measured cases are kept")
         );
+        let more = RecordState { planned: Some(22), cases: 35, ..RecordState::default() };
+        assert_eq!(measured(&more), "35 measured cases are kept");
         // Out of time, it would be 75, with which a job goes back into the queue to resume what is not there.
         let (exit_code, text) = check(Some(6), None, output, end(EndStatus::OutOfTime, 75));
         assert!(

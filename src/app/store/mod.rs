@@ -25,6 +25,7 @@ pub use files::RowFilter;
 use files::{Index, Run, StoredFile, append};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -154,9 +155,14 @@ impl Store {
             }
         }
         written(&folder.join(INDEX_FILE), |path| write_own(path, lines.as_bytes()))?;
-        for file in files_below(folder, DATASET, "parquet")?.iter().filter(|file| !kept.contains(*file)) {
+        let is_left = |file: &String| !kept.contains(file) && !is_added_meanwhile(folder, file, &records);
+        for file in files_below(folder, DATASET, "parquet")?.iter().filter(|file| is_left(file)) {
             let path = folder.join(file);
-            fs::remove_file(&path).map_err(|cause| Error::file("remove", &path, cause))?;
+            match fs::remove_file(&path) {
+                // Another rebuild removed it first.
+                Err(cause) if cause.kind() == ErrorKind::NotFound => {}
+                removed => removed.map_err(|cause| Error::file("remove", &path, cause))?,
+            }
         }
         Ok((index.runs().count(), left_out))
     }
@@ -300,6 +306,13 @@ fn written<T>(path: &Path, write: impl FnOnce(&Path) -> std::io::Result<T>) -> R
     make_folder(folder_of(path)).and_then(|()| write(path)).map_err(|cause| Error::file("write", path, cause))
 }
 
+/// Whether the record of a file of the dataset came into the store after its records were listed.
+fn is_added_meanwhile(store: &Path, file: &str, listed: &[String]) -> bool {
+    // `dataset/rows/machine=M/month=2026-11/RUN-DIGEST.parquet`
+    let record = file.splitn(3, '/').nth(2).map(|path| Path::new(RECORDS).join(path).with_extension("jsonl"));
+    record.is_some_and(|record| !listed.iter().any(|one| Path::new(one) == record) && store.join(record).is_file())
+}
+
 /// The files of an extension below a folder of the store, relative to the store and sorted; temporary files are left out.
 fn files_below(store: &Path, below: &str, extension: &str) -> Result<Vec<String>> {
     let (mut found, mut folders) = (Vec::new(), vec![below.to_owned()]);
@@ -307,7 +320,7 @@ fn files_below(store: &Path, below: &str, extension: &str) -> Result<Vec<String>
         let at = store.join(&folder);
         let entries = match fs::read_dir(&at) {
             Ok(entries) => entries,
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(cause) if cause.kind() == ErrorKind::NotFound => continue,
             Err(cause) => return Err(Error::file("read the folder", &at, cause)),
         };
         for entry in entries {
@@ -405,6 +418,32 @@ mod tests {
         assert_eq!(asked(&place, &one).0["lineages"][0]["rows"].as_array().unwrap().len(), 1);
         let none = RowFilter { suite: Some("another".to_owned()), case: None };
         assert_eq!(asked(&place, &none).0["lineages"], serde_json::json!([]));
+    }
+
+    #[test]
+    fn a_run_that_is_added_during_a_rebuild_keeps_its_dataset_and_two_rebuilds_do_not_end_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = nights(folder.path(), 3);
+        let place = store_of(folder.path(), &records[..2]);
+        let stray = file(&place, DATASET, "parquet").with_file_name("gone-0123456789abcdef.parquet");
+        fs::write(&stray, "of a removed record").unwrap();
+        let is_first = std::cell::Cell::new(true);
+        let (runs, left_out) = Store::rebuild(&place, |_, _| {
+            if is_first.replace(false) {
+                assert_eq!(Store::open(&place).unwrap().add(&records[2]).unwrap(), Added::New);
+                Store::rebuild(&place, |_, _| {}).unwrap();
+            }
+        })
+        .unwrap();
+        assert_eq!((runs, left_out.len(), stray.exists()), (2, 0, false));
+        assert_eq!(files_below(&place, DATASET, "parquet").unwrap().len(), 3);
+        let mut input = HistoryInput::default();
+        records.iter().for_each(|path| input.add(path, LoadedRecord::read(path)));
+        let (known, problems) = all(&place);
+        assert_eq!(known, answer(input));
+        assert!(problems.iter().any(|problem| problem.contains("1 run not in it")), "{problems:?}");
+        Store::rebuild(&place, |_, _| {}).unwrap();
+        assert_eq!(all(&place), (known, Vec::new()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use commgauge_model::config::machine::ExpectTable;
 use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::Line;
 use commgauge_model::record::launch_lines::{Change, ResumeLine};
-use commgauge_model::record::line::{CaseLine, Header, Plan, StopReason};
+use commgauge_model::record::line::{CaseLine, ForeignTool, Header, Plan, StopReason};
 use std::path::Path;
 
 const RULE: GateRule = GateRule { confidence: 0.95, allowed: Vec::new() };
@@ -23,18 +23,25 @@ const SCOPE: &str = "[applies_to]\nbackend = 'nccl'\ndevices = ['H100']\ndevices
                      [coverage]\nexpectations = 2\ncollectives = ['all_reduce']\nbytes = ['1MiB', '2MiB']\nnodes = [2]\n";
 
 fn parse(scope: &str) -> Machine {
+    parsed(&machine_text(scope))
+}
+
+fn parsed(text: &str) -> Machine {
+    Machine::parse(text, Path::new("m.toml")).unwrap()
+}
+
+fn machine_text(scope: &str) -> String {
     let expect = |bytes: &str| {
         format!(
             "[[expect]]\ncollective = 'all_reduce'\nranks = 4\nbytes = '{bytes}'\nfloor = '10GB/s'\nsource = 's'\ndate = '2026'\n"
         )
     };
-    let text = format!(
+    format!(
         "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\nlatency = '5us'\n\
          adapters_per_node = 2\nrate_per_adapter = '400GB/s'\n{scope}{}{}",
         expect("1MiB"),
         expect("2MiB")
-    );
-    Machine::parse(&text, Path::new("m.toml")).unwrap()
+    )
 }
 
 /// A run on four of its devices.
@@ -278,6 +285,40 @@ fn a_machine_file_that_leaves_open_what_it_judges_or_what_must_be_covered_passes
     }
     let least = "[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\n";
     assert_eq!(gate(&[loaded("r.jsonl", on_devices())], Some(&parse(least)), &RULE).unwrap().exit_code, 0);
+}
+
+#[test]
+fn one_row_judged_by_several_like_expectations_covers_no_more_than_by_one() {
+    // The second expectation of the file, about 2 MiB, is replaced by another one.
+    for (second, code) in [
+        ("bytes = '1MiB'\nfloor = '9GB/s'", 3),
+        ("bytes = '1MiB'\nfloor = '11GB/s'\nranks_per_node = 2\nnodes = 2", 3),
+        ("bytes = '1MiB'\nceiling = '1ms'", 0),
+        ("bytes = ['1MiB', '2MiB']\nfloor = '9GB/s'", 0),
+        ("bytes = '1MiB'\nfloor = '9GB/s'\nplacement = 'out_of_place'", 0),
+        ("bytes = '1MiB'\nfloor = '9GB/s'\nelement_type = 'float32'", 0),
+    ] {
+        let text = machine_text("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 2\n");
+        let machine = parsed(&text.replace("bytes = '2MiB'\nfloor = '10GB/s'", second));
+        let verdict = gate(&[loaded("r.jsonl", on_devices())], Some(&machine), &RULE).unwrap();
+        let alike = "1 of 2 expectations judged, without 1 that repeat another; [coverage] requires 2";
+        let is_named = verdict.problems.iter().any(|problem| problem.text.contains(alike));
+        assert_eq!((verdict.exit_code, is_named), (code, code == 3), "{second}: {:?}", verdict.problems);
+    }
+}
+
+#[test]
+fn a_log_names_all_of_its_ranks_or_none() {
+    for (named, is_contradiction) in [(0, false), (1, true), (2, true), (4, false)] {
+        let mut lines = lines("a", &good());
+        let header = header(&mut lines);
+        header.backend.measured_by = Some(ForeignTool::NcclTests);
+        header.ranks.truncate(named);
+        let verdict = gate(&[loaded("r.jsonl", lines)], Some(&machine()), &RULE).unwrap();
+        let reason = format!("the record names {named} of its 4 ranks");
+        let found = verdict.problems.iter().any(|problem| problem.exit_code == 7 && problem.text.contains(&reason));
+        assert_eq!(found, is_contradiction, "{named}: {:?}", verdict.problems);
+    }
 }
 
 #[test]

@@ -419,16 +419,17 @@ pub(super) fn problems_of(record: &Record) -> Vec<(i32, String)> {
     found
 }
 
-/// Statements of a record that contradict each other. Another tool may not list all ranks, and does not say what it measured exactly.
+/// Statements of a record that contradict each other. Another tool may list no ranks, and does not say what it measured exactly.
 fn contradiction(record: &Record) -> Option<String> {
     let header = &record.header;
     let of_calls = || record.plan.cases.iter().find_map(|facts| contradiction_of_call(facts, header));
-    if header.backend.measured_by.is_some() {
-        return of_calls();
-    }
+    let is_imported = header.backend.measured_by.is_some();
     let named: u64 = header.ranks.iter().map(|rank| u64::from(rank.ranks)).sum();
-    if named != u64::from(header.world_size) {
+    if named != u64::from(header.world_size) && !(is_imported && named == 0) {
         return Some(format!("the record names {named} of its {} ranks", header.world_size));
+    }
+    if is_imported {
+        return of_calls();
     }
     let distinct: BTreeSet<u32> = header.ranks.iter().map(|rank| rank.rank).collect();
     if distinct.len() < header.ranks.len() || distinct.last() >= Some(&header.world_size) {

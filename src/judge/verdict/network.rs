@@ -255,6 +255,22 @@ impl Judged<'_> {
         self.cases.iter().copied().filter(|facts| self.network.is_crossed_by(facts))
     }
 
+    /// How many judged expectations limit the same quantity of the same calls as another one: they cover nothing more.
+    fn repeated_expectations(&self, machine: &Machine) -> usize {
+        let of_calls: Vec<_> = self.expectations.iter().filter_map(|index| machine.expectations.get(*index)).collect();
+        let distinct: HashSet<_> = of_calls
+            .iter()
+            .map(|expected| {
+                let table = &expected.table;
+                let element_type = table.element_type.as_ref().map(|text| text.0.name());
+                let placement = table.placement.map(|placement| placement.name());
+                let calls = (expected.subject(), expected.group.ranks_per_node, placement, element_type);
+                (calls, &table.algorithm, &table.variant, std::mem::discriminant(&expected.limit))
+            })
+            .collect();
+        of_calls.len() - distinct.len()
+    }
+
     /// The connection between the nodes, or between the hosts of one node, if nothing that loads it was judged.
     fn not_judged_between(&self) -> Option<String> {
         let Span { nodes, hosts_per_node, hosts } = self.network;
@@ -300,10 +316,12 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
 }
 
 fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) -> Vec<String> {
-    let count = judged.expectations.len();
+    let repeated = judged.repeated_expectations(machine);
+    let count = judged.expectations.len() - repeated;
     let too_few = (count < required.expectations as usize).then(|| {
         let all = machine.thresholds();
-        format!("{count} of {all} expectations judged; [coverage] requires {}", required.expectations)
+        let alike = if repeated > 0 { format!(", without {repeated} that repeat another") } else { String::new() };
+        format!("{count} of {all} expectations judged{alike}; [coverage] requires {}", required.expectations)
     });
     let of_calls = || judged.expectations.iter().filter_map(|index| machine.expectations.get(*index));
     let has_collective = |name| of_calls().any(|expected| expected.table.collective == name);
