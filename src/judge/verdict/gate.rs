@@ -213,11 +213,8 @@ fn by_run(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> 
             return (run, Decision::Pass, String::new());
         };
         let most = if worst.against.upper_bound.is_some() { Decision::Fail } else { Decision::Inconclusive };
-        (
-            run,
-            worst.decision.min(most),
-            format!("{} of {} replicates are beyond the threshold", worst.beyond, seconds.len()),
-        )
+        let reason = format!("{} of {} replicates are beyond the threshold", worst.beyond, seconds.len());
+        (run, worst.decision.min(most), reason)
     });
     judged.collect()
 }
