@@ -247,8 +247,7 @@ mod monotonicity_tests {
             let before = decided(&times);
             prop_assert!(before != Decision::Pass || times.len() >= 5, "{:?} pass", times);
             let mut worse = times.clone();
-            let at = at % worse.len();
-            worse[at] *= more;
+            worse[at % times.len()] *= more;
             prop_assert!(decided(&worse) >= before, "{:?}: {:?}, {:?}: {:?}", times, before, worse, decided(&worse));
         }
     }
