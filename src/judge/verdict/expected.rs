@@ -208,8 +208,12 @@ pub(super) struct LimitCheck {
     pub against: AgainstLimit,
 }
 
+/// A row all of whose replicates miss their limit by more than this factor fails, however few they are.
+pub(super) const PLAINLY_BEYOND: f64 = 1.5;
+
 /// Compares the replicates' times of one transfer with a limit: a pass only if the lower confidence bound of the median clears it, a fail
-/// if the upper bound is beyond it on the bad side. The bounds are order statistics, each with confidence `level`.
+/// if the upper bound is beyond it on the bad side. The bounds are order statistics, each with confidence `level`. Too few replicates for
+/// bounds fail if each of them is beyond the limit by more than [`PLAINLY_BEYOND`]; a pass always needs bounds.
 pub(super) fn check_limit(required: &Required, subject: Subject, seconds: &[f64], level: f64) -> LimitCheck {
     let limit = required.limit;
     let more_is_better = required.metric != Metric::LatencySeconds;
@@ -219,17 +223,27 @@ pub(super) fn check_limit(required: &Required, subject: Subject, seconds: &[f64]
         None => sorted(seconds.iter().copied()),
     };
     let good = |value: &f64| if more_is_better { *value >= limit } else { *value <= limit };
+    let is_plainly_beyond = |value: &f64| match more_is_better {
+        true => *value * PLAINLY_BEYOND < limit,
+        false => *value > limit * PLAINLY_BEYOND,
+    };
     let bounds = median_bounds(&values, level);
     let (count, agreeing) = (values.len(), values.iter().filter(|value| good(value)).count());
     let decision = match bounds {
         Some((low, high)) if good(&low) && good(&high) => Decision::Pass,
         Some((low, high)) if !good(&low) && !good(&high) => Decision::Fail,
+        _ if count > 0 && values.iter().all(is_plainly_beyond) => Decision::Fail,
         _ => Decision::Inconclusive,
     };
     let majority = agreeing.max(count - agreeing);
     let needed = values_to_decide(count, majority, level);
     let (reason, replicates_more) = match decision {
         Decision::Pass => (String::new(), None),
+        Decision::Fail if bounds.is_none() => {
+            let all =
+                if count == 1 { "the only replicate is".to_owned() } else { format!("all {count} replicates are") };
+            (format!("{all} beyond the threshold by more than a factor of {PLAINLY_BEYOND}"), None)
+        }
         Decision::Fail => (format!("{} of {count} replicates are beyond the threshold", count - agreeing), None),
         _ => undecided(count, agreeing, needed, level),
     };

@@ -153,10 +153,12 @@ mod damage_tests {
 
 #[cfg(test)]
 mod monotonicity_tests {
-    // One more failure never improves a comparison: neither its exit code nor the decision of any row.
-    use super::testing::{lines, loaded};
+    // One more failure or a longer time never improves a verdict: neither its exit code nor the decision of any row.
+    use super::testing::{lines, loaded, machine};
     use super::verdict_tests::{HARMS, good};
     use super::*;
+    use commgauge_base::units::Seconds;
+    use commgauge_model::config::Limit;
     use commgauge_model::record::Line;
     use proptest::prelude::*;
 
@@ -228,6 +230,26 @@ mod monotonicity_tests {
             let before = code(&base, &new);
             slower(&mut new, row, more);
             prop_assert!(gravity(code(&base, &new)) >= gravity(before), "{} before, {}", before, code(&base, &new));
+        }
+
+        #[test]
+        fn a_slower_replicate_never_improves_a_row_against_its_threshold_and_few_replicates_never_pass(
+            times in prop::collection::vec(20.0f64..2000.0, 1..9), at in 0usize..8, more in 1.0f64..50.0, ceiling in any::<bool>(),
+        ) {
+            let mut machine = machine("15GB/s");
+            if ceiling {
+                machine.expectations[0].limit = Limit::LatencyCeiling(Seconds(100e-6));
+            }
+            let decided = |times: &[f64]| {
+                let record = loaded("a.jsonl", lines("a", &[times.to_vec()]));
+                let verdict = gate(&[record], Some(&machine), &GateRule { confidence: 0.95, allowed: Vec::new() });
+                verdict.unwrap().rows[0].decision.expect("the row has a threshold")
+            };
+            let before = decided(&times);
+            prop_assert!(before != Decision::Pass || times.len() >= 5, "{:?} pass", times);
+            let mut worse = times.clone();
+            worse[at % times.len()] *= more;
+            prop_assert!(decided(&worse) >= before, "{:?}: {:?}, {:?}: {:?}", times, before, worse, decided(&worse));
         }
     }
 }
@@ -611,14 +633,18 @@ mod verdict_tests {
             // Four of six reach 15.65 GB/s.
             (row.clone(), "15.65GB/s", Decision::Inconclusive, Some(19)),
             (row[..3].to_vec(), "1GB/s", Decision::Inconclusive, Some(2)),
-            (row[..3].to_vec(), "100GB/s", Decision::Inconclusive, Some(2)),
+            (row[..3].to_vec(), "20GB/s", Decision::Inconclusive, Some(2)),
+            // 15.7 GB/s is beyond 24 GB/s by more than a factor of 1.5.
+            (row[..3].to_vec(), "24GB/s", Decision::Fail, None),
+            (row[..1].to_vec(), "100GB/s", Decision::Fail, None),
+            (row[..1].to_vec(), "1GB/s", Decision::Inconclusive, Some(4)),
         ] {
             let verdict = gated(lines("a", std::slice::from_ref(&times)), &machine(floor));
             assert_eq!(verdict.rows[0].decision, Some(decision), "{floor}");
             if decision == Decision::Inconclusive {
                 assert!(verdict.rows[0].replicates_more.is_some(), "{floor}");
             }
-            if times.len() == 3 {
+            if times.len() <= 3 {
                 assert_eq!(verdict.rows[0].replicates_more, more, "{floor}");
             }
             let against = verdict.rows[0].against_limit.as_ref().unwrap();

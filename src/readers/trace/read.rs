@@ -4,7 +4,7 @@ use super::call::{CallKind, ComputingSpan, FileTrace, Processes, TracedCall, Tra
 use super::format::{FileContent, TraceFormat, read_file};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_base::visible::ShownPath;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -274,9 +274,12 @@ fn skipped(files_of_note: BTreeMap<String, Vec<String>>, unknown: &BTreeMap<Stri
     let mut notes: Vec<String> = files_of_note.into_iter().map(of_files).collect();
     if !unknown.is_empty() {
         let count: u64 = unknown.values().sum();
-        let names: Vec<&str> = unknown.keys().take(NAMED_UNKNOWN).map(String::as_str).collect();
+        let named =
+            |(name, count): (&String, &u64)| if *count > 1 { format!("{name} ({count})") } else { name.clone() };
+        let names: Vec<String> = unknown.iter().take(NAMED_UNKNOWN).map(named).collect();
         let more = if unknown.len() > NAMED_UNKNOWN { ", ..." } else { "" };
-        notes.push(format!("{count} calls of unknown kinds were skipped: {}{more}", names.join(", ")));
+        let calls = counted(count as usize, "call");
+        notes.push(format!("not understood: {calls} of unknown kinds: {}{more}", names.join(", ")));
     }
     notes
 }

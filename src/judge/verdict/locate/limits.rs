@@ -5,7 +5,7 @@ use super::document::{
 };
 use super::explain::{FALSE_ALARM_PROBABILITY, Finding, percent};
 use super::groups::{Analysis, Extent, FIRST_COMPARED, Growth};
-use super::pair_lines::{Measure, Places};
+use super::pair_lines::Places;
 use super::paths::MIN_LEAVES;
 use crate::verdict::next_run::{NextRun, next_run};
 use commgauge_base::writing::ascending;
@@ -372,7 +372,6 @@ pub(super) fn answer(located: &Suspects, analysis: &Analysis) -> String {
 pub(super) fn rule(analysis: &Analysis) -> Vec<String> {
     let measures: Vec<&str> =
         analysis.pair_matrices.measures.iter().map(|(measure, _)| measure.name()).collect::<Vec<_>>();
-    let all = Measure::ALL.len();
     vec![
         format!(
             "an outlier is above the lower median of its kind by more than k robust standard deviations (1.4826 times the \
@@ -383,7 +382,7 @@ pub(super) fn rule(analysis: &Analysis) -> Vec<String> {
         format!(
             "on fewer than {FEW_NODES} nodes a node or link is suspected only if another measure agrees: one way with both ways or latency, or vice versa; findings of one measure alone are listed and make no suspect"
         ),
-        format!("measures of pairs, each separately: {} (of {all})", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),
+        format!("measures of pairs, each separately: {}", if measures.is_empty() { "none".to_owned() } else { measures.join(", ") }),
         "the best explanation is suspected first: rails and adapters within each pair, then leaves, nodes, and last single paths; slowness explained by a suspect makes nothing else a suspect"
             .to_owned(),
         "inside nodes a pair of devices is compared with the same pair on other nodes, by bandwidth; slow links of a device and a slow \

@@ -5,6 +5,7 @@
 mod document;
 mod explain;
 mod groups;
+mod hosts_of_logs;
 mod limits;
 mod pair_lines;
 mod paths;
@@ -31,12 +32,14 @@ use paths::InsidePairs;
 /// # Errors
 /// A usage error if the records do not belong together.
 pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspects> {
-    let places = Places::of(records, options)?;
-    let lines = pair_lines::pair_lines(records);
-    let pair_matrices = PairMatrices::of(records, &lines, &places);
+    let by_host: Option<Vec<LoadedRecord>> = records.iter().map(hosts_of_logs::by_host).collect();
+    let placed = by_host.as_deref().unwrap_or(records);
+    let places = Places::of(placed, options)?;
+    let lines = pair_lines::pair_lines(placed);
+    let pair_matrices = PairMatrices::of(placed, &lines, &places);
     let inside_pairs = InsidePairs::of(&lines, &places);
-    let (growths, coarse) = groups::growths(records, &places);
-    let arrivals = groups::arrivals(records, &places);
+    let (growths, coarse) = groups::growths(placed, &places);
+    let arrivals = groups::arrivals(placed, &places);
     let (nodes_inside, all_sizes, slow_once, unconfirmed) = (0, true, 0, Vec::new());
     let mut analysis = Analysis {
         places,

@@ -25,23 +25,27 @@ pub enum Measure {
     BothWays,
     /// Excess of the slowest tenth of large messages over their median.
     Tail,
+    /// A collective of all ranks of two hosts, in logs of other tools.
+    Collective,
 }
 
 impl Measure {
-    pub(super) const ALL: [Measure; 4] = [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail];
+    pub(super) const ALL: [Measure; 5] =
+        [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail, Measure::Collective];
 
     /// The measure of a round of pairs whose smallest ping-pong has this many bytes.
     pub(in crate::verdict) fn of(collective: Collective, bytes: Bytes, latency_bytes: Option<Bytes>) -> Measure {
         match collective {
             Collective::Bidirectional => Measure::BothWays,
-            _ if Some(bytes) == latency_bytes => Measure::Latency,
-            _ => Measure::OneWay,
+            Collective::PingPong if Some(bytes) == latency_bytes => Measure::Latency,
+            Collective::PingPong => Measure::OneWay,
+            _ => Measure::Collective,
         }
     }
 
     /// Whether it depends on the time of a large message.
     pub(super) fn is_of_bandwidth(self) -> bool {
-        matches!(self, Measure::OneWay | Measure::BothWays)
+        matches!(self, Measure::OneWay | Measure::BothWays | Measure::Collective)
     }
 
     /// Its name in sentences.
@@ -51,6 +55,7 @@ impl Measure {
             Measure::OneWay => "one way",
             Measure::BothWays => "both ways",
             Measure::Tail => "slowest tenth",
+            Measure::Collective => "a collective",
         }
     }
 }
@@ -111,7 +116,7 @@ impl PairLine<'_> {
 
 /// Whether a case is a round of pairs.
 pub(super) fn is_pairs(facts: &CaseFacts) -> bool {
-    facts.style == Style::Pairs && matches!(facts.collective, Collective::PingPong | Collective::Bidirectional)
+    facts.style == Style::Pairs
 }
 
 /// Whether a case is a round of pairs in which nodes meet random others, so that the rounds of its record have some of the pairs only.
@@ -238,9 +243,17 @@ fn between_nodes<'a>(line: &'a PairLine, places: &'a Places) -> impl Iterator<It
 }
 
 /// The number of pairs of nodes that should have been measured, and whether these are only some: the rounds of a record form a round-robin
-/// tournament, or each of them has as many pairs as the nodes allow, none of them twice.
+/// tournament, or each of them has as many pairs as the nodes allow, none of them twice. Logs of other tools have a row for each pair.
 fn planned(records: &[LoadedRecord], places: &Places) -> (u64, bool) {
     let nodes = places.nodes() as u64;
+    let all_pairs = nodes * nodes.saturating_sub(1) / 2;
+    let is_of_log = |facts: &&CaseFacts| {
+        is_pairs(facts) && Measure::of(facts.collective, facts.bytes_total, None) == Measure::Collective
+    };
+    let of_logs = records.iter().map(|loaded| loaded.record.plan.cases.iter().filter(is_of_log).count() as u64).max();
+    if let Some(pairs) = of_logs.filter(|pairs| *pairs > 0) {
+        return (pairs, pairs < all_pairs);
+    }
     let rounds_of = |loaded: &LoadedRecord| {
         let both_ways = |facts: &&CaseFacts| is_pairs(facts) && facts.collective == Collective::Bidirectional;
         let rounds: Vec<&CaseFacts> = loaded.record.plan.cases.iter().filter(both_ways).collect();
@@ -249,7 +262,7 @@ fn planned(records: &[LoadedRecord], places: &Places) -> (u64, bool) {
     };
     match records.iter().map(rounds_of).max() {
         None | Some((0, _)) => (0, false),
-        Some((_, 0)) => (nodes * nodes.saturating_sub(1) / 2, false),
+        Some((_, 0)) => (all_pairs, false),
         Some((_, screening)) => (screening * (nodes / 2), true),
     }
 }

@@ -4,8 +4,8 @@ use super::serving::{PassTokens, Phase, heads_and_experts, widest};
 use super::stages::{Messages, Stages, must_divide};
 use super::{ServingStep, TrainingStep, serving, training};
 use crate::config::step::{
-    BucketRule, DataStyle, Drafter, MuonTensorMode, ParameterReturn, PipelineChoices, SampledTokens, ScheduleKind,
-    Serving, ServingDispatcher, TokenExchange, Training, UnitRule, divisors_among, ranks_of_ep_on_a_node,
+    BucketRule, DataStyle, Drafter, MuonTensorMode, ParameterReturn, SampledTokens, Serving, ServingDispatcher,
+    TokenExchange, Training, UnitRule, divisors_among, ranks_of_ep_on_a_node,
 };
 use crate::config::{Model, Place};
 use crate::layout::{Axis, Degrees, Division, Layout};
@@ -305,12 +305,6 @@ impl<'a> ServingStep<'a> {
         layout: Layout,
         place: &Place,
     ) -> Result<ServingStep<'a>> {
-        let choices = PipelineChoices {
-            schedule: ScheduleKind::GPipe,
-            virtual_stages: 1,
-            stage_layers: None,
-            scatter_gather: false,
-        };
         let layout = match serving.expert.dispatcher {
             ServingDispatcher::DeepEp => {
                 let inner = ranks_of_ep_on_a_node(serving.expert.inner, layout.degrees.ep);
@@ -323,7 +317,7 @@ impl<'a> ServingStep<'a> {
         let layout = layout
             .divided(Division::DecodeContext, serving.decode_context.ranks)
             .map_err(|problem| serving.places.table().wrong(problem))?;
-        let stages = Stages::divide(model.layers, layout.degrees.pp, &choices)
+        let stages = Stages::of_server(model.layers, layout.degrees.pp, serving.framework)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let tokens = PassTokens::of_phase(serving, phase, layout.degrees.cp);
         let step = ServingStep { model, serving, phase, layout, stages, tokens };

@@ -1,7 +1,8 @@
 //! The layers of each stage of a pipeline, chunk by chunk, its messages, and the sentence about a degree that does not divide.
 
-use crate::config::step::{PipelineChoices, ScheduleKind};
+use crate::config::step::{Framework, PipelineChoices, ScheduleKind};
 use crate::workload::schedule::{Pass, Schedule};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The layers of every stage.
@@ -55,6 +56,38 @@ impl Stages {
         let last = layers.checked_sub(1);
         let layers = Arc::new((0..stages).map(of_stage).collect());
         Ok(Stages { layers, last, mirrored, rule })
+    }
+
+    /// Distributes the layers of a served model. Where they do not divide evenly, vLLM gives one more to each of the stages before the last
+    /// (vllm/distributed/utils.py get_pp_indices) and SGLang to each of the last ones (sglang/srt/distributed/utils.py get_pp_indices).
+    ///
+    /// # Errors
+    /// As [`Stages::divide`].
+    pub fn of_server(layers: u32, stages: u32, framework: Option<Framework>) -> Result<Stages, String> {
+        let (each, more) = (layers / stages.max(1), layers % stages.max(1));
+        let larger = match framework {
+            Some(Framework::Vllm) if more > 0 => Some(stages - more - 1..stages - 1),
+            Some(Framework::Sglang) if more > 0 => Some(stages - more..stages),
+            _ => None,
+        };
+        let larger = larger.filter(|_| each > 0);
+        let of_stage =
+            |larger: &Range<u32>| (0..stages).map(|stage| each + u32::from(larger.contains(&stage))).collect();
+        let choices = PipelineChoices {
+            schedule: ScheduleKind::GPipe,
+            virtual_stages: 1,
+            stage_layers: larger.as_ref().map(of_stage),
+            scatter_gather: false,
+        };
+        let mut divided = Stages::divide(layers, stages, &choices)?;
+        if let (Some(larger), Some(framework)) = (larger, framework) {
+            divided.rule = format!(
+                "{each} layers, one more on stages {} to {}, as {framework} divides",
+                larger.start,
+                larger.end - 1
+            );
+        }
+        Ok(divided)
     }
 
     /// One layer on one stage, which is both ends of a model.
@@ -304,7 +337,6 @@ pub fn must_divide(axis: &str, degree: u64, number: u64, what: &str, field: &str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::step::ScheduleKind;
 
     fn choices(schedule: ScheduleKind, virtual_stages: u32, stage_layers: Option<Vec<u32>>) -> PipelineChoices {
         PipelineChoices { schedule, virtual_stages, stage_layers, scatter_gather: false }
@@ -340,6 +372,27 @@ mod tests {
         assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
         assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
         assert!(stages.rule.starts_with("8 layers, the first and the last chunk 7"), "{}", stages.rule);
+    }
+
+    #[test]
+    fn servers_divide_uneven_layers_as_their_own_functions_do() {
+        use Framework::{Sglang, Vllm};
+        // By hand from get_pp_indices of both; that of SGLang is from 0.5.6.
+        for (layers, framework, counts) in [
+            (61, Vllm, &[31, 30][..]),
+            (61, Sglang, &[30, 31]),
+            (61, Vllm, &[20, 21, 20]),
+            (22, Vllm, &[5, 6, 6, 5]),
+            (22, Sglang, &[5, 5, 6, 6]),
+            (5, Vllm, &[2, 2, 1]),
+            (32, Vllm, &[8, 8, 8, 8]),
+        ] {
+            let stages = Stages::of_server(layers, counts.len() as u32, Some(framework)).unwrap();
+            let found: Vec<u32> = (0..stages.count()).map(|stage| stages.layers_stored(stage).count() as u32).collect();
+            assert_eq!(found, counts, "{layers} layers, {framework}");
+        }
+        assert!(Stages::of_server(61, 2, None).unwrap_err().contains("does not divide the 61 layers"));
+        assert!(Stages::of_server(3, 4, Some(Vllm)).unwrap_err().contains("more than the 3 layers"));
     }
 
     #[test]

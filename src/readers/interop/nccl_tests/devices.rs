@@ -169,6 +169,10 @@ impl<'a> Reader<'a> {
             self.heading(line, columns);
         } else if is_log_line(text) {
             self.log_lines += 1;
+            // As NCCL_DEBUG=VERSION prints it: `NCCL version 2.27.3+cuda12.9`.
+            if let Some((_, version)) = text.split_once("NCCL version ").filter(|(_, rest)| begins_with_digit(rest)) {
+                self.run.facts.label("nccl_version", version.split(['+', ' ']).next().unwrap_or(version));
+            }
             if self.run.table.is_some() && begins_with_digit(text) {
                 // Its first word with a colon is `host:pid:tid`.
                 let cells = text.split_whitespace().take_while(|word| !word.contains(':'));

@@ -311,6 +311,10 @@ mod tests {
         assert!(imported.notes.iter().any(|note| note.contains("1 log line of NCCL within")), "{:?}", imported.notes);
         let [fault] = imported.faults.as_slice() else { panic!("{:?}", imported.faults) };
         assert!(fault.kind == RunFaultKind::WrongData && fault.text.contains("wrong data in this run"), "{fault:?}");
+        let versioned =
+            parse(&TWO_HOSTS.replacen("# Using devices", "NCCL version 2.26.5+cuda12.9\n# Using devices", 1), "x.txt");
+        let is_read = |row: &Row| row.labels["nccl_version"] == "2.26.5";
+        assert!(versioned.rows.iter().all(is_read), "{:?}", versioned.rows[0].labels);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::trace::call::{
     CallDetail, CallKind, Membership, Named, Process, ProcessCall, ProcessTrace, TracedCall, bytes_of_count,
     element_of_nccl, named,
 };
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::{Bytes, Seconds, counted};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -165,9 +165,11 @@ pub(super) fn read_nccl_log(text: &str) -> ProcessTrace {
             None => unplaced += 1,
         }
     }
-    if unplaced > 0 {
+    let unexplained = unplaced - trace.unknown.values().sum::<u64>();
+    if unexplained > 0 {
         trace.notes.push(format!(
-            "{unplaced} calls have a communicator or a kind that the log does not explain (NCCL_DEBUG_SUBSYS=INIT,COLL logs the creation of communicators)"
+            "not understood: {} whose communicator or type the log does not explain (NCCL_DEBUG_SUBSYS=INIT,COLL logs the creation of communicators)",
+            counted(unexplained as usize, "call")
         ));
     }
     trace
@@ -295,7 +297,11 @@ mod tests {
         assert_eq!((call.process.as_str(), call.communicator.as_str()), ("node1:13", "0x2"));
         assert_eq!((call.call.bytes_total.0, call.call.kind.name()), (4096, "all_gather"));
         assert_eq!(trace.memberships.len(), 8);
-        assert!(trace.notes[0].starts_with("1 calls have a communicator"), "{:?}", trace.notes);
+        let other = read_nccl_log(&log().replace("AllGather: opCount d", "Frobnicate: opCount d"));
+        assert_eq!(other.unknown.into_iter().collect::<Vec<_>>(), [("Frobnicate".to_owned(), 1)]);
+        for notes in [&trace.notes, &other.notes] {
+            assert!(notes[0].starts_with("not understood: 1 call whose communicator"), "{notes:?}");
+        }
         let of_torchrun = log().replace("node1:", "[default0]:node1:");
         let joined =
             log().replace("node1:13:40 [2] NCCL INFO AllG", "node1:11:11 [0] NCCL INFO node1:13:40 [2] NCCL INFO AllG");

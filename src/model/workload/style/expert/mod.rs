@@ -7,7 +7,7 @@
 mod tests;
 
 use crate::config::Mixture;
-use crate::config::step::{BalanceLoss, Dispatcher, Recompute, Routing, ScheduleKind};
+use crate::config::step::{BalanceLoss, Dispatcher, Framework, Recompute, Routing, ScheduleKind};
 use crate::layout::Axis;
 use crate::workload::op::{LayerKind, Moment, Overlap, Pass, When};
 use crate::workload::step::{TrainingStep, routed};
@@ -81,6 +81,9 @@ fn all_gather_ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
 // ep; if experts are divided as well, their ranks gather what each received, and reduce the outputs in the type of
 // the probabilities (`router_element_type`; float32 is `--moe-router-dtype fp32`, which its documentation recommends). Every
 // call of the forward pass has its mirror image in the backward pass, except the counts, which are stored.
+//
+// torchtitan/distributed/expert_parallel.py, `ExpertParallel`, sends each rank the counts of its own experts alone, and applies the
+// probabilities where the tokens come from.
 
 /// Elements that share a scale if tokens are sent in 8 bits (arXiv 2412.19437 section 3.3.2).
 const ELEMENTS_PER_SCALE: u64 = 128;
@@ -107,16 +110,7 @@ fn all_to_all_ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
 
 fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     let call = |element, what| Call { pass, axis: Axis::Ep, collective: Collective::AllToAllV, element, what };
-    let counts = Call {
-        pass,
-        axis: layer.axis_of_all(),
-        collective: Collective::AllGather,
-        element: Int64,
-        what: "number of tokens of each rank for each expert; the host needs the counts before it can issue the exchange, so all ranks wait (Megatron-LM core/transformer/moe/token_dispatcher.py, preprocess)",
-    };
-    let experts = layer.mixture.experts;
-    let mut ops =
-        vec![layer.op(counts, &[Factor("etp", layer.etp), Factor("e", layer.ep), Factor("experts", experts)])?];
+    let mut ops = vec![counts_of_tokens(layer, pass)?];
     let dispatch = call(
         parts.dispatched,
         "dispatch, tokens to their experts (Megatron-LM core/transformer/moe/token_dispatcher.py, dispatch_all_to_all)",
@@ -125,11 +119,13 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     if let Some(scales) = parts.scales {
         ops.push(layer.exchange(call(Float32, SCALES), Factor("h/128", scales), Way::ToExperts)?);
     }
-    let probabilities = call(
-        parts.router,
-        "dispatch of the probabilities (Megatron-LM core/transformer/moe/token_dispatcher.py, dispatch_all_to_all)",
-    );
-    ops.push(layer.exchange(probabilities, Factor("1", 1), Way::ToExperts)?);
+    if !layer.is_of_torchtitan() {
+        let probabilities = call(
+            parts.router,
+            "dispatch of the probabilities (Megatron-LM core/transformer/moe/token_dispatcher.py, dispatch_all_to_all)",
+        );
+        ops.push(layer.exchange(probabilities, Factor("1", 1), Way::ToExperts)?);
+    }
     if layer.etp > 1 {
         ops.extend(forward_within_experts(layer, parts, pass)?);
     }
@@ -140,6 +136,19 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     );
     ops.push(layer.exchange(combine, Factor("h", layer.hidden), Way::Back)?);
     Ok(ops)
+}
+
+/// The counts that a rank needs before it can exchange tokens.
+fn counts_of_tokens(layer: &ExpertLayer, pass: Pass) -> Result<Op> {
+    let experts = Factor("experts", layer.mixture.experts);
+    let call = |axis, collective, what| Call { pass, axis, collective, element: Int64, what };
+    if layer.is_of_torchtitan() {
+        let what = "number of tokens for each expert, to its rank; the host needs the counts before it can issue the exchange, so all ranks wait (torchtitan/distributed/expert_parallel.py, _token_dispatch)";
+        return layer.op(call(Axis::Ep, Collective::AllToAll, what), &[experts]);
+    }
+    let what = "number of tokens of each rank for each expert; the host needs the counts before it can issue the exchange, so all ranks wait (Megatron-LM core/transformer/moe/token_dispatcher.py, preprocess)";
+    let counts = call(layer.axis_of_all(), Collective::AllGather, what);
+    layer.op(counts, &[Factor("etp", layer.etp), Factor("e", layer.ep), experts])
 }
 
 const SCALES: &str =
@@ -189,8 +198,10 @@ fn backward(layer: &ExpertLayer, parts: &Parts) -> Result<Vec<Op>> {
         "dispatch backward, gradients of the tokens to their source, never in 8 bits (arXiv 2412.19437 section 3.3.3)",
     );
     ops.push(layer.exchange(dispatch, Factor("h", layer.hidden), Way::Back)?);
-    let probabilities = call(parts.router, "gradients of the probabilities to their source (token_dispatcher.py)");
-    ops.push(layer.exchange(probabilities, Factor("1", 1), Way::Back)?);
+    if !layer.is_of_torchtitan() {
+        let probabilities = call(parts.router, "gradients of the probabilities to their source (token_dispatcher.py)");
+        ops.push(layer.exchange(probabilities, Factor("1", 1), Way::Back)?);
+    }
     Ok(ops)
 }
 
@@ -375,6 +386,11 @@ impl<'a> ExpertLayer<'a> {
             why: format!("{formula}: {what}"),
             ..Op::new(Style::Expert, axis, collective, element, bytes)
         })
+    }
+
+    /// Whether the calls are torchtitan's, not those of Megatron-LM.
+    fn is_of_torchtitan(&self) -> bool {
+        self.step.training.framework == Some(Framework::Torchtitan)
     }
 
     /// An all_to_all_v of this many elements per copy of a token.

@@ -69,7 +69,7 @@ fn assert_calls(model: &str, training: &str, layout: &str, ranks: u32, expected:
 }
 
 use Axis::{Ep, Etp, EtpEp};
-use Collective::{AllGather, AllToAllV, ReduceScatter};
+use Collective::{AllGather, AllToAll, AllToAllV, ReduceScatter};
 use ElementType::{Bfloat16, Float32, Fp8E4m3, Int64, Uint8};
 use Pass::{Backward, Forward, Recompute};
 
@@ -105,6 +105,19 @@ fn mixtral_on_8_ranks_of_experts_exchanges_two_copies_of_every_token() {
         }
     })
     .unwrap();
+}
+
+#[test]
+fn torchtitan_sends_counts_to_their_experts_and_no_probabilities() {
+    // As above; every rank sends one int64 for each of the 8 experts.
+    let expected = [
+        (Forward, Ep, AllToAll, Int64, 8 * 8),
+        (Forward, Ep, AllToAllV, Bfloat16, 64 << 20),
+        (Forward, Ep, AllToAllV, Bfloat16, 64 << 20),
+        (Backward, Ep, AllToAllV, Bfloat16, 64 << 20),
+        (Backward, Ep, AllToAllV, Bfloat16, 64 << 20),
+    ];
+    assert_calls("mixtral-8x7b", "framework = 'torchtitan'", "ep = 8", 8, &expected);
 }
 
 #[test]
