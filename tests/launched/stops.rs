@@ -244,7 +244,11 @@ fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
 fn a_record_that_is_damaged_meanwhile_ends_its_run_with_7_and_is_no_usage_error() {
     let emptied = |record: &Path| std::fs::write(record, "").unwrap();
     let cut = |record: &Path| std::fs::OpenOptions::new().write(true).open(record).unwrap().set_len(1000).unwrap();
-    for damage in [emptied as fn(&Path), cut] {
+    let added = |record: &Path| {
+        let mut file = std::fs::OpenOptions::new().append(true).open(record).unwrap();
+        std::io::Write::write_all(&mut file, b"no line of a record\n").unwrap();
+    };
+    for damage in [emptied as fn(&Path), cut, added] {
         let folder = tempfile::tempdir().unwrap();
         let record = record_in(&folder);
         let _concurrent = concurrent();

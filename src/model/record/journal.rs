@@ -136,8 +136,14 @@ impl Journal {
     /// Follows a file that was renamed, and replaces one that was removed.
     fn find_file(&mut self, locked: &mut Option<File>) -> Result<()> {
         if self.file.metadata().is_ok_and(|facts| facts.len() > self.bytes) {
-            // This process was stopped meanwhile, and the record ended by another.
-            wait_for_the_end();
+            let mut added = [0; LINE_BEGINS.len()];
+            if self.file.read_exact_at(&mut added, self.bytes).is_ok() && added == *LINE_BEGINS {
+                // This process was stopped meanwhile, and the record ended by another.
+                wait_for_the_end();
+            }
+            let text =
+                format!("{}: the record was changed while it was written: something was added", self.path.shown());
+            return Err(Error::mismatch(text));
         }
         let (to, was_removed) = match place_of(&self.file, &self.path) {
             FilePlace::There => return Ok(()),
@@ -349,6 +355,9 @@ impl WriteAccess {
         write(&mut access.file)
     }
 }
+
+/// How every line begins.
+const LINE_BEGINS: &[u8; 8] = b"{\"line\":";
 
 /// Waits until the process is ended.
 pub(super) fn wait_for_the_end() -> ! {
