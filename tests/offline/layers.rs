@@ -32,7 +32,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "testing",
         ],
     ),
-    (2, &["stats", "collective", "geometry", "variant", "pattern", "mpi_call", "device_probe"]),
+    (2, &["stats", "collective", "geometry", "nccl_conf", "variant", "pattern", "mpi_call", "device_probe"]),
     (3, &["config", "chart"]),
     (4, &["layout", "world"]),
     (5, &["machine_time", "workload", "launcher"]),

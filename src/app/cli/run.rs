@@ -225,9 +225,10 @@ fn changed(problem: &str) -> Error {
 
 /// Prints the results of a launch's record, and returns its exit code.
 fn print_result(arguments: &RunArguments, exit_code: i32, followed: Followed, out: &mut dyn Write) -> Result<i32> {
-    let Followed { record, state, live } = followed;
+    let Followed { record, state, live, problem } = followed;
     if state.header.is_none() {
-        return if exit_code == 0 { Err(changed(&format!("{} has no header", record.shown()))) } else { Ok(exit_code) };
+        let missing = (exit_code == 0).then(|| format!("{} has no header", record.shown()));
+        return problem.or(missing).map_or(Ok(exit_code), |problem| Err(changed(&problem)));
     }
     if !record.exists() {
         return Err(Error::environment(format!(

@@ -4,10 +4,11 @@ use commgauge_base::embedded::rows;
 use commgauge_model::config::machine::Version;
 use commgauge_model::record::Record;
 use commgauge_model::record::library_use::LibraryUse;
+use commgauge_model::record::line::CaseFacts;
 
 /// A fault of a release.
 pub struct NcclFault {
-    /// Which runs meet it: `any`, `symmetric`, `libfabric` or `nvls`.
+    /// Which runs meet it, in words.
     condition: &'static str,
     /// What happens, what to do, and the source.
     pub text: String,
@@ -16,13 +17,7 @@ pub struct NcclFault {
 impl NcclFault {
     /// With the runs that meet it.
     pub fn in_words(&self) -> String {
-        let met_with = match self.condition {
-            "symmetric" => "with symmetric buffers",
-            "libfabric" => "over libfabric",
-            "nvls" => "with NVLS",
-            _ => "in any run",
-        };
-        format!("{met_with}, {}", self.text)
+        format!("{}, {}", self.condition, self.text)
     }
 }
 
@@ -38,23 +33,17 @@ pub fn known_faults(library: &str) -> Vec<NcclFault> {
 }
 
 /// The faults that a run may have met.
-pub(super) fn met_by(record: &Record) -> impl Iterator<Item = String> {
+pub(super) fn met_by(record: &Record) -> Vec<String> {
+    let is_symmetric = |case: &CaseFacts| case.labels.get("buffers").is_some_and(|kind| kind == "symmetric");
     let used = || record.meanwhile.library_use.iter().flat_map(|line| &line.uses).map(|of_ranks| &of_ranks.used);
     let over_libfabric = |used: &LibraryUse| used.networks_used().iter().any(|network| network.contains("Libfabric"));
-    let is_met = move |fault: &NcclFault| match fault.condition {
-        "symmetric" => {
-            record.plan.cases.iter().any(|case| case.labels.get("buffers").is_some_and(|kind| kind == "symmetric"))
-        }
-        "libfabric" => used().any(over_libfabric),
-        "nvls" => used().any(|used| used.nvls == Some(true)),
+    let is_met = |fault: &NcclFault| match fault.condition {
+        "with symmetric buffers" => record.plan.cases.iter().any(is_symmetric),
+        "over libfabric" => used().any(over_libfabric),
+        "with NVLS" => used().any(|used| used.nvls == Some(true)),
         _ => true,
     };
-    known_faults(&record.header.backend.library)
-        .into_iter()
-        .filter(is_met)
-        .map(|fault| fault.text)
-        .collect::<Vec<_>>()
-        .into_iter()
+    known_faults(&record.header.backend.library).into_iter().filter(is_met).map(|fault| fault.text).collect()
 }
 
 #[cfg(test)]
@@ -93,7 +82,7 @@ mod tests {
             library.clone_into(&mut record.header.backend.library);
             record.plan.cases[0].labels.insert("buffers".into(), buffers.into());
             record.meanwhile.library_use = used.map(|used| LibraryUseLine::of(vec![Ok(used)]));
-            let found = met_by(&record).collect::<Vec<_>>().join("\n");
+            let found = met_by(&record).join("\n");
             assert!(source.map_or(found.is_empty(), |source| found.contains(source)), "{library} {buffers}: {found}");
         }
     }

@@ -55,12 +55,6 @@ pub(super) fn carried(record: &Record) -> Option<(&'static str, String)> {
     Some(("carried over", used.phrases().join(" / ")))
 }
 
-/// What the library carried data over and should not have.
-pub(super) fn surprises(record: &Record) -> Vec<String> {
-    let used = record.meanwhile.library_use.as_ref();
-    used.map_or_else(Vec::new, |used| used.surprises(&record.header.ranks))
-}
-
 /// Which adapters are nearest to the device of each rank: ranks of the same place on their hosts mostly have the same, and stand together.
 fn adapters(ranks: &[RankFacts]) -> String {
     let named = |rank: &RankFacts| {

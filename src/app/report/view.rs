@@ -90,7 +90,7 @@ impl View {
             pairs,
             warnings: (provenance::warnings_of(record, &rows).into_iter())
                 .chain(of_devices)
-                .chain(provenance::surprises(record))
+                .chain(record.meanwhile.library_use.iter().flat_map(|used| used.surprises(&record.header.ranks)))
                 .chain(nccl_faults::met_by(record))
                 .collect(),
             provenance: provenance::of(&record.header).into_iter().chain(provenance::carried(record)).collect(),

@@ -262,10 +262,10 @@ impl Judged<'_> {
             .iter()
             .map(|expected| {
                 let table = &expected.table;
-                let element_type = table.element_type.as_ref().map(|text| text.0.name());
-                let placement = table.placement.map(|placement| placement.name());
-                let calls = (expected.subject(), expected.group.ranks_per_node, placement, element_type);
-                (calls, &table.algorithm, &table.variant, std::mem::discriminant(&expected.limit))
+                let element_type = table.element_type.as_ref().map(|text| text.0);
+                let calls = (table.collective, expected.bytes, expected.group, table.cadence, table.placement);
+                let limited = std::mem::discriminant(&expected.limit);
+                (format!("{calls:?} {element_type:?}"), &table.algorithm, &table.variant, table.one_process, limited)
             })
             .collect();
         of_calls.len() - distinct.len()

@@ -24,43 +24,41 @@ pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<
         .map(|why| unknown(&format!("what the library carried data over is not known ({why})")))
         .collect();
     for of_ranks in &line.uses {
-        for (found, is_other) in compared(required, &of_ranks.used) {
-            let text = format!("{record}: ranks {}: {found} ({file}, `[transport]`)", of_ranks.ranks);
-            problems.push(if is_other { Problem { exit_code: 1, text } } else { Problem { exit_code: 3, text } });
-        }
+        let ranks = &of_ranks.ranks;
+        problems.extend(compared(required, &of_ranks.used).into_iter().map(|Problem { exit_code, text }| Problem {
+            exit_code,
+            text: format!("{record}: ranks {ranks}: {text} ({file}, `[transport]`)"),
+        }));
     }
     problems
 }
 
-/// Each requirement that these ranks do not show: a sentence, and whether they show the contrary.
-fn compared(required: &RequiredTransport, used: &LibraryUse) -> Vec<(String, bool)> {
+/// The requirements of which these ranks show the contrary (1), or nothing (3).
+fn compared(required: &RequiredTransport, used: &LibraryUse) -> Vec<Problem> {
     let mut found = Vec::new();
+    let mut add = |exit_code, text| found.push(Problem { exit_code, text });
     if let Some(net) = &required.net {
         let networks = used.networks_used();
         let others: Vec<&str> = networks.iter().copied().filter(|network| !network.starts_with(&**net)).collect();
         if networks.is_empty() {
-            found.push((format!("the network is not known; {net} is required"), false));
+            add(3, format!("the network is not known; {net} is required"));
         } else if !others.is_empty() {
-            found.push((format!("the network is {}; {net} is required", others.join(", ")), true));
+            add(1, format!("the network is {}; {net} is required", others.join(", ")));
         }
     }
-    let mut switch = |name: &str, wanted: Option<bool>, is: Option<bool>| {
+    let switches = [("GPUDirect RDMA", required.gpudirect, used.gpudirect()), ("NVLS", required.nvls, used.nvls)];
+    for (name, wanted, is) in switches {
         let said = |on: bool| if on { "in use" } else { "not in use" };
         match (wanted, is) {
             (Some(wanted), Some(is)) if wanted != is => {
-                found.push((format!("{name} is {}; it is required to be {}", said(is), said(wanted)), true));
+                add(1, format!("{name} is {}; it is required to be {}", said(is), said(wanted)));
             }
             (Some(wanted), None) => {
-                found.push((
-                    format!("whether {name} is in use is not known; it is required to be {}", said(wanted)),
-                    false,
-                ));
+                add(3, format!("whether {name} is in use is not known; it is required to be {}", said(wanted)));
             }
             _ => {}
         }
-    };
-    switch("GPUDirect RDMA", required.gpudirect, used.gpudirect());
-    switch("NVLS", required.nvls, used.nvls);
+    }
     found
 }
 

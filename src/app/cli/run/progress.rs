@@ -33,6 +33,8 @@ pub(super) struct Followed {
     pub state: RecordState,
     /// The rows that were printed.
     pub live: Option<LiveRows>,
+    /// Why its lines could no longer be followed.
+    pub problem: Option<String>,
 }
 
 /// Progress of one launch.
@@ -71,7 +73,7 @@ struct Reported {
     /// The newest round of added cases.
     round: u32,
     /// A read error of the record, which is reported once and does not end the launch.
-    read_error: bool,
+    read_error: Option<String>,
 }
 
 /// What ends the launch from outside.
@@ -136,7 +138,8 @@ impl<'a> Progress<'a> {
         let path = self.follower.path().to_owned();
         self.record_state.lone_report = self.lone_reports.new_since(&path);
         self.record_state.moved_to = (path != self.asked).then(|| path.clone());
-        Followed { record: path, state: self.record_state, live: self.rows.map(|rows| rows.rows) }
+        let live = self.rows.map(|rows| rows.rows);
+        Followed { record: path, state: self.record_state, live, problem: self.reported.read_error }
     }
 
     fn take(&mut self, line: Line) {
@@ -189,14 +192,14 @@ impl<'a> Progress<'a> {
 
 impl Watch for Progress<'_> {
     fn tick(&mut self) {
-        if self.reported.read_error {
+        if self.reported.read_error.is_some() {
             return;
         }
         match self.follower.poll() {
             Ok(lines) => lines.into_iter().for_each(|line| self.take(line)),
             Err(error) => {
-                self.reported.read_error = true;
                 self.output(&format!("commgauge: no more progress: {error}"));
+                self.reported.read_error = Some(error.to_string());
             }
         }
         if let (None, Some(ranks)) = (&self.first_exit, &self.record_state.header) {

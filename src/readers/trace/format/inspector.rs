@@ -165,7 +165,7 @@ pub(super) fn read_nccl_log(text: &str) -> ProcessTrace {
             None => unplaced += 1,
         }
     }
-    let unexplained = unplaced - trace.unknown.values().sum::<u64>();
+    let unexplained = u64::saturating_sub(unplaced, trace.unknown.values().sum());
     if unexplained > 0 {
         trace.notes.push(format!(
             "not understood: {} whose communicator or type the log does not explain (NCCL_DEBUG_SUBSYS=INIT,COLL logs the creation of communicators)",

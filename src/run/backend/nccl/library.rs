@@ -35,7 +35,7 @@ macro_rules! functions {
 }
 
 use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
-use super::log::Log;
+use super::log::{Log, Logged};
 use crate::backend::{MeasuredPairs, Setting};
 pub use crate::device_probe::Version;
 use crate::device_probe::{FOR_AMD, advice, cause, is_rccl, nccl_files};
@@ -386,7 +386,8 @@ impl Environment {
         if self.pairs == MeasuredPairs::Only {
             set_if_unset(DIRECT.0, DIRECT.1);
         }
-        let log = Log::prepare(self.record_algorithm, set)?;
+        let logged = if self.record_algorithm { Logged::SetUpAndChoices } else { Logged::SetUp };
+        let log = Log::prepare(logged, set)?;
         if self.share_gpu {
             SHARING.iter().for_each(|(name, value)| set_if_unset(name, value));
         }

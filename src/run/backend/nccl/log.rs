@@ -24,13 +24,22 @@ const FILE: &str = "NCCL_DEBUG_FILE";
 /// The same text on all ranks: NCCL replaces `%p` by the process id.
 const NAME: &str = "commgauge-nccl-%p.log";
 
+/// What NCCL logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logged {
+    /// How communicators open and channels connect.
+    SetUp,
+    /// That, and the choice for every call.
+    SetUpAndChoices,
+}
+
 /// The log of this process. Its file loses its name when it was understood, so that a killed run leaves none; one in which nothing known was
 /// is kept for its reader.
 #[derive(Debug)]
 pub struct Log {
     /// Or why there is none.
     file: std::result::Result<LogFile, String>,
-    has_choices: bool,
+    logged: Logged,
     used: LibraryUse,
 }
 
@@ -45,10 +54,10 @@ impl Log {
     ///
     /// # Errors
     /// Where choices are wanted, a usage error if the user has settings for NCCL's log, and an error if the file cannot be created.
-    pub(super) fn prepare(has_choices: bool, set: impl Fn(&str, &OsStr)) -> Result<Log> {
+    pub(super) fn prepare(logged: Logged, set: impl Fn(&str, &OsStr)) -> Result<Log> {
         let taken = [LEVEL.0, PARTS.0, FILE].into_iter().find(|name| env::var_os(name).is_some());
         let file = match taken {
-            Some(name) if has_choices => {
+            Some(name) if logged == Logged::SetUpAndChoices => {
                 return Err(Error::usage(format!(
                     "--record-algorithm needs NCCL's log for itself, but the environment has {name}; remove one"
                 )));
@@ -57,17 +66,17 @@ impl Log {
                 keep_from_standard_output(&set);
                 Err(format!("the environment has {name}, so NCCL's log is not read"))
             }
-            None => match LogFile::create(has_choices, set) {
-                Err(error) if has_choices => return Err(error),
+            None => match LogFile::create(logged, set) {
+                Err(error) if logged == Logged::SetUpAndChoices => return Err(error),
                 created => created.map_err(|error| error.to_string()),
             },
         };
-        Ok(Log { file, has_choices, used: LibraryUse::default() })
+        Ok(Log { file, logged, used: LibraryUse::default() })
     }
 
     /// Whether NCCL logs its choices, during timed calls too.
     pub(super) fn has_choices(&self) -> bool {
-        self.has_choices
+        self.logged == Logged::SetUpAndChoices
     }
 
     /// What the process uses, by all that was logged up to now, or why that is not known.
@@ -86,7 +95,7 @@ impl Log {
 
     /// The last choice that was logged since the last reading, if any.
     pub(super) fn last_choice(&mut self) -> Result<Option<LibraryChoice>> {
-        if self.has_choices { self.read() } else { Ok(None) }
+        if self.has_choices() { self.read() } else { Ok(None) }
     }
 
     /// Takes all lines since the last reading; returns the last choice among them.
@@ -113,7 +122,7 @@ impl Log {
 }
 
 impl LogFile {
-    fn create(has_choices: bool, set: impl Fn(&str, &OsStr)) -> Result<LogFile> {
+    fn create(logged: Logged, set: impl Fn(&str, &OsStr)) -> Result<LogFile> {
         let folder = env::temp_dir();
         let path = folder.join(NAME.replace("%p", &std::process::id().to_string()));
         // A file left by a killed process with the same id.
@@ -121,7 +130,10 @@ impl LogFile {
         // Never an existing file of another user, which NCCL would write to.
         let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = made.map_err(|cause| Error::file("make NCCL's log", &path, cause))?;
-        let parts = if has_choices { format!("{},TUNING", PARTS.1) } else { PARTS.1.to_owned() };
+        let parts = match logged {
+            Logged::SetUp => PARTS.1.to_owned(),
+            Logged::SetUpAndChoices => format!("{},TUNING", PARTS.1),
+        };
         set(LEVEL.0, OsStr::new(LEVEL.1));
         set(PARTS.0, OsStr::new(&parts));
         let folder = folder.to_string_lossy().replace('%', "%%");
@@ -166,13 +178,13 @@ mod tests {
     #[test]
     fn choices_are_those_since_the_last_reading_and_only_a_log_that_is_not_understood_is_kept() {
         let set: RefCell<Vec<(String, String)>> = RefCell::default();
-        let prepare = |has_choices| {
+        let prepare = |logged| {
             let note = |name: &str, value: &OsStr| {
                 set.borrow_mut().push((name.to_owned(), value.to_string_lossy().into_owned()))
             };
-            Log::prepare(has_choices, note).unwrap()
+            Log::prepare(logged, note).unwrap()
         };
-        let mut log = prepare(true);
+        let mut log = prepare(Logged::SetUpAndChoices);
         let names: Vec<String> = set.borrow().iter().map(|(name, _)| name.clone()).collect();
         assert_eq!(names, ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]);
         let path = PathBuf::from(set.borrow()[2].1.replace("%p", &std::process::id().to_string()));
@@ -196,7 +208,7 @@ mod tests {
         drop(log);
 
         for (said, is_kept) in [("", false), ("NCCL INFO of another kind\n", true)] {
-            let mut log = prepare(false);
+            let mut log = prepare(Logged::SetUp);
             std::fs::write(&path, said).unwrap();
             assert_eq!(log.used().unwrap().not_understood.is_some(), is_kept, "{said}");
             drop(log);
