@@ -85,7 +85,7 @@ fn rccl_is_known_by_its_functions_whatever_it_is_called() {
         .printed_error(
             "libnccl.so.2 is RCCL: it has NCCL's functions and types but takes HIP streams, memory and kernels",
         )
-        .printed_error("judges logs of rccl-tests, and --backend mpi measures their hosts");
+        .printed_error("judges them, and --backend mpi measures their hosts");
     let mut doctor = Command::new(COMMGAUGE);
     doctor.arg("doctor").arg("--nccl-library").arg(&library);
     let ran = Ran::of(with_doubles(&mut doctor, 2), 60).ended_with(0);

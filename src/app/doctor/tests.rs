@@ -367,7 +367,7 @@ fn amd_gpus_configuration_files_of_nccl_and_faults_of_its_release_are_named() {
     made.files.insert("/etc/nccl.conf".to_owned(), "NCCL_ALGO=Ring\nNCCL_PASSWORD=secret\n".to_owned());
     made.nccl = text(&NcclAnswer { version: "2.28.9".into(), ..NcclAnswer::default() });
     let document = examine(&made);
-    assert!(finding(&document, "AMD GPUs").found.contains("judges logs of rccl-tests"));
+    assert!(finding(&document, "AMD GPUs").found.contains("reads logs of rccl-tests"));
     let found = &finding(&document, "configuration").found;
     assert!(
         found.starts_with("/etc/nccl.conf sets NCCL_ALGO, NCCL_PASSWORD; SHA-256 ") && !found.contains("secret"),

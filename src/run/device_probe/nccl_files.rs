@@ -125,7 +125,7 @@ const FUNCTIONS: &str = include_str!("nccl_functions.txt");
 const OF_RCCL: [&str; 2] = ["ncclAllToAllv", "mscclLoadAlgo"];
 
 /// What can be done for AMD GPUs.
-pub const FOR_AMD: &str = "commgauge has no backend for AMD GPUs; `commgauge judge LOG --machine mi300x-mesh-ndr` judges logs of rccl-tests, and --backend mpi measures their hosts";
+pub const FOR_AMD: &str = "commgauge has no backend for AMD GPUs; `commgauge import --from nccl-tests LOG -o r.jsonl` reads logs of rccl-tests, `commgauge judge r.jsonl --machine mi300x-mesh-ndr` judges them, and --backend mpi measures their hosts";
 
 /// Whether a library is AMD's RCCL. It has NCCL's functions and types, and needs HIP's streams, memory and kernels.
 pub fn is_rccl(library: &libloading::Library) -> bool {
