@@ -3,6 +3,9 @@
 
 use crate::digest::sha256;
 
+/// The parts of NCCL's log that a run asks for itself, in `NCCL_DEBUG_SUBSYS`: nothing is logged in calls.
+pub const OWN_LOG: &str = "INIT,NET,P2P,SHM,COLL_NET";
+
 /// Read on every host; after the user's file.
 const OF_THE_HOST: &str = "/etc/nccl.conf";
 

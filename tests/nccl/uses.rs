@@ -28,6 +28,8 @@ fn swept(environment: &[(&str, &str)]) -> (Ran, Vec<Value>) {
 #[test]
 fn the_network_routes_and_channels_are_in_the_record_unless_the_log_is_the_users() {
     let (_, lines) = swept(&[]);
+    let variables = lines[0]["environment"].to_string();
+    assert!(!variables.contains("NCCL_DEBUG"), "our own log is no setting of the user: {variables}");
     let used = of_kind(&lines, "library_use");
     assert_eq!(used.len(), 1, "once, as nothing changed: {used:?}");
     assert_eq!(

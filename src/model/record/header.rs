@@ -8,7 +8,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
-use commgauge_base::nccl_conf::{NcclConf, nccl_conf_of_this_process};
+use commgauge_base::nccl_conf::{NcclConf, OWN_LOG, nccl_conf_of_this_process};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate};
 use schemars::JsonSchema;
@@ -216,12 +216,14 @@ pub fn number_hosts(ranks: &mut [RankFacts]) {
     }
 }
 
-/// The environment, and after it what NCCL's configuration files add to it.
+/// The environment without the log that this process asks NCCL for, and after it what NCCL's configuration files add to it.
 pub fn variables_of_this_process() -> impl Iterator<Item = (String, String)> {
     let named =
         |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned()));
     let of_files = nccl_conf_of_this_process().into_iter().flat_map(|file| file.variables);
-    std::env::vars_os().filter_map(named).chain(of_files)
+    let has_own_log = std::env::var("NCCL_DEBUG_SUBSYS").is_ok_and(|parts| parts == OWN_LOG);
+    let is_of_user = move |(name, _): &(String, String)| !(has_own_log && name.starts_with("NCCL_DEBUG"));
+    std::env::vars_os().filter_map(named).filter(is_of_user).chain(of_files)
 }
 
 /// What NCCL's configuration files set, as sentences without values.

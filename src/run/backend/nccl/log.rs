@@ -5,6 +5,7 @@
 //! loop; the report warns that times are longer.
 
 use commgauge_base::error::{Error, Result};
+use commgauge_base::nccl_conf::OWN_LOG;
 use commgauge_base::variant::LibraryChoice;
 use commgauge_model::record::library_use::LibraryUse;
 use rustix::fs::FileType;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 const LEVEL: (&str, &str) = ("NCCL_DEBUG", "INFO");
 
-const PARTS: (&str, &str) = ("NCCL_DEBUG_SUBSYS", "INIT,NET,P2P,SHM,COLL_NET");
+const PARTS: (&str, &str) = ("NCCL_DEBUG_SUBSYS", OWN_LOG);
 
 const FILE: &str = "NCCL_DEBUG_FILE";
 
