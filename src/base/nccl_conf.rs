@@ -20,6 +20,13 @@ pub struct NcclConf {
     pub variables: Vec<(String, String)>,
 }
 
+impl NcclConf {
+    /// The names of its variables, whose values may be secret.
+    pub fn names(&self) -> String {
+        self.variables.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// The files that there are, in the order in which NCCL reads them. The environment and the text of a file are asked for by name.
 pub fn nccl_conf(variable: &dyn Fn(&str) -> Option<String>, read: &dyn Fn(&str) -> Option<String>) -> Vec<NcclConf> {
     let named = variable("NCCL_CONF_FILE").filter(|path| !path.is_empty());

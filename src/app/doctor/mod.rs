@@ -369,7 +369,9 @@ fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<Nccl
     }
     if let Some(answer) = &answer {
         let faults = known_faults(&format!("NCCL {}", answer.version));
-        findings.extend(faults.into_iter().map(|fault| Finding::note("known fault", fault.in_words())));
+        findings.extend(
+            faults.iter().map(|fault| Finding::note("known fault", format!("{}, {}", fault.condition, fault.text))),
+        );
     }
     let conf = nccl_conf(&|name| system.variable(name), &|path| system.read(path));
     findings.extend(conf.into_iter().map(configuration_file));
@@ -383,8 +385,7 @@ fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<Nccl
 
 /// The names alone: values may be secret, and those that are not are among the variables.
 fn configuration_file(file: NcclConf) -> Finding {
-    let names: Vec<String> = file.variables.into_iter().map(|(name, _)| name).collect();
-    let sets = if names.is_empty() { "nothing that the environment does not".to_owned() } else { names.join(", ") };
+    let sets = if file.variables.is_empty() { "nothing that the environment does not".into() } else { file.names() };
     Finding::note("configuration", format!("{} sets {sets}; SHA-256 {}", file.path, &file.sha256[..12]))
 }
 

@@ -55,8 +55,8 @@ pub use rehearsal::{
     selftest_text,
 };
 pub use rehearsal::{launch_check_text, refusal};
+pub(crate) use row::UNKNOWN_HOST;
 pub use row::{Row, Status};
-pub(crate) use row::{UNKNOWN_HOST, host_of};
 pub use template::Template;
 pub(crate) use template::prose;
 pub use text::{ColorChoice, Paint};

@@ -9,16 +9,9 @@ use commgauge_model::record::line::CaseFacts;
 /// A fault of a release.
 pub struct NcclFault {
     /// Which runs meet it, in words.
-    condition: &'static str,
+    pub condition: &'static str,
     /// What happens, what to do, and the source.
     pub text: String,
-}
-
-impl NcclFault {
-    /// With the runs that meet it.
-    pub fn in_words(&self) -> String {
-        format!("{}, {}", self.condition, self.text)
-    }
 }
 
 /// The known faults of a library such as `NCCL 2.28.9 (libnccl.so.2)`; none of other libraries.

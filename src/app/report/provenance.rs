@@ -51,8 +51,7 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
 
 /// What the library carried data over, where its log says so.
 pub(super) fn carried(record: &Record) -> Option<(&'static str, String)> {
-    let used = record.meanwhile.library_use.as_ref()?;
-    Some(("carried over", used.phrases().join(" / ")))
+    record.meanwhile.library_use.as_ref().map(|used| ("carried over", used.phrases().join(" / ")))
 }
 
 /// Which adapters are nearest to the device of each rank: ranks of the same place on their hosts mostly have the same, and stand together.

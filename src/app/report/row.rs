@@ -12,6 +12,7 @@ use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{RowSubject, Subject};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
+use commgauge_model::record::header::host_of;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Header, Outcome, RankHistogram};
 use commgauge_model::record::times::MergedTimes;
 use std::borrow::Cow;
@@ -522,7 +523,12 @@ pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) 
     let [spread, certain] = [0, 1].map(|which| median(&sorted(times.iter().map(|time| time[which]))));
     let (spread, certain) = (Seconds(spread?), Seconds(certain?));
     let named = share > clear_majority(record.header.world_size) && certain.0 > residual.0;
-    named.then(|| Late { rank, host: host_of(record, rank).unwrap_or(UNKNOWN_HOST).to_owned(), share, spread })
+    named.then(|| Late {
+        rank,
+        host: host_of(&record.header.ranks, rank).unwrap_or(UNKNOWN_HOST).to_owned(),
+        share,
+        spread,
+    })
 }
 
 /// Of two ranks one is last in half of the samples by chance, so the threshold is higher.
@@ -540,13 +546,6 @@ fn clock_residual(record: &Record) -> Option<Seconds> {
 
 /// A host that the record does not name.
 pub(crate) const UNKNOWN_HOST: &str = "unknown host";
-
-/// The host of a rank, by the rank map of the record.
-pub(crate) fn host_of(record: &Record, rank: u32) -> Option<&str> {
-    let holds = |first: u32, ranks: u32| rank >= first && u64::from(rank) < u64::from(first) + u64::from(ranks);
-    let entry = record.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks))?;
-    Some(&entry.host)
-}
 
 /// One sentence for every late rank, over all cases in which it was late.
 pub(super) fn findings<'a>(late: impl Iterator<Item = (String, &'a Late)>, isolated_cases: usize) -> Vec<String> {

@@ -4,7 +4,7 @@
 //! a run that refers to such a list by its digest. Programs append whole lines, so that several may add runs at once without a lock, which
 //! network file systems may lack. A line whose digest does not match counts as absent: its run is read from its record again.
 
-use crate::report::{RowLine as Line, UNKNOWN_HOST, View, host_of, lines, pair_lines};
+use crate::report::{RowLine as Line, UNKNOWN_HOST, View, lines, pair_lines};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use commgauge_base::digest::sha256;
@@ -13,6 +13,7 @@ use commgauge_base::output_file::sync_folder_of;
 use commgauge_judge::verdict::LoadedRecord;
 use commgauge_judge::verdict::history::{RowKey, RunFacts, RunMedians};
 use commgauge_model::record::Record;
+use commgauge_model::record::header::host_of;
 use commgauge_model::record::line::is_unique;
 use commgauge_readers::interop::export::parquet_file;
 use serde::{Deserialize, Serialize};
@@ -344,7 +345,8 @@ impl Run<'_> {
         let all = slowest_ranks.len();
         let mut samples_of_host = BTreeMap::<&str, usize>::new();
         for (rank, samples) in samples_of_rank {
-            *samples_of_host.entry(host_of(self.record, rank).unwrap_or(UNKNOWN_HOST)).or_default() += samples;
+            *samples_of_host.entry(host_of(&self.record.header.ranks, rank).unwrap_or(UNKNOWN_HOST)).or_default() +=
+                samples;
         }
         let (host, samples) = samples_of_host.into_iter().max_by_key(|(_, samples)| *samples)?;
         Some((host.to_owned(), samples as f64 / all as f64))

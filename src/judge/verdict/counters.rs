@@ -7,7 +7,7 @@ use super::document::{Decision, Row};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::record::counters::{CounterBlock, Rises, rises};
-use commgauge_model::record::line::RankFacts;
+use commgauge_model::record::header::host_of;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
@@ -103,10 +103,7 @@ fn device_changes(loaded: &LoadedRecord, case: u32) -> Vec<String> {
     }
     let mut times: Vec<_> = times.into_iter().collect();
     times.sort_by_key(|(_, times)| Reverse(*times));
-    let host = |rank: u32| {
-        let of_rank = |facts: &&RankFacts| (facts.rank..facts.rank + facts.ranks).contains(&rank);
-        loaded.record.header.ranks.iter().find(of_rank).map_or("unknown", |facts| &*facts.host)
-    };
+    let host = |rank: u32| host_of(&loaded.record.header.ranks, rank).unwrap_or("unknown");
     let phrase = |((rank, what), times): ((u32, &str), usize)| {
         format!("the device of rank {rank} on {}: {what}, in {times} of {} replicates", host(rank), readings().count())
     };

@@ -24,11 +24,10 @@ pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<
         .map(|why| unknown(&format!("what the library carried data over is not known ({why})")))
         .collect();
     for of_ranks in &line.uses {
-        let ranks = &of_ranks.ranks;
-        problems.extend(compared(required, &of_ranks.used).into_iter().map(|Problem { exit_code, text }| Problem {
-            exit_code,
-            text: format!("{record}: ranks {ranks}: {text} ({file}, `[transport]`)"),
-        }));
+        for Problem { exit_code, text } in compared(required, &of_ranks.used) {
+            let text = format!("{record}: ranks {}: {text} ({file}, `[transport]`)", of_ranks.ranks);
+            problems.push(Problem { exit_code, text });
+        }
     }
     problems
 }

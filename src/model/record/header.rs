@@ -8,7 +8,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
-use commgauge_base::nccl_conf::{NcclConf, OWN_LOG, nccl_conf_of_this_process};
+use commgauge_base::nccl_conf::{OWN_LOG, nccl_conf_of_this_process};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate};
 use schemars::JsonSchema;
@@ -204,6 +204,12 @@ pub fn rank_facts(rank: u32) -> RankFacts {
     }
 }
 
+/// The host of a rank.
+pub fn host_of(ranks: &[RankFacts], rank: u32) -> Option<&str> {
+    let holds = |facts: &&RankFacts| rank >= facts.rank && rank - facts.rank < facts.ranks;
+    ranks.iter().find(holds).map(|facts| &*facts.host)
+}
+
 /// Numbers the hosts in order of first appearance.
 pub fn number_hosts(ranks: &mut [RankFacts]) {
     let mut hosts: Vec<String> = Vec::new();
@@ -228,11 +234,8 @@ pub fn variables_of_this_process() -> impl Iterator<Item = (String, String)> {
 
 /// What NCCL's configuration files set, as sentences without values.
 pub fn nccl_conf_notes() -> Vec<String> {
-    let sets = |file: NcclConf| {
-        let names: Vec<String> = file.variables.into_iter().map(|(name, _)| name).collect();
-        (!names.is_empty()).then(|| format!("{} sets {} for NCCL", file.path, names.join(", ")))
-    };
-    nccl_conf_of_this_process().into_iter().filter_map(sets).collect()
+    let files = nccl_conf_of_this_process().into_iter().filter(|file| !file.variables.is_empty());
+    files.map(|file| format!("{} sets {} for NCCL", file.path, file.names())).collect()
 }
 
 /// The recorded part of the environment. Of variables that are not known to matter for communication, only that they are set.

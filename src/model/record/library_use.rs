@@ -2,7 +2,7 @@
 //!
 //! Lines of NCCL 2.18 to 2.30 (`src/init.cc`, `src/transport/`, `src/mnnvl.cc`), of RCCL, and of network plugins such as aws-ofi-nccl.
 
-use super::line::RankFacts;
+use super::header::{RankFacts, host_of};
 use commgauge_base::writing::{grouped, parse, ranges};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -186,8 +186,7 @@ impl LibraryUseLine {
             }
             if let Some(file) = &used.not_understood {
                 let rank = parse(ranks_of).next().unwrap_or_default();
-                let host = ranks.iter().find(|facts| (facts.rank..facts.rank + facts.ranks).contains(&rank));
-                let host = host.map_or("unknown", |facts| &facts.host);
+                let host = host_of(ranks, rank).unwrap_or("unknown");
                 found.push(format!(
                     "NCCL's log names no network, so what it used is not known; the log of rank {rank} on {host} is kept: {file}"
                 ));

@@ -3,7 +3,7 @@
 use crate::chart::STYLE;
 use crate::report::columns::{FIELDS, Field, tone};
 use crate::report::document::{Block, Fact, Fields, Html, optional, share};
-use crate::report::row::{Row, host_of, in_words};
+use crate::report::row::{Row, in_words};
 use crate::report::step::StepView;
 use crate::report::text::visible;
 use crate::report::view::View;
@@ -16,6 +16,7 @@ use commgauge_cost::cost::Fit;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{Decision, Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_model::record::Record;
+use commgauge_model::record::header::host_of;
 use commgauge_model::record::line::Outcome;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -301,7 +302,9 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     ranks.sort_by_key(|(rank, count)| (std::cmp::Reverse(*count), *rank));
     let world = run.view.header.world_size;
     let ranks = Fields::of(ranks.iter().take(MAX_RANKS))
-        .left("rank", 0, |(rank, _)| format!("{rank} ({})", host_of(run.record, *rank).unwrap_or("host unknown")))
+        .left("rank", 0, |(rank, _)| {
+            format!("{rank} ({})", host_of(&run.record.header.ranks, *rank).unwrap_or("host unknown"))
+        })
         .right("arrived last in", 0, |(_, count)| share(*count as f64 / samples as f64))
         .table("How often a rank arrived last");
     let mut blocks = vec![

@@ -38,7 +38,7 @@ pub(super) enum Logged {
 /// is kept for its reader.
 #[derive(Debug)]
 pub struct Log {
-    /// Or why there is none.
+    /// Or why it is missing.
     file: std::result::Result<LogFile, String>,
     logged: Logged,
     used: LibraryUse,
