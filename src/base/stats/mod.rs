@@ -1,5 +1,6 @@
 //! Pure numbers: order statistics, intervals, histograms. Too few samples give `None`.
 
+pub mod change;
 mod median;
 mod rank_sum;
 

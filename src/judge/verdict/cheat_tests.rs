@@ -65,13 +65,16 @@ fn plan(lines: &mut [Line]) -> &mut Plan {
     plan
 }
 
-const OTHER_MACHINES: [Harm; 12] = [
+const OTHER_MACHINES: [Harm; 13] = [
     ("host memory", 7, |lines| header(lines).backend.name = "mpi".to_owned()),
     ("another tool", 7, |lines| header(lines).backend.name = "imported".to_owned()),
     ("an unknown backend", 7, |lines| header(lines).backend.name = String::new()),
     ("one device of another kind", 7, |lines| header(lines).ranks[3].device = Some("NVIDIA A100-SXM4-80GB".to_owned())),
     ("devices whose name holds the name of others", 7, |lines| {
         header(lines).ranks.iter_mut().for_each(|rank| rank.device = Some("NVIDIA GH100".to_owned()));
+    }),
+    ("devices that are said to be as good as others", 7, |lines| {
+        header(lines).ranks.iter_mut().for_each(|rank| rank.device = Some("NVIDIA A100 (better than H100)".to_owned()));
     }),
     ("a rank without device", 7, |lines| header(lines).ranks[1].device = None),
     ("all ranks on one node", 7, |lines| header(lines).ranks.iter_mut().for_each(|rank| rank.node = 0)),
@@ -228,7 +231,7 @@ fn recount(lines: &mut [Line]) {
 }
 
 #[test]
-fn the_machine_itself_passes_and_none_of_63_ways_to_cheat_or_to_err_does() {
+fn the_machine_itself_passes_and_none_of_64_ways_to_cheat_or_to_err_does() {
     let gated = |lines: Vec<Line>| gate(&[loaded("r.jsonl", lines)], Some(&machine()), &RULE).unwrap();
     assert_eq!(gated(on_devices()).exit_code, 0);
     let others = OTHER_MACHINES.into_iter().chain(OTHER_RUNS).chain(OTHER_CALLS);

@@ -17,7 +17,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// What may differ between two runs, if the user allows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, strum::IntoStaticStr, strum::EnumString,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Allowed {
     /// Names of the hosts.

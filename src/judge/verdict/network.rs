@@ -83,6 +83,9 @@ const OTHER_MACHINE: i32 = 7;
 /// Exit code of insufficient coverage.
 const INCONCLUSIVE: i32 = 3;
 
+/// What the names of devices begin with, in this order.
+const VENDORS: [&str; 5] = [" nvidia", " tesla", " amd", " radeon", " instinct"];
+
 /// The time of a smaller message is its latency, whatever the rate of the network.
 const LEAST_OF_NETWORK: Bytes = Bytes(1 << 20);
 
@@ -160,8 +163,9 @@ fn devices(header: &Header, judged: &JudgedRuns) -> Option<String> {
     let accepted = judged.devices.join(" or ");
     // The name of a device slice begins with the name of the whole device.
     let is_slice = |name: &str| words(name).contains(" mig ") && !words(&accepted).contains(" mig ");
-    let is_judged =
-        |name: &str| !is_slice(name) && judged.devices.iter().any(|part| words(name).contains(&words(part)));
+    let is_judged = |name: &str| {
+        !is_slice(name) && judged.devices.iter().any(|part| model_words(name).starts_with(&model_words(part)))
+    };
     header.ranks.iter().find_map(|rank| match rank.device.as_deref() {
         None => {
             Some(format!("rank {} on host {} has no device; the machine file judges {accepted}", rank.rank, rank.host))
@@ -177,6 +181,11 @@ fn devices(header: &Header, judged: &JudgedRuns) -> Option<String> {
 fn words(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.fold(" ".to_owned(), |text, word| text + &word.to_ascii_lowercase() + " ")
+}
+
+/// The words of a device name from its model on: another model that it mentions later does not count.
+fn model_words(name: &str) -> String {
+    VENDORS.iter().fold(words(name), |rest, vendor| rest.strip_prefix(vendor).map(str::to_owned).unwrap_or(rest))
 }
 
 fn processors(header: &Header, judged: &JudgedRuns) -> Option<String> {

@@ -1,17 +1,14 @@
 //! Runs over time: which rows changed, between which two runs, by how much, and what else changed there.
 //!
-//! `change` finds the change points, `gather` groups runs and extracts their medians. Records that cannot be read or are synthetic, and
+//! `stats::change` finds the change points, `gather` groups runs and extracts their medians. Records that cannot be read or are synthetic, and
 //! unreliable rows, are excluded and listed.
-
-mod change;
 
 use super::comparability::{FEWEST_ROWS, Facts, LoadedRecord, differences_between, facts};
 use super::document::percent;
 use super::evidence::{Evidence, evidence, names_to_match};
 use super::{Allowed, RowSubject, most_severe};
-use change::MIN_RUNS;
-use clap::ValueEnum;
 use commgauge_base::error::Result;
+use commgauge_base::stats::change::{self, MIN_RUNS};
 use commgauge_base::stats::{low_median, median};
 use commgauge_base::units::counted;
 use commgauge_model::record::line::EndStatus;
@@ -120,8 +117,8 @@ fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
         ),
         format!(
             "a change needs at least {} runs on each side, so the newest {} cannot show one yet (commgauge compare can); {} orders, always the same",
-            change::MIN_RUNS,
-            change::MIN_RUNS - 1,
+            MIN_RUNS,
+            MIN_RUNS - 1,
             orders
         ),
         "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows are excluded"
@@ -528,7 +525,7 @@ impl RunFacts {
 
     /// Parses such texts; `None` if a kind is unknown.
     pub fn from_texts(texts: Vec<[String; 3]>) -> Option<RunFacts> {
-        let fact = |[kind, name, value]: [String; 3]| Some(((Allowed::from_str(&kind, false).ok()?, name), value));
+        let fact = |[kind, name, value]: [String; 3]| Some(((kind.parse().ok()?, name), value));
         texts.into_iter().map(fact).collect::<Option<Facts>>().map(RunFacts)
     }
 }

@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
             }
         } else if comment.starts_with("nThread") {
             self.begin(line);
-            self.parameters(comment);
+            self.parameters(line, comment);
         } else if let Some(device) = Device::of_line(comment) {
             self.run.devices.push(device);
         } else if Device::is_meant_by(comment) {
@@ -332,13 +332,17 @@ impl<'a> Reader<'a> {
     }
 
     /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
-    fn parameters(&mut self, comment: &str) {
+    fn parameters(&mut self, line: LogLine, comment: &str) {
         self.run.parameter_lines += 1;
         let number = |name: &str| {
             let rest = comment.split(name).nth(1)?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
         };
         let iterations = comment.split(" iters:").nth(2).and_then(|rest| rest.split_whitespace().next());
+        if iterations == Some("0") {
+            let text = format!("line {}: `iters: 0`: a run without iterations measures nothing", line.number);
+            self.imported.faults.push(RunFault { kind: RunFaultKind::Failed, text });
+        }
         self.run.facts.label("iters", iterations.unwrap_or_default());
         self.run.facts.unusual("agg_iters", number("agg iters:"), 1);
         self.run.facts.unusual("graph", number("graph:"), 0);

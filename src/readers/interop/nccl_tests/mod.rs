@@ -567,6 +567,8 @@ mod tests {
                 parse(&format!("{table}{changed}"), "x.txt").faults.iter().map(|fault| fault.kind).collect();
             assert_eq!(found, expected, "{changed}");
         }
+        let untimed = parse(&OLD.replacen("iters: 20", "iters: 0", 1), "x.txt").faults;
+        assert!(untimed[0].kind == Failed && untimed[0].text.contains("line 2: `iters: 0`"), "{untimed:?}");
         for (from, to, expected) in [
             ("\"okay\":\"true\"", "\"okay\":true", vec![]),
             ("\"count\":0", "\"count\":3", vec![WrongData]),

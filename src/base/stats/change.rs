@@ -7,7 +7,7 @@
 //! removed and the rest is searched again (circular binary segmentation, Olshen, Venkatraman, Lucito and Wigler, Biostatistics 5(4), 2004).
 //! Seeded: the same runs always give the same changes.
 
-use commgauge_base::stats::{median, sorted};
+use super::{median, sorted};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -25,15 +25,17 @@ const MAX_WORK: usize = 500_000_000;
 /// Maximum number of changes per row.
 const MAX_CHANGES: usize = 16;
 
+/// Where a row changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ChangePoint {
+pub struct ChangePoint {
     /// Index of the first run after it.
     pub run: usize,
     /// Probability of a change this large by chance in any row.
     pub p_corrected: f64,
 }
 
-pub(super) struct Found {
+/// The changes of all rows.
+pub struct Found {
     /// For each row its changes, by run.
     pub rows: Vec<Vec<ChangePoint>>,
     /// Number of orders, including the actual one.
@@ -42,7 +44,7 @@ pub(super) struct Found {
 
 /// The changes of rows of logarithms of times, one for each run, `None` if a run lacks the row. A change counts if its step is at least
 /// `relevant` (in logarithms) and chance is at most `level`.
-pub(super) fn changes(rows: &[Vec<Option<f64>>], level: f64, relevant: f64) -> Found {
+pub fn changes(rows: &[Vec<Option<f64>>], level: f64, relevant: f64) -> Found {
     let runs = rows.iter().map(Vec::len).max().unwrap_or(0);
     let centered: Vec<Centered> = rows.iter().map(|row| Centered::of(row)).collect();
     let largest = largest_by_chance(&centered, runs);
@@ -79,18 +81,18 @@ fn of_row(row: &[Option<f64>], p: &dyn Fn(f64) -> f64, level: f64, relevant: f64
 }
 
 /// The segments that changes cut a row into.
-pub(super) fn segments(runs: usize, starts: &[usize]) -> Vec<Range<usize>> {
+pub fn segments(runs: usize, starts: &[usize]) -> Vec<Range<usize>> {
     let bounds: Vec<usize> = [0].into_iter().chain(starts.iter().copied()).chain([runs]).collect();
     bounds.windows(2).map(|pair| pair[0]..pair[1]).collect()
 }
 
 /// Median of the runs of a segment.
-pub(super) fn middle(row: &[Option<f64>], segment: Range<usize>) -> Option<f64> {
+pub fn middle(row: &[Option<f64>], segment: Range<usize>) -> Option<f64> {
     median(&sorted(row.get(segment)?.iter().flatten().copied()))
 }
 
 /// Difference of medians between the segment that begins at a run and the one before it.
-pub(super) fn step_at(row: &[Option<f64>], starts: &[usize], run: usize) -> Option<f64> {
+pub fn step_at(row: &[Option<f64>], starts: &[usize], run: usize) -> Option<f64> {
     let segments = segments(row.len(), starts);
     let at = segments.iter().position(|segment| segment.start == run)?;
     Some(middle(row, segments[at].clone())? - middle(row, segments[at.checked_sub(1)?].clone())?)
@@ -154,7 +156,7 @@ fn largest_by_chance(rows: &[Centered], runs: usize) -> Vec<f64> {
 // Where a stretch of runs may begin and end, and which stretch is farthest from the other runs.
 
 /// Fewest runs between changes.
-pub(super) const MIN_RUNS: usize = 3;
+pub const MIN_RUNS: usize = 3;
 
 /// Series of up to this many runs are searched at every run; longer ones on a grid of about as many places, and every found end is then
 /// moved to the run next to it that fits best.
