@@ -54,6 +54,10 @@ pub(super) struct ComputingFlags {
     #[arg(long, hide_short_help = true)]
     unfused_attention: bool,
 
+    /// Attention is a kernel made for Ampere, such as FlashAttention 1 and 2, and takes twice the time on Hopper and later
+    #[arg(long, conflicts_with = "unfused_attention", hide_short_help = true)]
+    ampere_attention: bool,
+
     /// Norms, rotations and gates are kernels of PyTorch, one after another, as Hugging Face's models run that are not compiled, instead
     /// of one kernel each [default: with --framework hf]
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_short_help = true)]
@@ -162,6 +166,7 @@ impl ComputingFlags {
             self.set_by(path, &mut computing, &level, model, machine, calls)?;
         }
         computing.compute.kernels.fused_attention = !self.unfused_attention;
+        computing.compute.kernels.ampere_attention = self.ampere_attention;
         computing.compute.kernels.in_graphs = self.cuda_graphs;
         if self.unfused_kernels == Some(true) {
             computing.compute.kernels.fused_elementwise = false;

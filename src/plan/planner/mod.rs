@@ -29,6 +29,8 @@ pub struct Kernels {
     /// Attention in one kernel that stores no matrix of tokens by tokens (arXiv 2205.14135), as in every current framework; it skips what
     /// a causal mask hides. Without it a layer stores scores and their dropout, as in arXiv 2205.05198.
     pub fused_attention: bool,
+    /// Fused attention made for Ampere runs on newer GPUs: FlashAttention 1 and 2 do without Hopper's asynchronous instructions.
+    pub ampere_attention: bool,
     /// Norms, rotations and gates in one kernel each, as in Megatron; else separate PyTorch kernels.
     pub fused_elementwise: bool,
     /// CUDA graphs start the kernels, without the host's time for each.
@@ -37,13 +39,20 @@ pub struct Kernels {
 
 impl Kernels {
     /// The minimum number of kernels.
-    pub const FUSED: Kernels = Kernels { fused_attention: true, fused_elementwise: true, in_graphs: false };
+    pub const FUSED: Kernels =
+        Kernels { fused_attention: true, ampere_attention: false, fused_elementwise: true, in_graphs: false };
     /// As in 2022: attention stores its matrices.
     pub const WITH_ATTENTION_MATRICES: Kernels = Kernels { fused_attention: false, ..Kernels::FUSED };
 
     /// A framework's default: Hugging Face's models, unless compiled, use separate PyTorch kernels.
     pub fn usual_of(framework: Option<Framework>) -> Kernels {
         Kernels { fused_elementwise: framework != Some(Framework::HuggingFace), ..Kernels::FUSED }
+    }
+
+    /// How much longer attention takes than in kernels made for the GPU: FlashAttention-3 takes half to two thirds of the time of
+    /// FlashAttention-2 on an H100 (arXiv 2407.08608, abstract).
+    pub fn attention_slowdown(self) -> f64 {
+        if self.ampere_attention { 2.0 } else { 1.0 }
     }
 
     /// Whether a norm is one kernel: PyTorch has one for norms that subtract the mean and have a bias.

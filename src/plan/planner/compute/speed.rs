@@ -138,7 +138,9 @@ impl Work {
         let moved = |bytes: f64| bytes / compute.memory_rate.0;
         let of = |wanted: &dyn Fn(&Product) -> bool| -> f64 {
             let products = self.products.iter().filter(|product| wanted(product));
-            products.map(|product| compute.efficiency.seconds(product, compute.peak_of(product))).sum()
+            let slower =
+                |product: &Product| if product.in_attention { compute.kernels.attention_slowdown() } else { 1.0 };
+            products.map(|one| compute.efficiency.seconds(one, compute.peak_of(one)) * slower(one)).sum()
         };
         let started = if compute.kernels.in_graphs { 0.0 } else { self.kernels };
         let floor = |passes: f64| passes * started * compute.seconds_per_kernel.0;

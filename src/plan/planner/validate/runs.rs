@@ -191,6 +191,7 @@ fn run(row: &Row, machines: &mut Machines, time_column: &'static str, measured_s
     let usual = Kernels::usual_of(training.framework);
     let kernels = Kernels {
         fused_attention: row.truth("fused_attention")?.unwrap_or(usual.fused_attention),
+        ampere_attention: row.truth("ampere_attention")?.unwrap_or(usual.ampere_attention),
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
         in_graphs: row.truth("cuda_graphs")?.unwrap_or(usual.in_graphs),
     };
