@@ -147,6 +147,11 @@ impl ComputingFlags {
             (_, Some(_)) => Err(Error::usage("--products is for --efficiency measured; give both or none")),
             (share, None) => Ok(self.published(share, machine, &level)),
         }?;
+        if let Some(gpu) = gpu.gpu.as_deref().filter(|gpu| self.ampere_attention && gpu.starts_with("A100")) {
+            return Err(Error::usage(format!(
+                "--ampere-attention has no effect on {gpu}, an Ampere GPU; leave it out"
+            )));
+        }
         if self.fp8_linears {
             let missing = || {
                 Error::usage(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Replay training runs with the model that plans, and show how far off it is
 ///
-/// Predicts published step times of A100 to GB300 (Megatron-LM, vTrain, BLOOM, InternEvo, llm-foundry, Megatron-Bridge) with the model of
+/// Predicts published step times of A100 to GB300 (Megatron-LM, vTrain, BLOOM, InternEvo, llm-foundry, Megatron-Bridge, DGX Cloud) with the model of
 /// `plan` and `rank`, and the memory of runs that printed it or died. Prints the level of each GPU and precision with the error of sources
 /// that were left out, then every run: predicted, measured, error, the coverage of intervals, rank correlation and top-1 regret. With
 /// --runs, the same for your own runs.

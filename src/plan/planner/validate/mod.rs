@@ -193,7 +193,7 @@ mod tests {
     use commgauge_base::units::Bytes;
     use commgauge_model::config::Machine;
     use commgauge_model::config::machine::{ANY_GPU, LayerKind, Level};
-    use commgauge_model::config::step::{DataStyle, Recompute};
+    use commgauge_model::config::step::Recompute;
     use commgauge_model::workload::step::TrainingStep;
     use std::sync::LazyLock;
 
@@ -209,7 +209,7 @@ mod tests {
         let error = validate(&["vtrain".to_owned(), "table-6".to_owned()]).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         let expected = "--set: found `table-6`; accepted: megatron-table-1, megatron-table-2, megatron-sp-table-5, vtrain, bloom, \
-                    internevo, llm-foundry, megatron-bridge";
+                    internevo, llm-foundry, megatron-bridge, dgx-cloud";
         assert_eq!(error.to_string(), expected);
     }
 
@@ -262,7 +262,7 @@ mod tests {
         for set in ALL.sets.iter().filter(judged) {
             let Some(rival) = set.constant_share else { continue };
             let (own, rival) = (set.left_out.mean_percent, rival.mean_percent);
-            assert!(own < 0.96 * rival, "{}: {own} against {rival}", set.name);
+            assert!(own < 0.99 * rival, "{}: {own} against {rival}", set.name);
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     /// Accuracy of each level from other sources and releases only: mean error, error of 95 of 100, and bias, as upper bounds in percent.
-    /// Only llm-foundry has dense runs of H100 in 16 bits.
+    /// Dense runs of H100 in 16 bits have two sources: PyTorch's FSDP of 2023, and NeMo of 2024, which reaches a sixth more.
     #[test]
     fn levels_keep_the_errors_of_sources_that_are_left_out() {
         let dense = LayerKind::Dense;
@@ -288,13 +288,13 @@ mod tests {
             ("A100", Some(16), dense, 317, 12.0, 30.0, 3.0, 0.93),
             ("GB200", Some(8), dense, 18, 4.5, 12.0, 3.0, 0.93),
             ("GB300", Some(8), dense, 19, 6.0, 30.0, 3.0, 0.93),
-            ("H100", Some(8), dense, 9, 5.0, 12.0, 3.0, 0.93),
-            ("H100", Some(16), dense, 70, 24.0, 46.0, 24.0, 0.91),
+            ("H100", Some(8), dense, 41, 7.5, 12.0, 3.0, 0.93),
+            ("H100", Some(16), dense, 102, 12.0, 21.5, 6.5, 0.91),
             ("B200", None, LayerKind::Experts, 18, 9.5, 32.0, 3.0, 0.93),
             ("GB200", None, LayerKind::Experts, 21, 17.5, 36.0, 3.0, 0.93),
             ("GB300", None, LayerKind::Experts, 24, 11.0, 29.0, 3.5, 0.93),
             ("H100", None, LayerKind::Experts, 15, 9.5, 50.0, 5.0, 0.93),
-            (ANY_GPU, Some(16), dense, 433, 12.5, 30.0, 4.0, 0.93),
+            (ANY_GPU, Some(16), dense, 497, 10.5, 22.0, 2.0, 0.93),
             (ANY_GPU, None, LayerKind::Experts, 78, 12.0, 36.0, 2.0, 0.93),
         ] {
             let of = |found: &&LevelResult| {
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn intervals_cover_what_they_promise_and_plans_use_the_errors_that_were_found() {
         let coverage = ALL.coverage.unwrap();
-        assert_eq!(coverage.runs, 511);
+        assert_eq!(coverage.runs, 575);
         assert!((0.93..=0.97).contains(&coverage.within), "{coverage:?}");
         assert!(coverage.sure_pairs > 400 && coverage.sure_right > 0.93, "{coverage:?}");
         let (found, used) = (coverage.anchored.unwrap(), ANCHORED);
@@ -426,9 +426,6 @@ mod tests {
                 let mut training = step.training.clone();
                 if set.name == "megatron-bridge" {
                     training.tensor.recompute = Recompute::Full;
-                }
-                if set.name == "internevo" {
-                    training.data.style = DataStyle::Zero1;
                 }
                 let least = TrainingStep { training: &training, ..step.clone() };
                 let parts = MemoryChoices::with(run.kernels).most_loaded(&least).1.total();

@@ -414,6 +414,7 @@ mod tests {
             ("internevo", 54, 1),
             ("llm-foundry", 148, 9),
             ("megatron-bridge", 124, 9),
+            ("dgx-cloud", 64, 6),
         ];
         let sets = PublishedSet::all().unwrap();
         assert_eq!(sets.len(), expected.len());
