@@ -85,7 +85,8 @@ fn read_with_little_memory(limits: u64) {
                 }
                 None => {
                     // Rust's words, and those of the C library.
-                    let has_said_so = ["memory allocation of", "out of memory"].iter().any(|words| said.contains(words));
+                    let has_said_so =
+                        ["memory allocation of", "out of memory"].iter().any(|words| said.contains(words));
                     assert!(has_said_so && ran.status.signal() == Some(SIGABRT), "{which}");
                     out_of_memory += 1;
                 }

@@ -223,6 +223,7 @@ fn a_plan_names_the_level_of_its_gpu_and_says_first_where_nothing_was_validated(
         ("a100-nvswitch-hdr", "", "level of A100 in 16 bits, dense: 317 runs of 6 sources", true),
         ("h200-nvswitch-ndr", "", "level of H100 in 16 bits, dense", false),
         ("b200-nvswitch-ndr", "", "level of GB200 in 8 bits, dense", false),
+        ("gb200-nvl72", "--fp4-linears", "linear layers in 4 bits, at a peak of 10000 TFLOP/s", true),
         ("mi300x-mesh-ndr", "", "the middle of all GPUs", false),
         ("h100-nvswitch-ndr", "--peak-tflops 800", "the middle of all GPUs", false),
     ] {

@@ -50,6 +50,10 @@ pub(super) struct ComputingFlags {
     #[arg(long, hide_short_help = true)]
     fp8_linears: bool,
 
+    /// Linear layers are computed in 4 bits (NVFP4, MXFP4), the rest in 16
+    #[arg(long, conflicts_with = "fp8_linears", hide_short_help = true)]
+    fp4_linears: bool,
+
     /// Attention is several kernels that store a matrix of tokens by tokens, instead of one that does not
     #[arg(long, hide_short_help = true)]
     unfused_attention: bool,
@@ -104,7 +108,12 @@ impl ComputingFlags {
             && self.products.is_none()
             && self.anchor.is_none()
             && self.gpu.peak_tflops.is_none()
-            && !self.fp8_linears
+            && self.bits_of_linears().is_none()
+    }
+
+    /// The type of linear layers, if it is another than that of the rest.
+    fn bits_of_linears(&self) -> Option<u8> {
+        (self.fp8_linears.then_some(8)).or(self.fp4_linears.then_some(4))
     }
 
     /// The same with the matrix products of a record.
@@ -132,7 +141,7 @@ impl ComputingFlags {
         machine: Option<&Machine>,
         calls: Option<&Calls>,
     ) -> Result<Computing> {
-        let bits = if self.fp8_linears { 8 } else { 8 * element.size() as u8 };
+        let bits = self.bits_of_linears().unwrap_or(8 * element.size() as u8);
         let gpu = self.gpu.gpu(machine);
         let level = PlanLevel::of(gpu.gpu.as_deref(), bits, layers_of(model), machine)?;
         let mut computing = match (self.efficiency, &self.products) {
@@ -152,18 +161,18 @@ impl ComputingFlags {
                 "--ampere-attention has no effect on {gpu}, an Ampere GPU; leave it out"
             )));
         }
-        if self.fp8_linears {
+        if let Some(bits) = self.bits_of_linears() {
             let missing = || {
-                Error::usage(
-                    "--fp8-linears: the peak in 8 bits is not known; name a machine file with `peak_tflops_fp8`, and leave out \
-                     --peak-tflops and --products",
-                )
+                Error::usage(format!(
+                    "--fp{bits}-linears: the peak in {bits} bits is not known; name a machine file with `peak_tflops_fp{bits}`, and leave \
+                     out --peak-tflops and --products"
+                ))
             };
             let own = self.gpu.peak_tflops.is_none() && self.products.is_none();
-            let peak = self.gpu.gpu(machine).peak_fp8_flops_per_second.filter(|_| own).ok_or_else(missing)?;
-            computing.compute.peak_8_bits = Some(peak);
+            let peak = self.gpu.gpu(machine).peak_of_linears(bits).filter(|_| own).ok_or_else(missing)?;
+            computing.compute.peak_of_linears = Some(peak);
             computing.ground +=
-                &format!("; linear layers in 8 bits, at a peak of {} TFLOP/s", three_digits(peak / 1e12));
+                &format!("; linear layers in {bits} bits, at a peak of {} TFLOP/s", three_digits(peak / 1e12));
         }
         computing.compute.error = StepError::between(level.level.low, level.level.high);
         computing.not_validated = level.doubt();
@@ -425,6 +434,7 @@ fn assumed() -> Gpu {
         gpu: Some("H100".to_owned()),
         peak_flops_per_second: 989e12,
         peak_fp8_flops_per_second: Some(1979e12),
+        peak_fp4_flops_per_second: None,
         memory_rate: Rate(3350e9),
     }
 }

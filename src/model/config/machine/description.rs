@@ -147,9 +147,23 @@ pub struct Computing {
     /// For 8-bit floats, if the GPU supports them.
     #[serde(default, rename = "peak_tflops_fp8", serialize_with = "as_tflops", deserialize_with = "tflops")]
     pub peak_fp8_flops_per_second: Option<f64>,
+    /// For 4-bit floats that share a scale in blocks (NVFP4, MXFP4).
+    #[serde(default, rename = "peak_tflops_fp4", serialize_with = "as_tflops", deserialize_with = "tflops")]
+    pub peak_fp4_flops_per_second: Option<f64>,
     /// Bytes per second to and from its memory, both together.
     #[serde(with = "text")]
     pub memory_rate: Rate,
+}
+
+impl Computing {
+    /// The peak of linear layers in this many bits, where it is known and not that of 16 bits.
+    pub fn peak_of_linears(&self, bits: u8) -> Option<f64> {
+        match bits {
+            8 => self.peak_fp8_flops_per_second,
+            4 => self.peak_fp4_flops_per_second,
+            _ => None,
+        }
+    }
 }
 
 fn one() -> u32 {

@@ -28,7 +28,7 @@ impl Compute {
     pub fn constant(peak_flops_per_second: f64, share: f64) -> Compute {
         Compute {
             peak_flops_per_second,
-            peak_8_bits: None,
+            peak_of_linears: None,
             efficiency: Efficiency::Saturating(Saturation { best: share, half_width: 0.0 }),
             memory_rate: Rate(f64::INFINITY),
             seconds_per_kernel: Seconds(0.0),
@@ -144,7 +144,7 @@ impl Constants {
     pub fn compute(&self, gpu: &Computing) -> Compute {
         Compute {
             peak_flops_per_second: gpu.peak_flops_per_second,
-            peak_8_bits: None,
+            peak_of_linears: None,
             efficiency: Efficiency::Saturating(self.saturation()),
             memory_rate: Rate(self.share_of_memory_rate * gpu.memory_rate.0),
             seconds_per_kernel: Seconds(self.seconds_per_kernel),
@@ -273,7 +273,7 @@ mod tests {
     fn larger_products_reach_more_of_the_peak() {
         let form = Efficiency::Saturating(Saturation { best: 0.8, half_width: 100.0 });
         let product =
-            |m, n, k| Product { m, n, k, count: 2.0, has_weights: true, in_attention: false, in_8_bits: false };
+            |m, n, k| Product { m, n, k, count: 2.0, has_weights: true, in_attention: false, is_quantized: false };
         // 300/400 of 0.8, 100/200 and 900/1000.
         let expected = 2.0 * 2.0 * 300.0 * 100.0 * 900.0 / (1e9 * 0.8 * 0.75 * 0.5 * 0.9);
         close(form.seconds(&product(300, 100, 900), 1e9), expected, "saturating");
@@ -291,8 +291,15 @@ mod tests {
         let list = [measured(256, 1e12), measured(1024, 4e12), measured(65_536, 5e12)];
         let form = Efficiency::Measured(MeasuredProducts::new(&list, ElementType::Bfloat16).unwrap());
         let speed = |m: u64| {
-            let product =
-                Product { m, n: 1024, k: 1024, count: 1.0, has_weights: true, in_attention: false, in_8_bits: false };
+            let product = Product {
+                m,
+                n: 1024,
+                k: 1024,
+                count: 1.0,
+                has_weights: true,
+                in_attention: false,
+                is_quantized: false,
+            };
             product.flops() / form.seconds(&product, 1.0)
         };
         close(speed(256), 1e12, "measured");

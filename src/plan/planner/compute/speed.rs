@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 pub struct Compute {
     /// Peak of dense matrix products in the type of the activations, floating-point operations per second.
     pub peak_flops_per_second: f64,
-    /// As `peak`, for the linear layers of blocks if they are computed in 8 bits.
-    pub peak_8_bits: Option<f64>,
+    /// As `peak`, for the linear layers of blocks if they are computed in 8 or 4 bits.
+    pub peak_of_linears: Option<f64>,
     /// Share of the peak that products reach.
     pub efficiency: Efficiency,
     /// Rate of kernels that only move data, reading and writing together.
@@ -37,7 +37,7 @@ pub struct Compute {
 impl Compute {
     /// The peak that a product could reach.
     pub(super) fn peak_of(&self, product: &Product) -> f64 {
-        self.peak_8_bits.filter(|_| product.in_8_bits).unwrap_or(self.peak_flops_per_second)
+        self.peak_of_linears.filter(|_| product.is_quantized).unwrap_or(self.peak_flops_per_second)
     }
 }
 
@@ -243,7 +243,7 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
         (model.attention.heads / t * step.training.micro_batch) as f64 * if fused_attention { 0.5 } else { 1.0 };
     let rows = step.training.sequence / u64::from(step.layout.degrees.cp);
     let attention =
-        |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, in_8_bits: false };
+        |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, is_quantized: false };
     products.extend([attention(keys, head), attention(value, keys)]);
     let scores = (model.attention.heads / t) as f64 * n as f64 * keys as f64;
     let each = if model.family.transformers.as_gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
@@ -537,18 +537,18 @@ pub struct Product {
     pub has_weights: bool,
     /// Whether it is recomputed under selective recomputation.
     pub in_attention: bool,
-    /// Whether 8-bit training computes it in 8 bits: the linear layers of blocks.
-    pub in_8_bits: bool,
+    /// Whether training in 8 or 4 bits computes it so: the linear layers of blocks.
+    pub is_quantized: bool,
 }
 
 impl Product {
     pub(super) fn linear(m: u64, n: u64, k: u64) -> Product {
-        Product { m, n, k, count: 1.0, has_weights: true, in_attention: false, in_8_bits: false }
+        Product { m, n, k, count: 1.0, has_weights: true, in_attention: false, is_quantized: false }
     }
 
     /// A linear layer of a block.
     pub(super) fn of_block(m: u64, n: u64, k: u64) -> Product {
-        Product { in_8_bits: true, ..Product::linear(m, n, k) }
+        Product { is_quantized: true, ..Product::linear(m, n, k) }
     }
 
     /// Floating-point operations of all of them.

@@ -195,8 +195,12 @@ fn run(row: &Row, machines: &mut Machines, time_column: &'static str, measured_s
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
         in_graphs: row.truth("cuda_graphs")?.unwrap_or(usual.in_graphs),
     };
-    let bits =
-        if row.truth("fp8_linears")? == Some(true) { 8 } else { 8 * training.activation_element_type.size() as u8 };
+    let bits = match (row.truth("fp4_linears")?, row.truth("fp8_linears")?) {
+        (Some(true), Some(true)) => return Err(row.wrong("fp4_linears", "and fp8_linears are both true")),
+        (Some(true), _) => 4,
+        (_, Some(true)) => 8,
+        _ => 8 * training.activation_element_type.size() as u8,
+    };
     let machine = row.text("machine").map(|name| machines.named(name)).transpose().map_err(|error| row.says(&error))?;
     let name = row.text("model").ok_or_else(|| row.wrong("model", "is missing"))?;
     let model = machines.resolve(Shipped::Model, name);
@@ -413,7 +417,7 @@ mod tests {
             ("bloom", 46, 9),
             ("internevo", 54, 1),
             ("llm-foundry", 148, 9),
-            ("megatron-bridge", 124, 9),
+            ("megatron-bridge", 136, 9),
             ("dgx-cloud", 64, 6),
         ];
         let sets = PublishedSet::all().unwrap();

@@ -203,8 +203,9 @@ impl<'a> Replay<'a> {
                 return Err(run.wrong("machine", "is missing; accepted: a machine file, or --machine for all rows"));
             }
         };
-        if run.bits == 8 && computing.peak_fp8_flops_per_second.is_none() {
-            return Err(run.wrong("fp8_linears", "the machine has no `peak_tflops_fp8`"));
+        if run.bits < 16 && computing.peak_of_linears(run.bits).is_none() {
+            let (key, peak) = (format!("fp{}_linears", run.bits), format!("peak_tflops_fp{}", run.bits));
+            return Err(run.wrong(&key, &format!("the machine has no `{peak}`")));
         }
         let key = LevelKey { gpu: kind, bits: run.bits, layers: run.layers() };
         let ranks_per_node = run.ranks_per_node.unwrap_or(ranks_per_node);
@@ -221,17 +222,17 @@ impl<'a> Replay<'a> {
 
     /// The peak of the linear layers of blocks.
     pub fn peak_flops_per_second(&self) -> f64 {
-        self.peak_8_bits().unwrap_or(self.computing.peak_flops_per_second)
+        self.peak_of_linears().unwrap_or(self.computing.peak_flops_per_second)
     }
 
-    fn peak_8_bits(&self) -> Option<f64> {
-        self.computing.peak_fp8_flops_per_second.filter(|_| self.run.bits == 8)
+    fn peak_of_linears(&self) -> Option<f64> {
+        self.computing.peak_of_linears(self.run.bits)
     }
 
     /// Seconds of the products alone, at the peak and evenly on all ranks.
     pub fn seconds_at_peak(&self) -> f64 {
         let compute = Compute {
-            peak_8_bits: self.peak_8_bits(),
+            peak_of_linears: self.peak_of_linears(),
             kernels: self.run.kernels,
             ..Compute::constant(self.computing.peak_flops_per_second, 1.0)
         };
@@ -265,7 +266,7 @@ impl<'a> Replay<'a> {
     }
 
     fn in_its_kernels(&self, compute: &Compute) -> Compute {
-        Compute { kernels: self.run.kernels, peak_8_bits: self.peak_8_bits(), ..compute.clone() }
+        Compute { kernels: self.run.kernels, peak_of_linears: self.peak_of_linears(), ..compute.clone() }
     }
 }
 
