@@ -430,6 +430,8 @@ pub struct Parts {
     pub plan: Plan,
     /// Synchronisation of the clocks before and after the cases; none where another tool measured.
     pub clocks: Option<[ClockLine; 2]>,
+    /// What the library used, if known.
+    pub library_use: Option<LibraryUseLine>,
     /// The measured cases.
     pub cases: Vec<CaseLine>,
     /// How the run ended.
@@ -440,7 +442,7 @@ impl Parts {
     /// A record without cases, whose run ended well.
     pub fn new(header: Header) -> Parts {
         let end = End::new(EndStatus::Complete, 0, None, Duration::ZERO);
-        Parts { header, plan: Plan::default(), clocks: None, cases: Vec::new(), end }
+        Parts { header, plan: Plan::default(), clocks: None, library_use: None, cases: Vec::new(), end }
     }
 
     /// Without cases, but with header, clocks and duration of another record, whose machine file and warnings are left out.
@@ -470,10 +472,11 @@ impl Parts {
 
     /// The lines of the record.
     pub fn lines(self) -> Vec<Line> {
-        let Parts { header, plan, clocks, cases, mut end } = self;
+        let Parts { header, plan, clocks, library_use, cases, mut end } = self;
         let (start, stop) = clocks.map_or((None, None), |[start, stop]| (Some(start), Some(stop)));
         let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan)];
         lines.extend(start.map(Line::Clock));
+        lines.extend(library_use.map(|used| Line::LibraryUse(Box::new(used))));
         lines.extend(cases.into_iter().map(|case| Line::Case(Box::new(case))));
         lines.extend(stop.map(Line::Clock));
         end.lines_before = Some(lines.len() as u64);

@@ -6,11 +6,13 @@ use commgauge_base::collective::{Collective, Division, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::writing::ranges;
 use commgauge_cost::cost::Place;
 use commgauge_model::config::RunSettings;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::Parts;
 use commgauge_model::record::header::{self, without_secrets};
+use commgauge_model::record::library_use::{LibraryUse, LibraryUseLine, UseOfRanks};
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, CaseLine, End, EndStatus, ForeignTool, Header, Line, Outcome, RankFacts, START_NOT_STATED,
     SuiteFacts,
@@ -106,6 +108,8 @@ pub struct Imported {
     pub ranks: Vec<RankFacts>,
     /// Start time of the last run, if the tool prints it.
     pub started: Option<Timestamp>,
+    /// What NCCL carried data over, by its own log in between.
+    pub library_use: LibraryUse,
 }
 
 /// How a run of another tool failed.
@@ -150,6 +154,8 @@ pub struct Origin {
     pub started: Option<Timestamp>,
     /// The ranks, if known.
     pub ranks: Vec<RankFacts>,
+    /// What NCCL carried data over, if known.
+    pub library_use: LibraryUse,
     /// What makes the times unreliable.
     pub warnings: Vec<String>,
     /// Faults that prevent the runs from passing.
@@ -167,6 +173,7 @@ impl Origin {
             written: None,
             started: None,
             ranks: Vec::new(),
+            library_use: LibraryUse::default(),
             warnings: Vec::new(),
             faults: Vec::new(),
             notes: Vec::new(),
@@ -201,6 +208,11 @@ pub fn record_lines(run_id: &str, origin: &Origin, rows: &[Row]) -> Vec<Line> {
         record.plan.cases.push(facts);
     }
     record.plan.case_lines = rows.len() as u64;
+    if origin.library_use.names_a_network() {
+        let ranks = ranges(&(0..record.header.world_size).collect::<Vec<u32>>());
+        let uses = vec![UseOfRanks { ranks, used: origin.library_use.clone() }];
+        record.library_use = Some(LibraryUseLine { uses, absent: None });
+    }
     if let Some(worst) = origin.faults.iter().min_by_key(|fault| fault.kind) {
         let (status, exit_code) = worst.kind.end();
         record.end = End { status, exit_code, error: Some(worst.text.clone()), ..record.end };

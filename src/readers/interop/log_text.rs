@@ -327,6 +327,7 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
     origin.started =
         files.iter().map(|file| file.imported.started).collect::<Option<Vec<_>>>().into_iter().flatten().max();
     let largest = files.iter().max_by_key(|file| file.imported.ranks.len());
+    origin.library_use = largest.map(|file| file.imported.library_use.clone()).unwrap_or_default();
     origin.ranks = largest.map(|file| file.imported.ranks.clone()).unwrap_or_default();
     let mut rows: Vec<Row> = files.into_iter().flat_map(|file| file.imported.rows).collect();
     // They make rows of other hosts or settings other rows; where all are alike they say nothing.

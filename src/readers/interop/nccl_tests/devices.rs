@@ -169,6 +169,7 @@ impl<'a> Reader<'a> {
             self.heading(line, columns);
         } else if is_log_line(text) {
             self.log_lines += 1;
+            self.imported.library_use.observe(text);
             // As NCCL_DEBUG=VERSION prints it: `NCCL version 2.27.3+cuda12.9`.
             if let Some((_, version)) = text.split_once("NCCL version ").filter(|(_, rest)| begins_with_digit(rest)) {
                 self.run.facts.label("nccl_version", version.split(['+', ' ']).next().unwrap_or(version));

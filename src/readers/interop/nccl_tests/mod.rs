@@ -259,11 +259,14 @@ mod tests {
     use super::devices::parse;
     use crate::interop::corrupt_input;
     use crate::interop::imported::DataCheck;
-    use crate::interop::{Imported, Row, RunFaultKind};
+    use crate::interop::{Imported, Origin, Row, RunFaultKind, record_lines};
     use commgauge_base::collective::{Collective, Placement, ReduceOp};
     use commgauge_base::element::ElementType;
     use commgauge_base::sample::Cadence;
     use commgauge_model::layout::Locality;
+    use commgauge_model::record::Record;
+    use commgauge_model::record::library_use::LibraryUse;
+    use commgauge_model::record::line::ForeignTool;
     use std::collections::BTreeSet;
     use std::path::Path;
 
@@ -539,6 +542,23 @@ mod tests {
         let [fault] = imported.faults.as_slice() else { panic!("{:?}", imported.faults) };
         assert_eq!(fault.kind, RunFaultKind::CutOff);
         assert!(fault.text.contains("its table has no foot, and the file ends within a line"), "{fault:?}");
+    }
+
+    #[test]
+    fn what_nccl_logs_between_the_lines_of_a_run_is_what_it_carried_data_over() {
+        let info = "alpha:2200:2210 [0] NCCL INFO";
+        let routes =
+            format!("{info} Using network Socket\n{info} Channel 00/0 : 0[0] -> 4[0] [send] via NET/Socket/0\n");
+        let imported = parse(&OLD.replacen("# Using devices\n", &format!("# Using devices\n{routes}"), 1), "x.txt");
+        assert_eq!(imported.rows, parse(OLD, "x.txt").rows);
+        let of = |library_use: &LibraryUse| {
+            let origin = Origin { library_use: library_use.clone(), ..Origin::of(ForeignTool::NcclTests, &[]) };
+            let record = Record::from_lines(record_lines("r", &origin, &imported.rows)).unwrap();
+            record.meanwhile.library_use.map(|line| (line.uses[0].ranks.clone(), line.phrases()))
+        };
+        let said = ("0-7".to_owned(), vec!["network Socket; routes NET/Socket".to_owned()]);
+        assert_eq!(of(&imported.library_use), Some(said));
+        assert_eq!(of(&parse(OLD, "x.txt").library_use), None, "nothing is known without NCCL's log");
     }
 
     #[test]
