@@ -4,7 +4,7 @@
 //! `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
 //! escaped by itself: each format has a filter for its texts.
 
-use super::document::{Column, Table, gigabytes, percent, signed_percent};
+use super::document::{Column, Table, TableLayout, gigabytes, percent, signed_percent, widths};
 use super::text::{harmless, visible, wrap};
 use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
@@ -152,7 +152,8 @@ fn plain_text(value: &JinjaValue) -> String {
 const BAR: &str = "\u{1}";
 
 /// The table of a text whose lines are rows, with `|` between their cells. Of the first, the headings, those of numbers begin with `>`, and
-/// those that end in `:N` are of columns that narrow terminals do without, the largest N first.
+/// those that end in `:N` are of columns that narrow terminals do without, the largest N first. Where the last ends in `...`, its cells are
+/// cut, so that every row stays on one line.
 fn table(text: &str, width: u16) -> String {
     let cells = |line: &str| line.split('|').map(|cell| cell.trim().replace(BAR, "|")).collect::<Vec<String>>();
     let column = |heading: String| {
@@ -165,8 +166,30 @@ fn table(text: &str, width: u16) -> String {
         }
     };
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).map(cells);
-    let columns: Vec<Column> = lines.next().into_iter().flatten().map(column).collect();
-    Table::new("", &columns, lines).text(width)
+    let mut columns: Vec<Column> = lines.next().into_iter().flatten().map(column).collect();
+    let whole = columns.last_mut().and_then(|last| Some((last.heading.strip_suffix("...")?, last)));
+    let is_cut = whole.map(|(heading, last)| last.heading = heading).is_some();
+    let table = Table::new("", &columns, lines);
+    if is_cut { with_last_cut(table, width) } else { table }.text(width)
+}
+
+/// Minimum width of a column that is cut; narrower terminals wrap it.
+const SHORTEST: usize = 20;
+
+fn with_last_cut(mut table: Table, width: u16) -> Table {
+    let last = table.columns.len() - 1;
+    let mut widths = widths(&table.columns, &table.rows);
+    widths[last] = SHORTEST;
+    let before = TableLayout::new(&table.columns, widths, usize::from(width));
+    let longest = SHORTEST + usize::from(width).saturating_sub(before.width());
+    for row in &mut table.rows {
+        let cell = visible(&row.cells[last]);
+        row.cells[last] = match cell.chars().count() > longest {
+            true => cell.chars().take(longest - 3).chain("...".chars()).collect(),
+            false => cell,
+        };
+    }
+    table
 }
 
 /// A paragraph behind a mark, whose further lines are indented; on the narrowest terminals it takes `least` columns even so.
