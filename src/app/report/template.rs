@@ -148,7 +148,7 @@ fn plain_text(value: &JinjaValue) -> String {
     }
 }
 
-/// What stands for `|` within a cell: a character that no visible text has.
+/// Replaces `|` within a cell: a character that no visible text has.
 const BAR: &str = "\u{1}";
 
 /// The table of a text whose lines are rows, with `|` between their cells. Of the first, the headings, those of numbers begin with `>`, and
