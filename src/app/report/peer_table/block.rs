@@ -1,7 +1,7 @@
 //! A table of a peer, written from top to bottom, and the division of rows into tables.
 
-use super::Peer;
 use crate::report::row::{RankMeans, Row, Status};
+use crate::report::template::prose;
 use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Division, Placement};
 use commgauge_base::sample::{Cadence, Timing};
@@ -9,8 +9,8 @@ use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant;
 use commgauge_base::writing::{ascending, grouped};
 use commgauge_model::record::line::Header;
-use minijinja::context;
 use minijinja::value::Serde;
+use minijinja::{Value, context};
 use std::collections::HashMap;
 
 /// The rows of one table.
@@ -35,6 +35,11 @@ pub(in crate::report) struct Divided {
     pub blocks: Vec<Box<dyn Block>>,
     /// Rows that have no table.
     pub left_out: Vec<usize>,
+}
+
+/// What is around the lines of a table.
+pub(super) fn said(part: &str, facts: Value) -> String {
+    prose("peer.txt", include_str!("../templates/peer.txt"), context! { part, ..facts })
 }
 
 /// Divides the rows that have a table into those of the same one; and those that have none.
@@ -203,13 +208,13 @@ impl CollectiveBlock {
             is_graph => facts.labels.contains_key("submit"), is_verified => header.settings.verify,
             backend => Serde(&header.backend), ..Serde(facts)
         };
-        Peer::NcclTests.said("head", head)
+        said("head", head)
     }
 
     fn tail(&self, rows: &[Row]) -> String {
         let block = self.of(rows);
         let (collective, average) = (block[0].facts.collective.name(), average_bus_bandwidth(&block));
-        Peer::NcclTests.said("tail", context! { collective, average, wrong => self.wrong(rows) })
+        said("tail", context! { collective, average, wrong => self.wrong(rows) })
     }
 
     fn wrong(&self, rows: &[Row]) -> usize {
@@ -269,7 +274,7 @@ fn tables(pairs: Vec<Pair>) -> Vec<Lines> {
 /// Headings; a placement without measurements has no columns.
 fn headings(placements: &[Placement]) -> String {
     let placements: Vec<String> = placements.iter().map(Placement::to_string).collect();
-    Peer::NcclTests.said("columns", context! { placements })
+    said("columns", context! { placements })
 }
 
 fn devices(header: &Header) -> String {
