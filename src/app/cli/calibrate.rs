@@ -9,7 +9,7 @@ use crate::cli::launched_arguments::Backend;
 use crate::cli::plan::NOT_SURE;
 use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
 use crate::report::rank::{RankDocument, text};
-use crate::report::{fit_plots, fit_text, pretty_json};
+use crate::report::{fit_plots, fit_text, pretty_json, prose};
 use clap::Parser;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -18,15 +18,16 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost::{self, Fit, FitOptions, Measurements};
 use commgauge_model::config::step::STEP_FLAGS;
-use commgauge_model::config::{Machine, Model, Shipped};
+use commgauge_model::config::{Machine, Model, Shipped, toml_string};
 use commgauge_model::record::Record;
 use commgauge_model::workload::step::{Step, TrainingStep};
-use commgauge_plan::planner::calibration_suite::{
-    CalibrationProducts, CalibrationSuite, RequestedCall, requested_calls,
-};
+use commgauge_plan::planner::calibration_suite::{RequestedCall, requested_calls};
 use commgauge_plan::planner::compute::MeasuredProduct;
 use commgauge_plan::planner::rank::RankOptions;
 use commgauge_plan::planner::search::{Planned, Question, Results, search};
+use minijinja::context;
+use minijinja::value::Serde;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -181,6 +182,18 @@ fn budget(text: &str) -> std::result::Result<String, String> {
     parse_seconds(text).map(|_| text.to_owned())
 }
 
+/// The matrix products of a model, as a `[[compute]]` table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct CalibrationProducts {
+    /// What says the model: the key `preset` or `config`, and its name or path.
+    model: String,
+    /// Degrees of tensor parallelism.
+    tp: Vec<u64>,
+    micro_batch: Vec<u64>,
+    sequence: u64,
+    element_type: ElementType,
+}
+
 /// What a calibration measures.
 struct Asked {
     /// The text of the suite.
@@ -292,14 +305,24 @@ impl MeasureCommand {
             false => None,
         };
         let calls = self.calls(&model, planned)?;
-        let suite = CalibrationSuite {
-            model: &model,
-            calls: &calls,
-            bytes_most: self.largest_call,
-            budget: &self.budget,
-            products: products.as_ref(),
+        Ok(Asked { suite: self.suite(&model, &calls, products.as_ref()), products })
+    }
+
+    /// The suite that measures these calls and products, as a TOML file.
+    fn suite(&self, model: &Model, calls: &[RequestedCall], products: Option<&CalibrationProducts>) -> String {
+        let shown = model.shown_name();
+        let call = |call: &RequestedCall| {
+            let (least, most, sizes) = (call.bytes_least.0, call.bytes_most.0, call.first_sizes(self.largest_call));
+            let (reduces, has_placements) = (call.collective.reduces(), call.collective.placements().len() > 1);
+            let (collective, element_type) = (call.collective.name(), call.element_type.name());
+            context! { least, most, sizes, reduces, has_placements, collective, element_type }
         };
-        Ok(Asked { suite: suite.text(), products })
+        let context = context! {
+            model => &shown, name => toml_string(&format!("calibrate-{}", model.name)), budget => &self.budget,
+            description => toml_string(&format!("Calls and products for planning {shown}")),
+            calls => calls.iter().map(call).collect::<Vec<_>>(), products => Serde(products),
+        };
+        prose("calibration_suite.toml", include_str!("calibration_suite.toml"), context)
     }
 
     fn calls(&self, model: &Model, planned: PlannedTraining) -> Result<Vec<RequestedCall>> {
@@ -668,12 +691,68 @@ fn of(name: &str, model: &Model, planned: &PlannedTraining, backend: Backend) ->
     })
 }
 
-/// How a suite in another folder finds the model.
-fn source(name: &str) -> (&'static str, String) {
+/// What says the model in the suite, which is run from anywhere: the whole path of a file, or the name of a preset.
+fn source(name: &str) -> String {
     let path = Path::new(name);
     let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     match file.canonicalize() {
-        Ok(file) => ("config", file.to_string_lossy().into_owned()),
-        Err(_) => ("preset", name.to_owned()),
+        Ok(file) => format!("config = {}", toml_string(&file.to_string_lossy())),
+        Err(_) => format!("preset = {}", toml_string(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_base::collective::Collective;
+    use commgauge_model::config::Suite;
+    use commgauge_model::layout::Nodes;
+    use commgauge_model::workload::WorkPlan;
+
+    fn plan(calls: &[RequestedCall], products: Option<&CalibrationProducts>, nodes: &Nodes) -> WorkPlan {
+        #[derive(Parser)]
+        struct Flags {
+            #[command(flatten)]
+            measure: MeasureCommand,
+        }
+        let flags = "measure --model llama-3-8b --gpus 16 --gpu-memory 80GB --global-batch 64 --sequence 512";
+        let Flags { measure } = Flags::parse_from(flags.split(' '));
+        let text = measure.suite(&Model::load("llama-3-8b").unwrap(), calls, products);
+        let suite = Suite::parse(Path::new("calibrate.toml"), &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        WorkPlan::from_suite_on(&suite, nodes).unwrap()
+    }
+
+    fn call(collective: Collective, element_type: ElementType) -> RequestedCall {
+        RequestedCall { collective, element_type, bytes_least: Bytes(1024), bytes_most: Bytes(1 << 25) }
+    }
+
+    #[test]
+    fn products_are_those_of_the_model_in_every_degree_and_micro_batch_that_is_given() {
+        let products = CalibrationProducts {
+            model: source("llama-3-8b"),
+            tp: vec![1, 2],
+            micro_batch: vec![1, 4],
+            sequence: 512,
+            element_type: ElementType::Bfloat16,
+        };
+        let calls = [call(Collective::AllReduce, ElementType::Float32)];
+        let plan = plan(&calls, Some(&products), &Nodes::filled(2, 2));
+        assert_eq!(plan.products.len(), 2 * 2 * 5, "five products of a layer and the head");
+        assert!(plan.products.iter().all(|product| product.element_type == ElementType::Bfloat16));
+    }
+
+    #[test]
+    fn every_place_of_the_ranks_is_measured_at_once_and_alone() {
+        let calls =
+            [Collective::AllReduce, Collective::SendRecv].map(|collective| call(collective, ElementType::Bfloat16));
+        let plan = plan(&calls, None, &Nodes::filled(8, 4));
+        let of = |solo: bool| -> BTreeSet<String> {
+            let wanted = plan.cases.iter().filter(|case| case.solo_of.is_some() == solo);
+            wanted.map(|case| format!("{} {}", case.op.axis, case.groups_label)).collect()
+        };
+        let at_once = ["node ", "node by-2", "nodes of-2", "nodes of-2-by-1", "nodes of-2-by-2"];
+        assert_eq!(of(false), at_once.map(str::to_owned).into());
+        let alone = ["node by-2-solo", "node solo", "nodes of-2-by-1-solo", "nodes of-2-by-2-solo"];
+        assert_eq!(of(true), alone.map(str::to_owned).into(), "one group over both nodes is already alone");
     }
 }

@@ -5,13 +5,14 @@
 use super::TableOrJson;
 use super::output::columns;
 use crate::report::layout::{Overview, SHOWN, write, write_groups, write_json};
+use crate::report::written;
 use clap::Args;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::{LayoutTable, Place, Recipe, Table, read_text};
 use commgauge_model::layout::{Axis, Layout, MOST_RANKS};
 use commgauge_model::workload::step::{layout_on, ranks_of};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Show the groups of every axis of a layout, and how they are placed on the nodes
@@ -68,18 +69,13 @@ impl LayoutCommand {
     /// As [`LayoutCommand::execute`].
     pub fn show_on(&self, width: u16, out: &mut dyn Write) -> Result<()> {
         let overview = self.overview()?;
-        let written = match self.format {
+        let result = match self.format {
             TableOrJson::Table if self.axes.is_empty() => write(&overview, usize::from(width), out),
             TableOrJson::Table => write(&overview, usize::from(width), out)
                 .and_then(|()| write_groups(&overview, usize::from(width), out)),
             TableOrJson::Json => write_json(&overview, out),
         };
-        match written.and_then(|()| out.flush()) {
-            Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
-                Err(Error::environment(format!("cannot write the layout: {cause}")))
-            }
-            _ => Ok(()),
-        }
+        written(result.and_then(|()| out.flush()), "the layout")
     }
 
     fn overview(&self) -> Result<Overview> {

@@ -3,7 +3,7 @@
 use super::help;
 use crate::report::{
     ColorChoice, Format, LiveRows, Paint, Template, VerdictFormat, VerdictLook, View, answer, pretty_json, render,
-    verdict_text,
+    verdict_text, written,
 };
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind as FlagError;
@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::borrow::Borrow;
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
@@ -473,12 +473,7 @@ pub(crate) fn print_on(out: &mut dyn Write, text: &str) -> Result<()> {
 
 /// The same for what a drawer has escaped and coloured.
 pub(crate) fn print_drawn_on(out: &mut dyn Write, text: &str) -> Result<()> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::environment(format!("cannot write to stdout: {cause}")))
-        }
-        _ => Ok(()),
-    }
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "to stdout")
 }
 
 // Properties of the terminal: the one place that evaluates `--color`, NO_COLOR, TERM, `--width` and COLUMNS, for our

@@ -334,12 +334,6 @@ struct ForcedLaunch {
     record: PathBuf,
 }
 
-/// What a combination was measured at.
-struct Measured {
-    name: String,
-    view: View,
-}
-
 /// Exit codes after which further launches would end in the same way, or are no longer wanted.
 const STOPS: [i32; 3] = [2, 7, 75];
 
@@ -386,7 +380,7 @@ fn run_combinations(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
     let first = suite::record_path(arguments.record.as_deref())?;
     let launches = launches(arguments, &first);
     launches.iter().try_for_each(|launch| suite::refuse_existing(&launch.record))?;
-    let (mut measured, mut most_severe): (Vec<Measured>, i32) = (Vec::new(), 0);
+    let (mut measured, mut most_severe): (Vec<Combination>, i32) = (Vec::new(), 0);
     for ForcedLaunch { name, arguments, record } in &launches {
         eprintln!("commgauge: forced to {name}");
         let exit_code = launch_one(arguments, record, out)?;
@@ -402,7 +396,7 @@ fn run_combinations(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
             }
         }
         let read = read.filter(|_| refused.is_none());
-        measured.extend(read.map(|record| Measured { name: name.clone(), view: View::new(&record) }));
+        measured.extend(read.map(|record| Combination { name: name.clone(), view: View::new(&record) }));
     }
     if measured.is_empty() {
         eprintln!("commgauge: NCCL refuses every combination; nothing was measured");
@@ -412,10 +406,8 @@ fn run_combinations(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
     Ok(most_severe)
 }
 
-fn show(arguments: &RunArguments, measured: &[Measured], out: &mut dyn Write) -> Result<()> {
-    let combinations: Vec<Combination> =
-        measured.iter().map(|Measured { name, view }| Combination { name, view }).collect();
-    let text = combinations_text(&combinations, arguments.output.columns(Sink::stdout()));
+fn show(arguments: &RunArguments, measured: &[Combination], out: &mut dyn Write) -> Result<()> {
+    let text = combinations_text(measured, arguments.output.columns(Sink::stdout()));
     // Machine-readable formats contain one record each.
     if arguments.output.format() == Format::Table {
         return print_on(out, &format!("\n{text}"));

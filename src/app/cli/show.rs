@@ -1,7 +1,7 @@
 //! `commgauge show`: what commgauge knows, from names and shipped files to schemas and man pages.
 
 use super::layout::LayoutCommand;
-use super::output::{AnswerArguments, print, replace};
+use super::output::{AnswerArguments, print};
 use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument};
 use crate::report::formats::SCHEMA_VERSION;
 use crate::report::model::ModelDocument;
@@ -12,7 +12,9 @@ use crate::report::{
 };
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_cost::cost;
@@ -315,17 +317,6 @@ pub struct CompletionsCommand {
     pub program: ProgramName,
 }
 
-/// Shells that are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Shell {
-    /// Bash 4.4 and newer
-    Bash,
-    /// Zsh
-    Zsh,
-    /// Fish
-    Fish,
-}
-
 /// Print or write man pages, of this program and the launched ones
 ///
 /// commgauge show man | man -l -
@@ -356,34 +347,27 @@ impl ManCommand {
     /// Prints the page of one program, or writes the pages of all.
     pub fn execute(&self, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
         let Some(folder) = &self.output else {
-            print(&page(&definition_of(self.program.unwrap_or_default()))?.text)?;
-            return Ok(0);
+            let (mut page, definition) = (Vec::new(), definition_of(self.program.unwrap_or_default()));
+            let made = clap_mangen::Man::new(definition).render(&mut page);
+            made.map_err(|cause| Error::environment(format!("cannot make the man page: {cause}")))?;
+            return print(&String::from_utf8_lossy(&page)).map(|()| 0);
         };
         if !folder.is_dir() {
             return Err(Error::usage(format!("--output {}: there is no such folder; make it first", folder.shown())));
         }
         let programs = self.program.as_ref().map_or(ProgramName::value_variants(), std::slice::from_ref);
-        let pages = programs.iter().map(|program| pages(definition_of(*program))).collect::<Result<Vec<_>>>()?.concat();
-        for page in &pages {
-            replace(&folder.join(&page.file_name), &page.text)?;
-        }
-        eprintln!("{} man pages in {}", pages.len(), folder.shown());
+        let write = |program: &ProgramName| clap_mangen::generate_to(definition_of(*program), folder);
+        programs.iter().try_for_each(write).map_err(|cause| Error::file("write the man pages in", folder, cause))?;
+        eprintln!("the man pages of {} are in {}", counted(programs.len(), "program"), folder.shown());
         Ok(0)
     }
 }
 
 /// The script by which a shell completes a program.
-fn completions(mut definition: Command, shell: Shell) -> Result<String> {
-    let (shell, name) = match shell {
-        Shell::Bash => (clap_complete::Shell::Bash, definition.get_name().to_owned()),
-        Shell::Zsh => (clap_complete::Shell::Zsh, definition.get_name().to_owned()),
-        Shell::Fish => (clap_complete::Shell::Fish, definition.get_name().to_owned()),
-    };
-    // Bash falls back to paths where no name fits; the other two would complete names only.
-    if shell == clap_complete::Shell::Bash {
-        definition = with_names(definition);
-    }
-    let mut script = Vec::new();
+fn completions(definition: Command, shell: Shell) -> Result<String> {
+    // Bash falls back to paths where no name fits; the others would complete names only.
+    let mut definition = if shell == Shell::Bash { with_names(definition) } else { definition };
+    let (name, mut script) = (definition.get_name().to_owned(), Vec::new());
     clap_complete::generate(shell, &mut definition, name, &mut script);
     String::from_utf8(script).map_err(|_| Error::environment("the completions are not text in UTF-8"))
 }
@@ -405,39 +389,6 @@ fn with_names(definition: Command) -> Command {
         argument.value_parser(PossibleValuesParser::new(names.into_iter().map(|name| &*name.leak())))
     };
     definition.mut_args(named).mut_subcommands(with_names)
-}
-
-/// A man page.
-#[derive(Clone)]
-struct Page {
-    file_name: String,
-    text: String,
-}
-
-/// The pages of a program and its commands.
-fn pages(definition: Command) -> Result<Vec<Page>> {
-    let mut definition = definition.disable_help_subcommand(true);
-    definition.build();
-    let mut pages = Vec::new();
-    collect(&definition, &mut pages)?;
-    Ok(pages)
-}
-
-fn collect(definition: &Command, pages: &mut Vec<Page>) -> Result<()> {
-    pages.push(page(definition)?);
-    for command in definition.get_subcommands().filter(|command| !command.is_hide_set()) {
-        collect(command, pages)?;
-    }
-    Ok(())
-}
-
-fn page(definition: &Command) -> Result<Page> {
-    let name = definition.get_display_name().unwrap_or(definition.get_name()).to_owned();
-    let mut bytes = Vec::new();
-    let made = clap_mangen::Man::new(definition.clone());
-    made.render(&mut bytes).map_err(|cause| Error::file("make the man page", Path::new(&name), cause))?;
-    let text = String::from_utf8(bytes).map_err(|_| Error::environment("a man page is not text in UTF-8"))?;
-    Ok(Page { file_name: format!("{name}.1"), text })
 }
 
 // The names of the programs.
@@ -463,7 +414,7 @@ mod tests {
     use super::*;
     use crate::report::names::{Named, text};
     use clap::ValueEnum;
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
     fn listed(kind: Option<Kind>) -> ListDocument {
         let programs: Vec<Command> = ProgramName::value_variants().iter().map(|one| one.definition()).collect();
@@ -564,16 +515,29 @@ mod tests {
 
     #[test]
     fn every_program_and_command_has_a_page_of_its_own() {
-        let all: Vec<Page> =
-            ProgramName::value_variants().iter().flat_map(|program| pages(program.definition()).unwrap()).collect();
-        let names: BTreeSet<&str> = all.iter().map(|page| page.file_name.as_str()).collect();
-        assert_eq!(names.len(), all.len(), "two pages of one name would overwrite each other: {names:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let command = ManCommand { output: Some(folder.path().to_owned()), ..ManCommand::default() };
+        assert_eq!(command.execute(ProgramName::definition).unwrap(), 0);
+        let pages = std::fs::read_dir(folder.path()).unwrap().map(|page| page.unwrap().path());
+        let pages: BTreeMap<String, String> = pages
+            .map(|page| {
+                (page.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(page).unwrap())
+            })
+            .collect();
+        let shown = |command: &Command| command.get_subcommands().filter(|part| !part.is_hide_set()).cloned().collect();
+        let mut commands: Vec<Command> = ProgramName::value_variants().iter().map(|one| one.definition()).collect();
+        let mut all = 0;
+        while let Some(command) = commands.pop() {
+            let parts: Vec<Command> = shown(&command);
+            (all, commands) = (all + 1, [commands, parts].concat());
+        }
+        assert_eq!(pages.len(), all, "two pages of one name overwrite each other: {:?}", pages.keys());
         for wanted in
             ["commgauge.1", "commgauge-run.1", "commgauge-expect-lint.1", "commgauge-suite.1", "commgauge-pairs.1"]
         {
-            assert!(names.contains(wanted), "{wanted} of {names:?}");
+            assert!(pages.contains_key(wanted), "{wanted} of {:?}", pages.keys());
         }
-        for Page { file_name: name, text } in &all {
+        for (name, text) in &pages {
             let head = format!(".TH {} 1", name.trim_end_matches(".1"));
             assert!(
                 text.contains(&head) && text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"),

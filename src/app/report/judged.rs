@@ -5,12 +5,14 @@ use super::document::Block;
 use super::locate::{and_more, examined, located, named, open_questions};
 use super::verdict::{VerdictLook, coverage, evidence, origins, problems, thresholds};
 use crate::launch::quote;
+use crate::report::prose;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::counted;
 use commgauge_judge::verdict::locate::Suspects;
-use commgauge_judge::verdict::{Decision, NextRun, Row, Verdict, is_cleared, judged_suite, next_run};
+use commgauge_judge::verdict::{Decision, NextRun, Verdict, is_cleared, judged_suite, next_run};
 use commgauge_model::config::Shipped;
 use commgauge_model::record::line::Header;
+use minijinja::context;
 
 /// Thresholds and suspects with their common answer.
 pub struct Judged<'a> {
@@ -112,52 +114,23 @@ impl Answered<'_> {
         if let Some(suspect) = self.suspects.and_then(|suspects| suspects.suspects.first()) {
             return Some(suspect.next_step.clone());
         }
-        let records = self.records.join(" ");
         let rows = || self.verdicts.iter().flat_map(|verdict| &verdict.rows);
-        let has = |decision: Decision| rows().any(|row| row.decision == Some(decision));
-        let searched = self.suspects.is_some_and(|suspects| suspects.examined.can_name_a_node());
+        let has = |decision: Decision| rows().filter(|row| row.decision == Some(decision)).count();
+        let more =
+            || rows().filter(|row| row.decision == Some(Decision::Inconclusive)).filter_map(|row| row.replicates_more);
         let ranks = &self.header.ranks;
-        let machine =
-            self.machine.as_deref().map_or_else(String::new, |machine| format!(" --machine {}", quote(machine)));
-        let nothing_judged = self.verdicts.first().is_some_and(|verdict| verdict.coverage.rows_judged == 0);
-        match self.exit_code {
-            4..=6 => Some("commgauge doctor  # what cannot run on this machine, and the fix".to_owned()),
-            1 if has(Decision::Fail) && !searched && ranks.iter().any(|rank| rank.host != ranks[0].host) => {
-                let command = next_run(self.header, NextRun::Pairs, None);
-                Some(format!("{command}  # every two ranks: is it a node or a link?"))
-            }
-            1 => Some(format!(
-                "commgauge judge {records}{machine} --explain  # what was searched, and what the data cannot show"
-            )),
-            3 if rows().any(|row| row.replicates_more.is_some()) => {
-                let again = match self.base.is_empty() {
-                    true => format!("commgauge judge {records} AGAIN.jsonl{machine}"),
-                    false => {
-                        let base: String = self.base.iter().map(|base| format!(" --base {base}")).collect();
-                        format!("commgauge report {records} AGAIN.jsonl{machine}{base} -o report.html")
-                    }
-                };
-                Some(format!("{again}  # after the same run once more: {}", needed(rows())))
-            }
-            3 | 7 if self.disturbed => {
-                Some("commgauge doctor  # what disturbs runs on this machine, and the fix".to_owned())
-            }
-            3 | 7 if nothing_judged => {
-                let suite = judged_suite(self.header);
-                let machine = if machine.is_empty() { " --machine FILE" } else { &machine };
-                Some(format!(
-                    "commgauge judge --plan {suite}{machine} --nodes N  # what is judged of it, before it is run"
-                ))
-            }
-            0 if self.verdicts.is_empty() && !can_be_judged(self.header) => {
-                let command = next_run(self.header, NextRun::Qualify, None);
-                Some(format!("{command}  # rows that a machine file judges"))
-            }
-            0 if self.verdicts.is_empty() => Some(format!(
-                "commgauge judge {records} --machine FILE --page report.html  # against what is expected of it"
-            )),
-            _ => None,
-        }
+        let context = context! {
+            exit_code => self.exit_code, records => self.records.join(" "), machine => self.machine.as_deref().map(quote),
+            base => &self.base, failed => has(Decision::Fail), undecided => has(Decision::Inconclusive),
+            decidable => more().count(), most => more().max(), disturbed => self.disturbed,
+            searched => self.suspects.is_some_and(|suspects| suspects.examined.can_name_a_node()),
+            several_hosts => ranks.iter().any(|rank| rank.host != ranks[0].host), is_judged => !self.verdicts.is_empty(),
+            rows_judged => self.verdicts.first().map(|verdict| verdict.coverage.rows_judged),
+            suite => judged_suite(self.header), can_be_judged => can_be_judged(self.header),
+            pairs => next_run(self.header, NextRun::Pairs, None), qualify => next_run(self.header, NextRun::Qualify, None),
+        };
+        let next = prose("next.txt", include_str!("templates/next.txt"), context);
+        Some(next.trim_end().to_owned()).filter(|next| !next.is_empty())
     }
 }
 
@@ -165,17 +138,6 @@ impl Answered<'_> {
 fn can_be_judged(header: &Header) -> bool {
     let is_shipped = Shipped::Suite.embedded(&header.suite.name).is_some();
     !is_shipped || ["qualify-gpu", "qualify-host"].contains(&&*header.suite.name)
-}
-
-/// How many replicates would decide what is not decided, as far as any number would.
-fn needed<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
-    let open: Vec<&Row> = rows.filter(|row| row.decision == Some(Decision::Inconclusive)).collect();
-    let more: Vec<u32> = open.iter().filter_map(|row| row.replicates_more).collect();
-    let most = more.iter().max().copied().unwrap_or_default();
-    match open.len() == more.len() {
-        true => format!("{most} more replicates would decide every row"),
-        false => format!("{most} more replicates would decide {} of {} rows", more.len(), open.len()),
-    }
 }
 
 #[cfg(test)]
@@ -189,14 +151,26 @@ mod tests {
     fn replicates_are_not_promised_to_decide_what_no_number_of_them_would() {
         let run = |id: &str| [loaded(&format!("{id}.jsonl"), lines(id, &[vec![100.0; 6], vec![200.0; 6]]))];
         let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+        let header = run("a")[0].record.header.clone();
         let mut verdict = compare(&run("a"), &run("b"), &rule).unwrap();
         let mut said = |more: [Option<u32>; 2]| {
             for (row, more) in verdict.rows.iter_mut().zip(more) {
                 (row.decision, row.replicates_more) = (Some(Decision::Inconclusive), more);
             }
-            needed(verdict.rows.iter())
+            let answered = Answered {
+                header: &header,
+                records: vec!["a.jsonl".into()],
+                machine: Some("own machine".into()),
+                base: Vec::new(),
+                verdicts: vec![&verdict],
+                suspects: None,
+                disturbed: false,
+                exit_code: 3,
+            };
+            answered.next().unwrap()
         };
-        assert_eq!(said([Some(2), Some(5)]), "5 more replicates would decide every row");
-        assert_eq!(said([Some(2), None]), "2 more replicates would decide 1 of 2 rows");
+        let again = "commgauge judge a.jsonl AGAIN.jsonl --machine 'own machine'  # after the same run once more: ";
+        assert_eq!(said([Some(2), Some(5)]), format!("{again}5 more replicates would decide every row"));
+        assert_eq!(said([Some(2), None]), format!("{again}2 more replicates would decide 1 of 2 rows"));
     }
 }

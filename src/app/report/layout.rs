@@ -6,8 +6,7 @@ use commgauge_base::writing::grouped;
 use commgauge_model::layout::{Axis, Degrees, Groups, Layout, Locality};
 use minijinja::context;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::borrow::Cow;
+use serde::ser::{Serialize, Serializer};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -37,9 +36,13 @@ pub struct LayoutDocument<'a> {
     ranks_per_node: u32,
     /// For each axis the ranks of each group, in group-rank order. `etp` is there where its groups are not those of tp; all
     /// others always, unless some axes were requested. Ranks of inner stages are in no group of `embedding`.
-    groups: GroupsOf<'a>,
+    #[serde(serialize_with = "groups")]
+    #[schemars(schema_with = "per_axis::<Vec<Vec<u32>>>")]
+    groups: &'a Overview,
     /// For each axis how a group is placed on the nodes (the busiest group where they differ).
-    locality: LocalityOf<'a>,
+    #[serde(serialize_with = "localities")]
+    #[schemars(schema_with = "per_axis::<Locality>")]
+    locality: &'a Overview,
 }
 
 /// Writes the document.
@@ -55,8 +58,8 @@ pub fn write_json(overview: &Overview, out: &mut dyn Write) -> io::Result<()> {
         order: layout.order_name(),
         degrees: layout.degrees,
         ranks_per_node: overview.ranks_per_node,
-        groups: GroupsOf { layout, axes: &overview.axes },
-        locality: LocalityOf(&overview.axes),
+        groups: overview,
+        locality: overview,
     };
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Shallow::default());
     document.serialize(&mut serializer)?;
@@ -64,54 +67,19 @@ pub fn write_json(overview: &Overview, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The groups of each axis, computed while they are written.
-struct GroupsOf<'a> {
-    layout: &'a Layout,
-    axes: &'a [AxisView],
+fn groups<S: Serializer>(of: &&Overview, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(of.axes.iter().map(|view| (view.axis.name(), of.layout.groups(view.axis).groups)))
 }
 
-impl Serialize for GroupsOf<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.axes.len()))?;
-        for view in self.axes {
-            map.serialize_entry(view.axis.name(), &self.layout.groups(view.axis).groups)?;
-        }
-        map.end()
-    }
-}
-
-impl JsonSchema for GroupsOf<'_> {
-    fn schema_name() -> Cow<'static, str> {
-        "Groups".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        per_axis(generator.subschema_for::<Vec<Vec<u32>>>())
-    }
-}
-
-/// The locality of each axis.
-struct LocalityOf<'a>(&'a [AxisView]);
-
-impl Serialize for LocalityOf<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|view| (view.axis.name(), &view.locality)))
-    }
-}
-
-impl JsonSchema for LocalityOf<'_> {
-    fn schema_name() -> Cow<'static, str> {
-        "Localities".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        per_axis(generator.subschema_for::<Locality>())
-    }
+fn localities<S: Serializer>(of: &&Overview, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(of.axes.iter().map(|view| (view.axis.name(), &view.locality)))
 }
 
 /// An object with the axes as keys.
-fn per_axis(of_each: Schema) -> Schema {
+fn per_axis<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let of_each = generator.subschema_for::<T>().to_value();
     let properties: serde_json::Map<_, _> =
-        SHOWN.iter().map(|axis: &Axis| (axis.name().to_owned(), of_each.clone().to_value())).collect();
+        SHOWN.iter().map(|axis: &Axis| (axis.name().to_owned(), of_each.clone())).collect();
     schemars::json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 

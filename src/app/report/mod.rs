@@ -60,12 +60,12 @@ pub use row::{Row, Status};
 pub use template::Template;
 pub(crate) use template::prose;
 pub use text::{ColorChoice, Paint};
-pub(crate) use text::{Line as RowLine, pretty_json, visible};
+pub(crate) use text::{Line as RowLine, pretty_json, visible, written};
 pub use verdict::{VerdictFormat, VerdictLook, verdict_text};
 pub use view::{Combination, View, combinations_text};
 
 use columns::{Noted, Section, sections};
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
@@ -73,7 +73,7 @@ use document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
 use minijinja::context;
 use peer_table::Peer;
 use std::collections::HashMap;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -133,12 +133,7 @@ pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut d
         Format::Osu => Peer::Osu.text(view),
         Format::Imb => Peer::Imb.text(view),
     };
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::environment(format!("cannot write the report: {cause}")))
-        }
-        _ => Ok(()),
-    }
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()), "the report")
 }
 
 // The report for people: provenance, a table for each axis, style and cadence, then what follows from them, findings and warnings.

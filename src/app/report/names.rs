@@ -1,13 +1,10 @@
 //! Names that files and flags take, one line each: collected from the enums and their documentation, the shipped files, and the
 //! definitions of the programs.
 
-use super::document::{Fields, Table, TableLayout, widths, wrapped};
 use super::template::prose;
-use super::visible;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use commgauge_base::collective::Collective;
-use commgauge_base::units::{Rate, three_digits};
 use commgauge_base::writing::grouped;
 use commgauge_model::config::step::{STEP_FLAGS, ScheduleKind, StepFlag, Work};
 use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, read_text};
@@ -17,7 +14,6 @@ use minijinja::context;
 use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A kind of things that have names.
@@ -106,160 +102,16 @@ impl ListDocument {
     }
 }
 
-// The tables: a line for each name, with the description cut to the width.
-
-/// Minimum width of a description; narrower terminals wrap it.
-const SHORTEST: usize = 20;
-
 /// The table of a kind for a terminal of this width, or the number of names of each kind.
 pub fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> String {
-    match kind {
-        None => overview(document, width),
-        Some(Kind::Keys) => keys_with_meaning(document, width),
-        Some(kind) => {
-            let below = prose(
-                "names.txt",
-                include_str!("templates/names.txt"),
-                context! { kind => Serde(kind), ..Serde(document) },
-            );
-            fitted(table(document, kind), width) + &below
-        }
-    }
-}
-
-fn overview(document: &ListDocument, width: u16) -> String {
-    let count = |kind: Kind| match kind {
-        Kind::Formats => {
-            document.formats.iter().flatten().map(|format| format.name.as_str()).collect::<BTreeSet<_>>().len()
-        }
-        Kind::Keys => document.keys.iter().flatten().count(),
-        other => table(document, other).rows.len(),
-    };
-    let kinds = Kind::value_variants().iter().filter_map(|kind| Some((*kind, kind.to_possible_value()?)));
-    let kinds = Fields::of(kinds)
-        .left("list of", 0, |(_, value)| value.get_name().to_owned())
-        .right("count", 0, |(kind, _)| count(*kind))
-        .left("what they are", 0, |(_, value)| value.get_help().map(ToString::to_string).unwrap_or_default());
-    format!("{}\n`commgauge show models` and so on lists them.\n", fitted(kinds.table(""), width))
-}
-
-fn table(document: &ListDocument, kind: Kind) -> Table {
-    let named = |list: &Option<Vec<Named>>| {
-        Fields::of(list.iter().flatten())
-            .left("name", 0, |one| one.name.clone())
-            .left("description", 0, |one| one.description.clone())
-            .table("")
-    };
-    match kind {
-        Kind::Collectives => named(&document.collectives),
-        Kind::Axes => named(&document.axes),
-        Kind::Styles => named(&document.styles),
-        Kind::Schedules => named(&document.schedules),
-        Kind::Backends => named(&document.backends),
-        Kind::Keys => Table::default(),
-        Kind::Suites => suites_table(document),
-        Kind::Models => models_table(document),
-        Kind::Machines => machines_table(document),
-        Kind::Formats => formats_table(document),
-    }
-}
-
-/// Each key with its flag and its tables, and below it what the flag means, in full: its values are there.
-fn keys_with_meaning(document: &ListDocument, width: u16) -> String {
-    let indent = "    ";
-    let meaning_width = width.saturating_sub(indent.len() as u16);
-    let key = |key: &KeyFacts| {
-        let meaning = wrapped(&key.description, meaning_width);
-        let meaning: String = meaning.lines().map(|line| format!("{indent}{}\n", line.trim_start())).collect();
-        format!("{}  {}  [{}]\n{meaning}", key.name, key.flag, key.tables.join("], ["))
-    };
-    document.keys.iter().flatten().map(key).collect()
-}
-
-fn suites_table(document: &ListDocument) -> Table {
-    let ranks = |suite: &SuiteFacts| match (suite.ranks, suite.ranks_multiple_of) {
-        (Some(ranks), _) => ranks.to_string(),
-        (None, Some(multiple)) if multiple > 1 => format!("k x {multiple}"),
-        (None, Some(_)) => "any".to_owned(),
-        (None, None) => String::new(),
-    };
-    Fields::of(document.suites.iter().flatten())
-        .left("name", 0, |suite| suite.name.clone())
-        .right("ranks", 2, |suite| ranks(suite))
-        .left("description", 0, |suite| or_problem(&suite.description, suite.problem.as_deref()))
-        .table("")
-}
-
-fn models_table(document: &ListDocument) -> Table {
-    let billions = |count: u64| format!("{} B", three_digits(count as f64 * 1e-9));
-    let active = |model: &ModelFacts| match model.parameters_active {
-        all if all == model.parameters => String::new(),
-        active => billions(active),
-    };
-    Fields::of(document.models.iter().flatten())
-        .left("name", 0, |model| model.name.clone())
-        .right("parameters", 1, |model| billions(model.parameters))
-        .right("active", 3, |model| active(model))
-        .right("layers", 2, |model| model.layers)
-        .left("description", 0, |model| or_problem(&model.description, model.problem.as_deref()))
-        .table("")
-}
-
-fn machines_table(document: &ListDocument) -> Table {
-    let rate = |bytes_per_second: f64| three_digits(Rate(bytes_per_second).gigabytes_per_second());
-    let description = |machine: &MachineFacts| {
-        let marks = [
-            (machine.assumed, "assumed rates"),
-            (machine.has_faults, "faults, for simulation only"),
-            (machine.imported_only, "judges imported logs only"),
-        ];
-        let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
-        let text = match marks.as_slice() {
-            [] => machine.description.clone(),
-            marks => format!("({}) {}", marks.join("; "), machine.description),
-        };
-        or_problem(&text, machine.problem.as_deref())
-    };
-    Fields::of(document.machines.iter().flatten())
-        .left("name", 0, |machine| machine.name.clone())
-        .right("ranks", 2, |machine| machine.ranks_per_node)
-        .right("GB/s in", 3, |machine| rate(machine.within_node_bytes_per_second))
-        .right("GB/s out", 4, |machine| rate(machine.between_nodes_bytes_per_second))
-        .right("expects", 1, |machine| machine.expectations)
-        .left("description", 0, |machine| description(machine))
-        .table("")
-}
-
-/// Formats by command, since the same names occur in several commands.
-fn formats_table(document: &ListDocument) -> Table {
+    let kinds = Kind::value_variants().iter().filter_map(Kind::to_possible_value);
+    let kinds: Vec<_> =
+        kinds.map(|kind| (kind.get_name().to_owned(), kind.get_help().map(ToString::to_string))).collect();
     let formats = document.formats.iter().flatten();
-    let commands = formats.flat_map(|format| format.commands.iter().map(|command| (command, format.name.as_str())));
-    Fields::of(grouped(commands))
-        .left("command", 0, |(command, _)| (*command).clone())
-        .left("formats", 0, |(_, formats)| formats.join(", "))
-        .table("")
-}
-
-fn or_problem(description: &str, problem: Option<&str>) -> String {
-    let problem = problem.map(|problem| format!("cannot be used: {problem}"));
-    problem.unwrap_or_else(|| description.to_owned()).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// The table, with descriptions cut so that every name stays on one line.
-fn fitted(mut table: Table, width: u16) -> String {
-    let last = table.columns.len() - 1;
-    let mut widths = widths(&table.columns, &table.rows);
-    widths[last] = SHORTEST;
-    let before = TableLayout::new(&table.columns, widths, usize::from(width));
-    let longest = SHORTEST + usize::from(width).saturating_sub(before.width());
-    for row in &mut table.rows {
-        // File names and their descriptions may contain anything.
-        row.cells.iter_mut().for_each(|cell| *cell = visible(cell));
-        if row.cells[last].chars().count() > longest {
-            row.cells[last] = row.cells[last].chars().take(longest - 3).chain("...".chars()).collect();
-        }
-    }
-    table.text(width)
+    let formats = formats.flat_map(|format| format.commands.iter().map(|command| (command, format.name.as_str())));
+    let context =
+        context! { width, kind => Serde(kind), kinds, commands => Serde(grouped(formats)), lists => Serde(document) };
+    prose("names.txt", include_str!("templates/names.txt"), context)
 }
 
 /// A name and what it means.

@@ -1,6 +1,5 @@
 //! The ops of a step: a table, the totals of axes and styles, the reasons, and the document.
 
-use super::document::{Fields, gigabytes, optional, yes_or_no};
 use super::template::prose;
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -21,56 +20,7 @@ use std::collections::BTreeMap;
 /// The complete text for a terminal of this width.
 pub fn text(document: &OpsDocument, width: u16) -> String {
     let defaults = document.framework.as_ref().map(framework_defaults).unwrap_or_default();
-    let tables =
-        context! { ops => ops(document, width), axes => axes(document, width), styles => styles(document, width) };
-    prose("ops.txt", include_str!("templates/ops.txt"), context! { width, defaults, tables, ..Serde(document) })
-}
-
-fn ops(document: &OpsDocument, width: u16) -> String {
-    Fields::of(document.ops.iter().zip(1..))
-        .right("", 0, |(_, number)| format!("[{number}]"))
-        .left("axis", 0, |(op, _)| op.axis)
-        .left("style", 0, |(op, _)| op.style.name())
-        .left("call", 0, |(op, _)| op.collective)
-        .left("type", 4, |(op, _)| op.element_type)
-        .right("ranks", 3, |(op, _)| op.group_size)
-        .right("bytes", 0, |(op, _)| op.bytes_total)
-        .right("per rank", 5, |(op, _)| op.bytes_per_rank)
-        .right("/layer", 2, |(op, _)| optional(op.count_per_layer))
-        .right("/mb", 2, |(op, _)| optional(op.count_per_micro_batch))
-        .right("/step", 0, |(op, _)| op.count_per_step)
-        .right("wire/step", 0, |(op, _)| gigabytes(op.wire_bytes_per_step))
-        .left("exposed", 0, |(op, _)| yes_or_no(op.exposed))
-        .left("hidden by", 6, |(op, _)| optional(op.overlaps_with))
-        .text(width)
-}
-
-fn axes(document: &OpsDocument, width: u16) -> String {
-    let alone = |name: &str| document.layers_alone_wire_bytes_per_step.get(name);
-    Fields::of(by_wire(&document.axes))
-        .left("axis", 0, |(name, _)| *name)
-        .right("stage", 2, |(_, totals)| optional(totals.stage))
-        .right("payload", 0, |(_, totals)| gigabytes(totals.payload_bytes_per_step))
-        .right("wire", 0, |(_, totals)| gigabytes(totals.wire_bytes_per_step))
-        .right("exposed wire", 0, |(_, totals)| gigabytes(totals.exposed_wire_bytes_per_step))
-        .right("wire of layers alone", 1, |(name, _)| optional(alone(name).map(|bytes| gigabytes(*bytes))))
-        .text(width)
-}
-
-fn styles(document: &OpsDocument, width: u16) -> String {
-    Fields::of(by_wire(&document.styles))
-        .left("style", 0, |(name, _)| *name)
-        .right("payload", 0, |(_, totals)| gigabytes(totals.payload_bytes_per_step))
-        .right("wire", 0, |(_, totals)| gigabytes(totals.wire_bytes_per_step))
-        .right("exposed wire", 0, |(_, totals)| gigabytes(totals.exposed_wire_bytes_per_step))
-        .text(width)
-}
-
-/// The most wire bytes first.
-fn by_wire<'a>(totals: &'a BTreeMap<&'static str, Totals>) -> Vec<(&'a &'static str, &'a Totals)> {
-    let mut order: Vec<_> = totals.iter().collect();
-    order.sort_by_key(|(name, totals)| (std::cmp::Reverse(totals.wire_bytes_per_step), **name));
-    order
+    prose("ops.txt", include_str!("templates/ops.txt"), context! { width, defaults, ..Serde(document) })
 }
 
 // The document.

@@ -1,9 +1,9 @@
 //! A plan as text: the best layouts as a table with the breakdown of the first, as CSV, and two layouts side by side.
 
 use crate::chart::{Axis, Bar, Bars, Plot, Point, Series, Unit, xy};
-use crate::report::document::{Badge, Block, Column, Fields, Figure, Mark, Table, Terminal, Tone, optional, percent};
+use crate::report::document::{Badge, Block, Fields, Figure, Mark, Table, Terminal, Tone, optional, percent};
 use crate::report::framework_defaults;
-use crate::report::template::lines;
+use crate::report::template::{lines, prose};
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
@@ -242,22 +242,14 @@ fn layouts(document: &PlanDocument) -> Table {
         .without_columns_that_agree()
 }
 
-/// The non-zero parts of a step.
+/// The non-zero parts of a step and their shares, and the step below them.
 fn breakdown(layout: &PlannedLayout) -> Table {
-    let parts = layout.price.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * layout.price.step_seconds);
-    parts_of_a_step("the best layout", parts, layout.price.step_seconds)
-}
-
-/// The parts of a step and their shares, and the step below them.
-pub(super) fn parts_of_a_step(
-    heading: &'static str,
-    parts: impl Iterator<Item = (String, f64)>,
-    step_seconds: f64,
-) -> Table {
-    Fields::of(parts.chain([("step".to_owned(), step_seconds)]))
-        .left(heading, 0, |(name, _)| name.clone())
+    let step = layout.price.step_seconds;
+    let parts = layout.price.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * step);
+    Fields::of(parts.chain([("step".to_owned(), step)]))
+        .left("the best layout", 0, |(name, _)| name.clone())
         .right("time", 0, |(_, seconds)| Seconds(*seconds))
-        .right("share", 0, |(_, seconds)| percent(seconds / step_seconds, 1))
+        .right("share", 0, |(_, seconds)| percent(seconds / step, 1))
         .table("")
 }
 
@@ -274,19 +266,9 @@ fn memory(layout: &PlannedLayout) -> Table {
 
 /// The comparison for a terminal of this width.
 pub fn explain_text(comparison: &Comparison, width: u16) -> String {
-    const COLUMNS: [Column; 5] = [
-        Column::left("", 0),
-        Column::right("A", 0),
-        Column::right("B", 0),
-        Column::right("B - A", 0),
-        Column::right("of A's step", 1),
-    ];
-    let said = |part: &str| lines("plan.txt", SENTENCES, context! { part, ..Serde(comparison) });
-    let rows = said("rows of two layouts");
-    let rows = rows.iter().map(|row| row.split(" | ").map(str::to_owned).collect::<Vec<String>>());
-    let table = Table::new("", &COLUMNS, rows);
-    let blocks = [Block::Table(table), Block::apart(Mark::Flush, said("two layouts"))];
-    Terminal::plain(width).draw(&blocks)
+    let context = |part: &str| context! { width, part, ..Serde(comparison) };
+    let below = Block::marked(Mark::Flush, lines("plan.txt", SENTENCES, context("two layouts")));
+    prose("plan.txt", SENTENCES, context("rows of two layouts")) + "\n" + &Terminal::plain(width).draw(&[below])
 }
 
 #[cfg(test)]

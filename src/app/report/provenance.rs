@@ -3,9 +3,9 @@
 //! It must suffice to repeat the measurement.
 
 use super::row::{Row, in_words};
-use super::template::prose;
+use super::template::{lines, prose};
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Seconds, counted, three_digits};
+use commgauge_base::units::{Seconds, counted};
 use commgauge_base::visible::quote;
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::TransientSlowdown;
@@ -177,59 +177,37 @@ fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
     let wide = || rows.iter().filter(|row| row.is_less_precise_than_requested());
     let precision = |row: &Row| row.precision_reached.unwrap_or(f64::INFINITY);
     let widest = wide().max_by(|a, b| precision(a).total_cmp(&precision(b)))?;
-    let reached = match widest.precision_reached {
-        Some(reached) => format!("+-{} %", three_digits(reached * 100.0)),
-        None => "too few samples for an interval".to_owned(),
-    };
     let names: HashSet<&str> = wide().map(|row| row.facts.name.as_str()).collect();
     let is_full = |line: &CaseLine| line.stop == Some(StopReason::MaximumSamples) && names.contains(&*line.name);
     let full: HashSet<&str> = record.cases.iter().filter(|line| is_full(line)).map(|line| &*line.name).collect();
-    let elapsed = record.end.as_ref().map_or(within, |end| end.elapsed_seconds);
-    let why = match () {
-        () if full.len() == names.len() => {
-            format!(", with the most samples that a replicate takes, {}", settings.maximum_samples)
-        }
-        () if elapsed.0 < within.0 * MOST_OF_THE_TIME => {
-            format!("; it ended after {elapsed}, as the rest is too short for a replicate of twice their samples")
-        }
-        () => String::new(),
-    };
-    let remedy =
-        if full.len() == names.len() { String::new() } else { format!(". More time: --within {}", longer(within)) };
-    Some(format!(
-        "{} of {} rows did not reach the requested +-{} % within {within} (marked *){why}; the widest is {}: {reached}{remedy}",
-        names.len(),
-        rows.len(),
-        three_digits(settings.precision * 100.0),
-        in_words(&widest.facts),
-    ))
-}
-
-/// Share of a time budget that counts as all of it: some is kept for the work after the last case.
-const MOST_OF_THE_TIME: f64 = 0.9;
-
-/// Four times the duration, which halves the intervals, as the value of a flag.
-fn longer(within: Seconds) -> String {
-    let seconds = (within.0 * 4.0).ceil();
-    if seconds >= 600.0 { format!("{}m", (seconds / 60.0).ceil()) } else { format!("{seconds}s") }
+    warning(
+        "not precise",
+        context! {
+            wide => names.len(), rows => rows.len(), full => full.len(), precision => settings.precision, within => within.0,
+            maximum_samples => settings.maximum_samples, widest => in_words(&widest.facts), reached => widest.precision_reached,
+            elapsed => record.end.as_ref().map_or(within, |end| end.elapsed_seconds).0,
+        },
+    )
 }
 
 /// The number of excluded samples over all cases.
 fn dropped_samples(rows: &[Row]) -> Option<String> {
-    let share = |row: &Row| {
-        row.counts.samples_excluded as f64 / (row.counts.samples + row.counts.samples_excluded).max(1) as f64
-    };
-    let dropped = rows.iter().filter(|row| row.counts.samples_excluded > 0);
-    let worst = dropped.clone().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-    let (name, excluded) = (in_words(&worst.facts), worst.counts.samples_excluded);
-    let samples = worst.counts.samples + excluded;
-    Some(match dropped.clone().count() {
-        1 => format!("{name}: {excluded} of {samples} samples are unreliable and left out"),
-        cases => format!(
-            "{} samples in {cases} cases are unreliable and left out; the largest share in {name}: {excluded} of {samples}",
-            dropped.map(|row| row.counts.samples_excluded).sum::<u64>()
-        ),
-    })
+    let all = |row: &Row| row.counts.samples + row.counts.samples_excluded;
+    let share = |row: &Row| row.counts.samples_excluded as f64 / all(row).max(1) as f64;
+    let dropped = || rows.iter().filter(|row| row.counts.samples_excluded > 0);
+    let worst = dropped().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    warning(
+        "dropped samples",
+        context! {
+            name => in_words(&worst.facts), excluded => worst.counts.samples_excluded, samples => all(worst),
+            cases => dropped().count(), excluded_of_all => dropped().map(|row| row.counts.samples_excluded).sum::<u64>(),
+        },
+    )
+}
+
+/// A warning of the template about the numbers of a run.
+fn warning(kind: &str, facts: Value) -> Option<String> {
+    lines("warnings.txt", include_str!("templates/warnings.txt"), context! { kind, ..facts }).pop()
 }
 
 fn clock_warning(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {

@@ -1,21 +1,17 @@
 //! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
 //! CSV.
 
-use crate::report::document::{Fields, Table, between, gigabytes, optional, percent};
-use crate::report::plan::parts_of_a_step;
 use crate::report::template::prose;
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Degrees};
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Crossing, Family};
 use commgauge_plan::planner::communication::Grounds;
 use commgauge_plan::planner::compute::Compute;
 use commgauge_plan::planner::price::{Pricing, StepPrice, price};
-use commgauge_plan::planner::rank::{
-    Flip, Move, Moves, Order, OrderPlace, Quantity, RankOptions, Ranked, RankedAxis, rank,
-};
+use commgauge_plan::planner::rank::{Flip, Moves, Order, OrderPlace, Quantity, RankOptions, Ranked, RankedAxis, rank};
 use commgauge_plan::planner::rates::Rates;
 use minijinja::context;
 use minijinja::value::Serde;
@@ -293,116 +289,7 @@ fn flip(flip: Flip) -> FlipDocument {
 
 /// The whole answer, for a terminal of this width.
 pub fn text(document: &RankDocument, width: u16) -> String {
-    let price = document.step.as_ref().and_then(|step| step.price.as_ref());
-    let tables = context! {
-        axes => axes(document).text(width),
-        rankings => rankings(document).text(width),
-        flips => flips(document).text(width),
-        moves => moves(&document.moves.moves).text(width),
-        step => price.map(|price| parts(price).text(width)),
-    };
-    prose("rank.txt", include_str!("templates/rank.txt"), context! { width, tables, ..Serde(document) })
-}
-
-/// The step as `plan` prices it: what it is made of.
-fn parts(price: &StepPrice) -> Table {
-    let parts = price.parts().into_iter().filter(|(_, seconds)| *seconds > 0.0);
-    parts_of_a_step("the step", parts, price.step_seconds)
-}
-
-fn axes(document: &RankDocument) -> Table {
-    let reasons = |g: &Grounds| {
-        let kinds = [
-            (g.measured, "measured"),
-            (g.interpolated, "interpolated"),
-            (g.transferred, "transferred"),
-            (g.extrapolated, "extrapolated"),
-            (g.refused, "REFUSED"),
-            (if document.calibrated { g.untrusted } else { 0 }, "UNTRUSTED"),
-        ];
-        let counted = kinds.iter().filter(|(ops, _)| *ops > 0).map(|(ops, name)| format!("{ops} {name}"));
-        counted.collect::<Vec<_>>().join(", ")
-    };
-    Fields::of(&document.axes)
-        .left("axis", 0, |axis| axis.axis)
-        .right("ranks", 3, |axis| axis.group_size)
-        .right("nodes", 4, |axis| axis.nodes_spanned)
-        .right("groups/node", 5, |axis| axis.concurrent_groups_per_node)
-        .right("payload", 2, |axis| gigabytes(axis.payload_bytes_per_step))
-        .right("wire", 0, |axis| gigabytes(axis.wire_bytes_per_step))
-        .right("time", 0, |axis| known(axis, axis.seconds_per_step.value))
-        .right("95 %", 6, |axis| ends(axis, axis.seconds_per_step))
-        .right("exposed", 0, |axis| known(axis, axis.exposed_seconds_per_step.value))
-        .right("exposed 95 %", 7, |axis| ends(axis, axis.exposed_seconds_per_step))
-        .left("rests on", 1, |axis| reasons(&axis.grounds))
-        .table("")
-}
-
-/// Seconds, with a sign where calls without a time are missing; nothing where all are.
-fn known(axis: &AxisDocument, value: f64) -> String {
-    match (axis.grounds.refused, value > 0.0) {
-        (0, _) => Seconds(value).to_string(),
-        (_, true) => format!("> {}", Seconds(value)),
-        (_, false) => optional(None::<String>),
-    }
-}
-
-/// The interval of seconds; nothing where no call has a time.
-fn ends(axis: &AxisDocument, quantity: Quantity) -> String {
-    let known = |_: &(f64, f64)| axis.grounds.refused == 0 || quantity.value > 0.0;
-    let ends = quantity.low.zip(quantity.high).filter(known);
-    optional(ends.map(|(low, high)| format!("{} .. {}", Seconds(low), Seconds(high))))
-}
-
-fn rankings(document: &RankDocument) -> Table {
-    Fields::of(&document.rankings)
-        .left("by", 0, |ranking| ranking.by)
-        .left("order", 0, |ranking| ranking.text.clone())
-        .right("probability", 1, |ranking| probability(ranking.probability))
-        .left("TP > DP > PP", 0, |ranking| ranking.rule)
-        .right("probability of the rule", 3, |ranking| probability(ranking.rule_probability))
-        .table("")
-}
-
-fn probability(share: Option<f64>) -> String {
-    optional(share.map(|share| percent(share, 0)))
-}
-
-fn flips(document: &RankDocument) -> Table {
-    let tokens = |flip: &FlipDocument, of: fn(Quantity) -> Option<f64>| {
-        optional(flip.tokens_per_replica.and_then(of).map(|tokens| format!("{tokens:.0}")))
-    };
-    Fields::of(&document.flips)
-        .left("pair", 0, |flip| flip.between.join(" and "))
-        .left("by", 0, |flip| flip.by)
-        .right("tokens of a replica", 0, |flip| tokens(flip, |at| Some(at.value)))
-        .right("from", 1, |flip| tokens(flip, |at| at.low))
-        .right("to", 1, |flip| tokens(flip, |at| at.high))
-        .left("", 0, |flip| match (flip.larger_above, flip.always_larger) {
-            (Some(larger), _) => format!("{larger} is larger above"),
-            (None, Some(larger)) => format!("{larger} is larger at any"),
-            (None, None) => "not known".to_owned(),
-        })
-        .table("")
-}
-
-fn moves(moves: &[Move]) -> Table {
-    let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
-    let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
-    let ends = |quantity: Option<Quantity>| {
-        let (low, high) = quantity.map_or((None, None), |quantity| (quantity.low, quantity.high));
-        between(low, high, " .. ", signed)
-    };
-    let to = |inside_now: bool| if inside_now { "out of the node" } else { "into the node" };
-    Fields::of(moves)
-        .left("move", 0, |moved| format!("{} {}", moved.axis, to(moved.inside_now)))
-        .left("order", 0, |moved| moved.order.clone().unwrap_or_else(|| "none".to_owned()))
-        .right("change", 0, |moved| change(moved.change_seconds))
-        .right("95 %", 2, |moved| ends(moved.change_seconds))
-        .right("faster", 1, |moved| probability(moved.probability_faster))
-        .right("exposed change", 0, |moved| change(moved.change_exposed_seconds))
-        .right("faster", 3, |moved| probability(moved.probability_exposed_faster))
-        .table("")
+    prose("rank.txt", include_str!("templates/rank.txt"), context! { width, ..Serde(document) })
 }
 
 #[cfg(test)]

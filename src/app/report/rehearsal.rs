@@ -1,14 +1,14 @@
 //! What is said before a machine is measured: a plan, a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
 
-use super::document::{Fields, between, optional, percent, wrapped};
+use super::document::wrapped;
 use super::locate::suspects_text;
 use super::template::{lines, prose};
 use super::text::visible;
 use super::verdict::VerdictLook;
-use commgauge_base::units::{Bytes, counted};
+use commgauge_base::units::counted;
 use commgauge_base::writing::ascending;
 use commgauge_judge::verdict::locate::{SuspectKind, Suspects};
-use commgauge_judge::verdict::{Counted, Decision, PlanOutlook, SelfTest, Trial, TrialKind};
+use commgauge_judge::verdict::{PlanOutlook, SelfTest};
 use commgauge_model::config::{Machine, RunSettings, is_embedded};
 use commgauge_model::layout::{Axis, Nodes};
 use commgauge_model::record::line::SuiteFacts;
@@ -184,55 +184,12 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
 
 /// The error rates of the rules as text.
 pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
-    let side = |asked: TrialKind| if asked.is_power() { "at least" } else { "at most" };
-    let promised = |trial: &Trial| match trial.promised {
-        Some(promised) => format!("{} {}", side(trial.asked), percent(promised, 1)),
-        None => "nothing".to_owned(),
-    };
-    let mut out = Fields::of(&tried.trials)
-        .left("what", 0, |trial| what(trial.asked))
-        .left("noise", 0, |trial| trial.noise.name())
-        .right("counted", 0, |trial| count(&trial.counted))
-        .right("share", 2, |trial| share_of(&trial.counted))
-        .right("95 % interval", 1, |trial| interval(&trial.counted))
-        .right("promised", 0, |trial| promised(trial))
-        .left("held", 0, |trial| trial.decision.map_or("-", decision_text))
-        .text(width);
-    let below = context! { summary => tried.summary(), ..Serde(tried) };
-    let below = lines("selftest.txt", include_str!("templates/selftest.txt"), below);
-    out.extend(below.iter().map(|sentence| wrapped(&visible(sentence), width)));
-    out
-}
-
-fn what(asked: TrialKind) -> &'static str {
-    match asked {
-        TrialKind::CompareFalseAlarm => "compare: false alarm",
-        TrialKind::ComparePower => "compare: 5 % found",
-        TrialKind::GateFalsePass => "gate: false pass",
-        TrialKind::GateFalseFail => "gate: false fail",
-        TrialKind::GatePower => "gate: 5 % found",
-    }
-}
-
-/// A share that is on the promised side by a statistically insignificant margin is called likely, not shown.
-fn decision_text(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Pass => "shown",
-        Decision::Fail | Decision::Error => "BROKEN",
-        Decision::Inconclusive => "not refuted",
-    }
-}
-
-fn count(counted: &Counted) -> String {
-    format!("{} of {}", counted.count, counted.of)
-}
-
-fn share_of(counted: &Counted) -> String {
-    optional((counted.of > 0).then(|| percent(counted.count as f64 / counted.of as f64, 1)))
-}
-
-fn interval(counted: &Counted) -> String {
-    between(counted.lower_bound, counted.upper_bound, " .. ", |share| percent(share, 1))
+    let said = |part: &str| context! { part, width, summary => tried.summary(), ..Serde(tried) };
+    let source = include_str!("templates/selftest.txt");
+    let below = lines("selftest.txt", source, said("below"));
+    below
+        .iter()
+        .fold(prose("selftest.txt", source, said("table")), |text, sentence| text + &wrapped(&visible(sentence), width))
 }
 
 // A launch check as text: the facts that all ranks share, the differences, and the messages.
@@ -240,13 +197,10 @@ fn interval(counted: &Counted) -> String {
 /// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
 const SHOWN_HOSTS: usize = 16;
 
-/// Longer values are cut in the table.
-const MAX_VALUE_COLUMNS: usize = 44;
-
 /// The complete text, for `--check-launch`.
 pub fn launch_check_text(report: &LaunchReport, width: u16) -> String {
-    let tables = context! { hosts => hosts(report, width), differences => differences(&report.differences, width) };
-    let answer = context! { width, tables, ..Serde(report) };
+    let (shown_hosts, differences) = (Serde(shown_hosts(report)), differences(&report.differences, width));
+    let answer = context! { width, shown_hosts, tables => context! { differences }, ..Serde(report) };
     prose("launch_check.txt", include_str!("templates/launch_check.txt"), answer)
 }
 
@@ -261,42 +215,18 @@ pub fn refusal(report: &LaunchReport, width: u16) -> String {
     text
 }
 
-fn hosts(report: &LaunchReport, width: u16) -> String {
-    let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or_else(|| "unlimited".to_owned(), shown);
+fn shown_hosts(report: &LaunchReport) -> Vec<&HostRow> {
     let mut all: Vec<_> = report.hosts.iter().collect();
-    let few = all.len() <= SHOWN_HOSTS;
-    if !few {
+    if all.len() > SHOWN_HOSTS {
         let key = |host: &HostRow| (host.binding.clone(), host.rank_count, host.memory_lock_bytes, host.open_files);
         all.sort_by_key(|host| report.hosts.first().is_some_and(|first| key(first) == key(host)));
     }
-    let table = Fields::of(all.into_iter().take(SHOWN_HOSTS))
-        .left("host", 0, |host| visible(&host.host))
-        .left("ranks", 0, |host| host.ranks.clone())
-        .right("processors", 2, |host| host.processors)
-        .left("binding", 0, |host| host.binding.clone())
-        .right("may lock", 1, |host| limit(host.memory_lock_bytes, |bytes| Bytes(bytes).to_string()))
-        .right("open files", 3, |host| limit(host.open_files, |files| files.to_string()))
-        .text(width);
-    let more = if few { String::new() } else { format!("and {} more hosts\n", report.hosts.len() - SHOWN_HOSTS) };
-    table + &more
+    all.into_iter().take(SHOWN_HOSTS).collect()
 }
 
 fn differences(differences: &[Difference], width: u16) -> String {
-    let shortened = |value: &str| {
-        let shown = visible(value);
-        match shown.chars().count() {
-            length if length > MAX_VALUE_COLUMNS => {
-                shown.chars().take(MAX_VALUE_COLUMNS - 3).chain("...".chars()).collect()
-            }
-            _ => shown,
-        }
-    };
-    let values = differences.iter().flat_map(|one| one.values.iter().zip(0..).map(move |(value, at)| (one, value, at)));
-    Fields::of(values)
-        .left("what", 0, |(difference, _, at)| if *at == 0 { visible(&difference.what) } else { String::new() })
-        .left("value", 0, |(_, value, _)| shortened(&value.value))
-        .left("ranks", 0, |(_, value, _)| value.ranks.clone())
-        .text(width)
+    let context = context! { width, differences => Serde(differences) };
+    prose("differences.txt", include_str!("templates/differences.txt"), context)
 }
 
 #[cfg(test)]
@@ -393,8 +323,8 @@ mod tests {
         let mut report = report();
         report.hosts = (0..2048).map(|n| HostRow { host: format!("n{n}"), ..report.hosts[0].clone() }).collect();
         report.hosts[2000].memory_lock_bytes = Some(4096);
-        let shown = hosts(&report, 80);
+        let shown = launch_check_text(&report, 80);
         assert!(shown.contains("n2000") && shown.contains("and 2032 more hosts"), "{shown}");
-        assert!(shown.lines().count() < 22);
+        assert_eq!(shown.lines().filter(|line| line.starts_with('n')).count(), SHOWN_HOSTS, "{shown}");
     }
 }

@@ -311,6 +311,7 @@ fn a_record_without_any_case_still_makes_a_report() {
 
 #[test]
 fn a_reader_that_closes_the_pipe_ends_the_report_quietly() {
+    use std::io::ErrorKind;
     struct Closed(ErrorKind);
     impl Write for Closed {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {

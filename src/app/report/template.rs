@@ -4,7 +4,7 @@
 //! `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
 //! escaped by itself: each format has a filter for its texts.
 
-use super::document::signed_percent;
+use super::document::{Column, Table, TableLayout, gigabytes, percent, signed_percent, widths};
 use super::text::{harmless, visible, wrap};
 use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
@@ -122,6 +122,12 @@ fn environment() -> Environment<'static> {
     environment.add_filter("counted", |count: usize, noun: &str| counted(count, noun));
     environment.add_filter("thousands", thousands);
     environment.add_filter("three_digits", three_digits);
+    environment.add_filter("gigabytes", |bytes: u64| gigabytes(Bytes(bytes)));
+    environment
+        .add_filter("percent", |share: Option<f64>, decimals: usize| share.map(|share| percent(share, decimals)));
+    environment.add_filter("optional", |value: JinjaValue| if value.is_none() { "-".into() } else { value });
+    environment.add_filter("cell", |value: JinjaValue| visible(&plain_text(&value)).replace('|', BAR));
+    environment.add_filter("table", table);
     environment.add_filter("item", item);
     environment.add_filter("wrapped", |text: &str, width: u16, indent: Option<usize>| {
         wrap(&text.replace('\n', " "), usize::from(width), indent.unwrap_or(4)) + "\n"
@@ -140,6 +146,50 @@ fn plain_text(value: &JinjaValue) -> String {
         ValueKind::None => String::new(),
         _ => value.to_string(),
     }
+}
+
+/// Replaces `|` within a cell: a character that no visible text has.
+const BAR: &str = "\u{1}";
+
+/// The table of a text whose lines are rows, with `|` between their cells. Of the first, the headings, those of numbers begin with `>`, and
+/// those that end in `:N` are of columns that narrow terminals do without, the largest N first. Where the last ends in `...`, its cells are
+/// cut, so that every row stays on one line.
+fn table(text: &str, width: u16) -> String {
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().replace(BAR, "|")).collect::<Vec<String>>();
+    let column = |heading: String| {
+        let parts = heading.rsplit_once(':').and_then(|(name, expendable)| Some((name, expendable.parse().ok()?)));
+        let (name, expendable) = parts.unwrap_or((&heading, 0));
+        // Headings live as long as the program, and a table has few.
+        match name.strip_prefix('>') {
+            Some(number) => Column::right(number.to_owned().leak(), expendable),
+            None => Column::left(name.to_owned().leak(), expendable),
+        }
+    };
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).map(cells);
+    let mut columns: Vec<Column> = lines.next().into_iter().flatten().map(column).collect();
+    let whole = columns.last_mut().and_then(|last| Some((last.heading.strip_suffix("...")?, last)));
+    let is_cut = whole.map(|(heading, last)| last.heading = heading).is_some();
+    let table = Table::new("", &columns, lines);
+    if is_cut { with_last_cut(table, width) } else { table }.text(width)
+}
+
+/// Minimum width of a column that is cut; narrower terminals wrap it.
+const SHORTEST: usize = 20;
+
+fn with_last_cut(mut table: Table, width: u16) -> Table {
+    let last = table.columns.len() - 1;
+    let mut widths = widths(&table.columns, &table.rows);
+    widths[last] = SHORTEST;
+    let before = TableLayout::new(&table.columns, widths, usize::from(width));
+    let longest = SHORTEST + usize::from(width).saturating_sub(before.width());
+    for row in &mut table.rows {
+        let cell = visible(&row.cells[last]);
+        row.cells[last] = match cell.chars().count() > longest {
+            true => cell.chars().take(longest - 3).chain("...".chars()).collect(),
+            false => cell,
+        };
+    }
+    table
 }
 
 /// A paragraph behind a mark, whose further lines are indented; on the narrowest terminals it takes `least` columns even so.
@@ -178,6 +228,7 @@ fn keys<'a>(answer: &'a Value, found: &mut BTreeSet<&'a str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use minijinja::context;
     use serde_json::json;
 
     fn drawn(source: &str) -> Result<String> {
@@ -196,6 +247,16 @@ mod tests {
         for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (8_030_261_248, "8,030,261,248")] {
             assert_eq!(thousands(number), expected);
         }
+    }
+
+    #[test]
+    fn a_cell_may_hold_what_separates_cells_and_lines() {
+        let rows = json!([{ "name": "a | b\n|", "time": null }, { "name": "c", "time": 0.002 }]);
+        let source = "{% filter table(40) %}\n| > | >time:1\n{% for row in rows %}\n\
+            | {{ row.name|cell }} | {{ row.time|duration|optional }}\n{% endfor %}\n{% endfilter %}\n";
+        let text = prose("own.txt", source, context! { rows => Serde(rows) });
+        let expected = "               time\n-------------------\n  a | b\\n|        -\n         c  2.00 ms\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

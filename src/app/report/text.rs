@@ -6,6 +6,7 @@ use commgauge_base::writing::CommaSeparated;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use unicode_width::UnicodeWidthStr;
 
 /// The text on one line, as [`visible::visible`] has it.
@@ -28,6 +29,16 @@ pub(crate) fn object(fields: &impl Serialize) -> Result<Line> {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(other) => Err(Error::environment(format!("cannot write the report: {other} has no fields"))),
         Err(cause) => Err(Error::environment(format!("cannot write the report: {cause}"))),
+    }
+}
+
+/// The end of writing an answer: a reader that closes the pipe early (`| head`) ends it without an error.
+pub(crate) fn written(result: std::io::Result<()>, what: &str) -> Result<()> {
+    match result {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::environment(format!("cannot write {what}: {cause}")))
+        }
+        _ => Ok(()),
     }
 }
 

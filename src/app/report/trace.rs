@@ -1,13 +1,12 @@
 //! The calls of a job: what was read, the calls, the differences, who was late; as text and as a document.
 
-use super::document::{Fields, optional};
 use super::template::prose;
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
-use commgauge_base::writing::{grouped, ranges};
+use commgauge_base::writing::ranges;
 use commgauge_cost::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
 use commgauge_model::layout::{Axis, Layout};
-use commgauge_readers::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
+use commgauge_readers::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, Trace};
 use minijinja::context;
 use minijinja::value::Serde;
 use schemars::JsonSchema;
@@ -137,74 +136,5 @@ impl FitOnNodes<'_> {
 
 /// The complete text for a terminal of this width.
 pub fn text(document: &TraceDocument, width: u16) -> String {
-    let compared = document.comparison.as_deref().unwrap_or_default();
-    let (tables, outcome) =
-        (context! { calls => calls(document, width), comparison => differences(compared, width) }, outcome(compared));
-    prose("trace.txt", include_str!("templates/trace.txt"), context! { width, tables, outcome, ..Serde(document) })
-}
-
-fn calls(document: &TraceDocument, width: u16) -> String {
-    let is_predicted = document.calls.iter().any(|call| call.predicted_seconds.is_some());
-    let lines = &document.calls;
-    // Sizes that print alike in neighbouring lines are told apart by their exact bytes.
-    let bytes = |at: usize| {
-        let around = [at.checked_sub(1), at.checked_add(1)].into_iter().flatten().filter_map(|at| lines.get(at));
-        let key = |line: &TracedCallLine| {
-            let CountedCall { place, kind, element, bytes_total, .. } = &line.call;
-            (place.clone(), *kind, *element, bytes_total.to_string())
-        };
-        let own = &lines[at];
-        match around.map(key).any(|other| other == key(own)) {
-            true => format!("{} B", own.call.bytes_total.0),
-            false => own.call.bytes_total.to_string(),
-        }
-    };
-    let ratio = |(seconds, predicted): (Seconds, Seconds)| format!("{:.2}", seconds.0 / predicted.0);
-    Fields::of(lines.iter().enumerate())
-        .left("groups of", 0, |(_, line)| line.call.place.name().to_owned())
-        .left("call", 0, |(_, line)| line.call.kind)
-        .left("type", 3, |(_, line)| optional(line.call.element))
-        .right("bytes", 0, |(at, _)| bytes(*at))
-        .right("group ranks", 4, |(_, line)| optional(line.call.group_size))
-        .right("groups", 5, |(_, line)| line.call.groups)
-        .right("/step", 0, |(_, line)| count(line.call.calls_per_step))
-        .right("median", 1, |(_, line)| optional(line.call.seconds_median))
-        .right("95 %", 2, |(_, line)| optional(line.call.seconds_p95))
-        .when(is_predicted, |fields| {
-            fields.right("fit", 1, |(_, line)| optional(line.predicted_seconds)).right(
-                "times the fit",
-                0,
-                |(_, line)| optional(line.call.seconds_median.zip(line.predicted_seconds).map(ratio)),
-            )
-        })
-        .text(width)
-}
-
-fn differences(comparison: &[Compared], width: u16) -> String {
-    let of = |side: &Option<OneSide>, cell: fn(&OneSide) -> String| optional(side.as_ref().map(cell));
-    let calls = |side: &OneSide| count(side.calls_per_step);
-    let bytes = |side: &OneSide| side.bytes_total.to_string();
-    let element = |side: &OneSide| optional(side.element);
-    Fields::of(comparison)
-        .left("groups of", 0, |line| line.place.name().to_owned())
-        .left("call", 0, |line| line.kind)
-        .left("", 0, |line| line.difference.name())
-        .right("listed", 0, |line| of(&line.expected, calls))
-        .right("bytes", 0, |line| of(&line.expected, bytes))
-        .left("type", 3, |line| of(&line.expected, element))
-        .right("traced", 0, |line| of(&line.traced, calls))
-        .right("bytes", 0, |line| of(&line.traced, bytes))
-        .left("type", 3, |line| of(&line.traced, element))
-        .text(width)
-}
-
-/// How many calls differ in which way.
-fn outcome(comparison: &[Compared]) -> String {
-    let lines = grouped(comparison.iter().map(|line| (line.difference.name(), line)));
-    lines.iter().map(|(name, lines)| format!("{} {name}", lines.len())).collect::<Vec<_>>().join(", ")
-}
-
-/// A number of calls, without decimals where it is whole.
-fn count(calls: f64) -> String {
-    if calls.fract() == 0.0 { format!("{calls:.0}") } else { format!("{calls:.1}") }
+    prose("trace.txt", include_str!("templates/trace.txt"), context! { width, ..Serde(document) })
 }

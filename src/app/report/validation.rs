@@ -1,13 +1,10 @@
 //! A validation: the levels, every run predicted and measured, and how far intervals and orders held.
 
-use super::document::{Fields, optional, percent};
 use super::template::prose;
 use super::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_model::config::machine::ANY_GPU;
-use commgauge_plan::planner::validate::{
-    ErrorSummary, LevelResult, MemoryResult, RunResult, SHARE_LIMITS, SetResult, Validation,
-};
+use commgauge_plan::planner::validate::{RunResult, SHARE_LIMITS, SetResult, Validation};
 use minijinja::context;
 use minijinja::value::Serde;
 
@@ -34,77 +31,9 @@ pub fn csv(validation: &Validation) -> Result<String> {
 
 /// The complete text for a terminal of this width.
 pub fn text(validation: &Validation, width: u16) -> String {
-    let tables = context! {
-        levels => levels(&validation.levels, width),
-        sets => validation.sets.iter().map(|set| runs(set, width)).collect::<Vec<_>>(),
-        memory => memory(&validation.memory, width),
-    };
     let share_limits = SHARE_LIMITS.to_vec();
-    prose("validation.txt", TEMPLATE, context! { width, tables, share_limits, ..Serde(validation) })
-}
-
-const TEMPLATE: &str = include_str!("templates/validation.txt");
-
-fn levels(levels: &[LevelResult], width: u16) -> String {
-    let mark = |result: &LevelResult| if result.by_own_level || result.level.gpu == ANY_GPU { "" } else { "*" };
-    let error = |result: &LevelResult, of: fn(&ErrorSummary) -> f64| {
-        result.left_out.as_ref().map(|errors| format!("{:.1} %", of(errors)))
-    };
-    Fields::of(levels)
-        .left("GPU", 0, |result| result.level.gpu.clone())
-        .left("bits", 0, |result| result.level.bits.map_or_else(|| "all".to_owned(), |bits| bits.to_string()))
-        .left("layers", 0, |result| result.level.layers.name())
-        .right("share", 0, |result| format!("{:.3}", result.level.share_of_peak))
-        .right("interval", 0, |result| format!("{:.2} to {:.2}", result.level.low, result.level.high))
-        .right("runs", 0, |result| result.level.runs)
-        .right("sources", 2, |result| result.level.sources.len())
-        .right("mean error", 0, |result| {
-            optional(error(result, |errors| errors.mean_percent).map(|error| format!("{}{error}", mark(result))))
-        })
-        .right("95 of 100", 1, |result| optional(error(result, |errors| errors.p95_percent)))
-        .right("bias", 1, |result| optional(result.left_out.as_ref().map(|errors| signed(errors.bias_percent))))
-        .right("held", 0, |result| optional(result.within.map(|within| percent(within, 0))))
-        .text(width)
-}
-
-fn runs(set: &SetResult, width: u16) -> String {
-    let has_variants = set.runs.iter().any(|run| !run.variant.is_empty());
-    let part = |run: &RunResult, seconds: f64| percent(seconds / run.predicted_seconds, 0);
-    Fields::of(&set.runs)
-        .left("model", 0, |run| run.model.clone())
-        .when(has_variants, |fields| fields.left("variant", 1, |run| run.variant.clone()))
-        .right("tp", 0, |run| run.tp)
-        .right("pp", 0, |run| run.pp)
-        .right("chunks", 4, |run| run.virtual_stages)
-        .right("dp", 2, |run| run.dp)
-        .right("batch", 2, |run| run.micro_batch)
-        .right("measured", 0, |run| format!("{:.2} s", run.measured_seconds))
-        .right("predicted", 0, |run| format!("{:.2} s", run.predicted_seconds))
-        .right("error", 0, |run| signed(run.error_percent))
-        .right("left out", 0, |run| signed(run.left_out_error_percent))
-        .right("compute", 3, |run| part(run, run.parts.compute_seconds))
-        .right("host", 6, |run| part(run, run.parts.host_seconds))
-        .right("bubble", 3, |run| part(run, run.parts.bubble_seconds))
-        .right("exposed", 3, |run| part(run, run.parts.exposed.total()))
-        .right("optimizer", 5, |run| part(run, run.parts.optimizer_seconds))
-        .text(width)
-}
-
-fn signed(percent: f64) -> String {
-    format!("{percent:+.1} %")
-}
-
-fn memory(results: &[MemoryResult], width: u16) -> String {
-    Fields::of(results)
-        .left("source", 0, |result| result.source.rsplit('/').next().unwrap_or_default().to_owned())
-        .right("measured", 0, |result| result.measured)
-        .right("mean error", 0, |result| format!("{:.1} %", result.errors.mean_percent))
-        .right("bias", 1, |result| signed(result.errors.bias_percent))
-        .right("held", 2, |result| percent(result.within, 0))
-        .right("refused", 0, |result| result.refused)
-        .right("died", 0, |result| result.died)
-        .right("foreseen", 0, |result| result.foreseen)
-        .text(width)
+    let context = context! { width, share_limits, any_gpu => ANY_GPU, ..Serde(validation) };
+    prose("validation.txt", include_str!("templates/validation.txt"), context)
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! The contents of a report: a record turned into rows, findings and warnings. Formatting is in the renderers.
 
 use super::columns::{CallInterference, Contention, collective_and_variant};
-use super::document::{Block, Fields, Mark, Table, Terminal, optional, percent, range, share};
+use super::document::{Block, Fields, optional, share};
 use super::pairs::PairsView;
 use super::row::{Entry, Row, Status};
 use super::step::StepView;
+use super::template::prose;
 use super::{nccl_faults, products, provenance, row};
 use commgauge_base::sample::Cadence;
-use commgauge_base::stats::Interval;
-use commgauge_base::units::{Rate, Seconds, counted, three_digits};
+use commgauge_base::units::{Rate, Seconds, counted};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
 use commgauge_model::record::Record;
@@ -17,6 +17,7 @@ use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStat
 use commgauge_model::record::times::{CopyTime, ProductTime};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationLine, ReplayLine};
 use commgauge_model::workload::{RankedStep, Style};
+use minijinja::context;
 use std::collections::BTreeMap;
 
 /// All contents of a report, in display order.
@@ -320,89 +321,37 @@ fn curve_name(view: &View, curve: &CalibratedCurve) -> String {
 // The same cases launched with several algorithms and protocols: which is best for each, and which are within its noise.
 
 /// A launch with a forced algorithm and protocol.
-pub struct Combination<'a> {
+pub struct Combination {
     /// Name of the combination, such as `ring ll128`.
-    pub name: &'a str,
+    pub name: String,
     /// Its results.
-    pub view: &'a View,
-}
-
-/// The time of a case in one launch.
-struct TimedLaunch<'a> {
-    name: &'a str,
-    median: f64,
-    interval: Option<Interval>,
-    busbw: Option<f64>,
+    pub view: View,
 }
 
 /// The table: for every case all combinations, the best first and marked, and those within noise of it.
 pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
-    let mut blocks = vec![Block::heading("Algorithms and protocols")];
-    if combinations.iter().any(|combination| combination.view.header.backend.synthetic) {
-        let synthetic = "SYNTHETIC: executed by test doubles; these are not measurements";
-        blocks.push(Block::marked(Mark::Flush, [synthetic]));
-    }
-    let rows = combinations.iter().flat_map(|combination| {
-        combination.view.rows.iter().map(|row| (row.facts.name.as_str(), (combination.name, row)))
-    });
-    for (name, rows) in grouped(rows) {
-        let (timed, untimed) = of_case(rows);
-        blocks.push(combinations_table(name, &timed).map_or_else(|| Block::heading(name), Block::Table));
-        let untimed = untimed.into_iter().map(|(combination, why)| format!("{combination}: {why}"));
-        blocks.push(Block::marked(Mark::Close, untimed));
-    }
-    let legend = "* is the best by its median, ~ is within noise of it: the 95 % intervals of the medians overlap, or one has too few \
-                  samples for an interval.";
-    blocks.push(Block::text(legend));
-    Terminal::plain(width).draw(&blocks)
-}
-
-/// The launches with a time of the case, the fastest first, and the reasons why the others have none.
-fn of_case<'a>(rows: Vec<(&'a str, &'a Row)>) -> (Vec<TimedLaunch<'a>>, Vec<(&'a str, String)>) {
-    let (mut timed, mut untimed) = (Vec::new(), Vec::new());
-    for (name, row) in rows {
-        match row.latency {
-            Some(latency) => timed.push(TimedLaunch {
-                name,
-                median: latency.median.0,
-                interval: latency.interval.map(|interval| interval.map(|seconds| seconds.0)),
-                busbw: row.busbw.map(|rate| rate.gigabytes_per_second()),
-            }),
-            None => untimed.push((name, row.status.to_string())),
-        }
-    }
-    timed.sort_by(|a, b| a.median.total_cmp(&b.median));
-    (timed, untimed)
-}
-
-fn combinations_table(case: &str, timed: &[TimedLaunch]) -> Option<Table> {
-    let best = timed.first()?;
-    let microseconds = |seconds: f64| three_digits(seconds * 1e6);
-    let mark = |index: usize, one: &TimedLaunch| match index {
-        0 => "*",
-        _ if within_noise(best, one) => "~",
-        _ => "",
+    let launch = |(name, row): (&str, &Row)| {
+        let interval = row.latency.and_then(|latency| latency.interval);
+        let [low, high] = [interval.map(|interval| interval.low.0), interval.map(|interval| interval.high.0)];
+        let (median, busbw) = (row.latency.map(|latency| latency.median.0), row.busbw.map(|rate| rate.0));
+        context! { name, median, low, high, busbw, why => row.status.to_string() }
     };
-    let slower = |one: &TimedLaunch| percent(one.median / best.median - 1.0, 1);
-    let table = Fields::of(timed.iter().enumerate())
-        .left("", 0, |(index, one)| mark(*index, one))
-        .left("forced", 0, |(_, one)| one.name)
-        .right("median us", 0, |(_, one)| microseconds(one.median))
-        .right("95 %, us", 2, |(_, one)| range(one.interval.map(|interval| interval.map(microseconds))))
-        .right("busbw GB/s", 1, |(_, one)| optional(one.busbw.map(three_digits)))
-        .right("slower by", 0, |(index, one)| optional((*index > 0).then(|| slower(one))));
-    Some(table.table(case))
-}
-
-/// Whether the difference from the best is within noise.
-fn within_noise(best: &TimedLaunch, other: &TimedLaunch) -> bool {
-    best.interval.zip(other.interval).is_none_or(|(best, other)| other.low <= best.high)
+    let rows = combinations.iter().flat_map(|combination| {
+        combination.view.rows.iter().map(|row| (row.facts.name.as_str(), (combination.name.as_str(), row)))
+    });
+    let case = |(name, rows): (&str, Vec<_>)| (name.to_owned(), rows.into_iter().map(launch).collect::<Vec<_>>());
+    let cases: Vec<_> = grouped(rows).into_iter().map(case).collect();
+    let synthetic = combinations.iter().any(|combination| combination.view.header.backend.synthetic);
+    let source = include_str!("templates/combinations.txt");
+    prose("combinations.txt", source, context! { width, synthetic, cases })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::View;
+    use crate::report::row::Latency;
+    use commgauge_base::stats::Interval;
     use commgauge_model::record::counters::{CounterBlock, CountersLine};
     use commgauge_model::record::header::{DeviceChange, DeviceReadingsLine, DevicesLine};
     use commgauge_model::record::line::Line;
@@ -438,9 +387,14 @@ mod tests {
         assert!(error.contains("at case 999, which is not in the plan"), "{error}");
     }
 
-    fn launch(name: &'static str, median: f64, interval: Option<[f64; 2]>) -> TimedLaunch<'static> {
-        let interval = interval.map(|[low, high]| Interval { low, high });
-        TimedLaunch { name, median, interval, busbw: Some(1.0) }
+    fn launch(name: &str, median: f64, interval: Option<[f64; 2]>) -> Combination {
+        let text = include_bytes!("../../../tests/data/sample-record.jsonl");
+        let mut view = View::new(&Record::parse(text, "sample").unwrap());
+        let interval = interval.map(|[low, high]| Interval { low: Seconds(low), high: Seconds(high) });
+        let row = view.rows.iter().find(|row| row.latency.is_some()).unwrap();
+        let latency = row.latency.map(|latency| Latency { median: Seconds(median), interval, ..latency });
+        view.rows = vec![Row { latency, ..row.clone() }];
+        Combination { name: name.to_owned(), view }
     }
 
     #[test]
@@ -451,9 +405,15 @@ mod tests {
             launch("tree simple", 12e-6, Some([11.5e-6, 12.5e-6])),
             launch("ring simple", 20e-6, None),
         ];
-        let table = combinations_table("a case", &all).unwrap();
-        let marks: Vec<&str> = table.rows.iter().map(|row| row.cells[0].as_str()).collect();
-        assert_eq!(marks, ["*", "~", "", "~"]);
-        assert_eq!(table.rows[2].cells[5], "20.0 %");
+        let text = combinations_text(&all, 80);
+        for (mark, name) in [("*", "ring ll"), ("~", "tree ll"), (" ", "tree simple"), ("~", "ring simple")] {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{mark}  {name} "))), "{mark} {name}: {text}");
+        }
+        assert!(text.contains("12.0  11.5..12.5") && text.contains(" 20.0 %\n"), "{text}");
+        let mut failed = launch("pat ll", 1.0, None);
+        failed.view.rows[0] =
+            Row { latency: None, status: Status::Failed("no | memory".into()), ..failed.view.rows[0].clone() };
+        let text = combinations_text(&[failed], 80);
+        assert!(text.contains("\npat ll: failed: no | memory\n"), "{text}");
     }
 }

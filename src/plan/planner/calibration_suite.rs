@@ -1,4 +1,6 @@
-//! The suite that measures the calls of a plan: every kind of call in its sizes, in every placement that the ranks of a launch have.
+//! The calls that a calibration measures: every kind of call that a plan asks for, with its sizes.
+//!
+//! The suite that measures them is written by the command.
 
 use super::rates::{RatedCall, Rates, stand_in};
 use super::search::{Found, Only};
@@ -6,9 +8,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_cost::cost::{MAX_EXTRAPOLATION, Prediction};
-use commgauge_model::config::{Model, toml_string};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 /// Sizes of each curve that are measured first; the run adds sizes between them.
@@ -19,100 +19,6 @@ const LEAST_SPAN: u64 = 64;
 
 /// Largest measured size argument, unless larger calls need a larger one.
 const LARGEST: Bytes = Bytes(64 << 20);
-
-/// Content of a calibration suite.
-#[derive(Clone, Copy, Debug)]
-pub struct CalibrationSuite<'a> {
-    /// Name or path of the model.
-    pub model: &'a Model,
-    /// The calls that the plan requests.
-    pub calls: &'a [RequestedCall],
-    /// Largest measured size argument, if the user sets one.
-    pub bytes_most: Option<Bytes>,
-    /// Time after which no further sizes are added, such as `10min`.
-    pub budget: &'a str,
-    /// Matrix products to measure as well.
-    pub products: Option<&'a CalibrationProducts>,
-}
-
-/// The matrix products of a model, as a `[[compute]]` table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CalibrationProducts {
-    /// Source of the model: `preset` or `config`, and its name or path.
-    pub model: (&'static str, String),
-    /// Degrees of tensor parallelism.
-    pub tp: Vec<u64>,
-    pub micro_batch: Vec<u64>,
-    pub sequence: u64,
-    pub element_type: ElementType,
-}
-
-impl CalibrationSuite<'_> {
-    /// The suite as a TOML file.
-    pub fn text(&self) -> String {
-        let model = self.model.shown_name();
-        let mut text = format!(
-            include_str!("calibration_suite.txt"),
-            model = model,
-            name = toml_string(&format!("calibrate-{}", self.model.name)),
-            description = toml_string(&format!("Calls and products for planning {model}")),
-            budget = self.budget,
-        );
-        for call in self.calls {
-            text += &self.sweep(call);
-        }
-        text + &self.products.map(CalibrationProducts::table).unwrap_or_default()
-    }
-
-    fn sweep(&self, call: &RequestedCall) -> String {
-        let mut text = String::new();
-        let reduce = if call.collective.reduces() { "reduce_ops = \"sum\"\n" } else { "" };
-        let placements = if call.collective.placements().len() > 1 { "placements = \"out-of-place\"\n" } else { "" };
-        let sizes: Vec<String> = self.sizes(call).iter().map(u64::to_string).collect();
-        let (least, most) = (call.bytes_least.0, call.bytes_most.0);
-        // A write to text cannot fail.
-        let _ = write!(
-            text,
-            "\n# Requested sizes: {least} to {most} bytes.\n\
-             [[sweep]]\ncollectives = \"{}\"\nelement_types = \"{}\"\nbytes = [{}]\n{reduce}{placements}\
-             axis = \"places\"\nsolo = true\n",
-            call.collective.name(),
-            call.element_type.name(),
-            sizes.join(", "),
-        );
-        text
-    }
-
-    /// The first sizes, powers of two at even logarithmic distances, from the smallest to the largest requested size.
-    fn sizes(&self, call: &RequestedCall) -> Vec<u64> {
-        let element = call.element_type.size();
-        let largest = self.bytes_most.unwrap_or(LARGEST).0;
-        let enough = if self.bytes_most.is_some() { 0 } else { call.bytes_most.0.div_ceil(MAX_EXTRAPOLATION as u64) };
-        let most = call.bytes_most.0.min(largest).max(enough).max(element).next_power_of_two();
-        let least =
-            call.bytes_least.0.max(element).next_power_of_two().min(most / LEAST_SPAN).max(element.next_power_of_two());
-        let most = most.max(least * LEAST_SPAN);
-        let octaves = (most / least).ilog2();
-        let size = |index: u32| least << (octaves * index / (FIRST_SIZES - 1));
-        (0..FIRST_SIZES).map(size).collect()
-    }
-}
-
-impl CalibrationProducts {
-    fn table(&self) -> String {
-        let (key, model) = &self.model;
-        let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        format!(
-            "\n# The matrix products of its layers.\n[[compute]]\nmodel = {{ {key} = {} }}\nsequence = {}\ntp = [{}]\n\
-             micro_batch = [{}]\nelement_types = \"{}\"\n",
-            toml_string(model),
-            self.sequence,
-            list(&self.tp),
-            list(&self.micro_batch),
-            self.element_type.name()
-        )
-    }
-}
 
 // The calls whose rates a search for the best layout requests, which a calibration must measure.
 //
@@ -154,6 +60,23 @@ pub struct RequestedCall {
     pub bytes_least: Bytes,
     /// Largest size argument.
     pub bytes_most: Bytes,
+}
+
+impl RequestedCall {
+    /// The sizes that are measured first, powers of two at even logarithmic distances, from the smallest to the largest requested size, or up
+    /// to the largest that the user sets.
+    pub fn first_sizes(&self, largest: Option<Bytes>) -> Vec<u64> {
+        let element = self.element_type.size();
+        let enough = if largest.is_some() { 0 } else { self.bytes_most.0.div_ceil(MAX_EXTRAPOLATION as u64) };
+        let largest = largest.unwrap_or(LARGEST).0;
+        let most = self.bytes_most.0.min(largest).max(enough).max(element).next_power_of_two();
+        let least =
+            self.bytes_least.0.max(element).next_power_of_two().min(most / LEAST_SPAN).max(element.next_power_of_two());
+        let most = most.max(least * LEAST_SPAN);
+        let octaves = (most / least).ilog2();
+        let size = |index: u32| least << (octaves * index / (FIRST_SIZES - 1));
+        (0..FIRST_SIZES).map(size).collect()
+    }
 }
 
 /// All calls with bytes that searches for the best layout on this many GPUs request, whatever the machine's rates; none if no layout fits
@@ -245,20 +168,10 @@ mod tests {
     use crate::planner::compute::Compute;
     use crate::planner::search::{Bases, Question, Results, search};
     use commgauge_base::collective::Collective;
-    use commgauge_model::config::{Model, Suite, Table, Training};
-    use commgauge_model::layout::Nodes;
-    use commgauge_model::workload::WorkPlan;
-    use std::collections::BTreeSet;
-    use std::path::Path;
+    use commgauge_model::config::{Model, Table, Training};
 
     fn call(collective: Collective, element_type: ElementType, bytes_least: u64, bytes_most: u64) -> RequestedCall {
         RequestedCall { collective, element_type, bytes_least: Bytes(bytes_least), bytes_most: Bytes(bytes_most) }
-    }
-
-    fn suite(calls: &[RequestedCall]) -> Suite {
-        let model = Model::load("llama-3-8b").unwrap();
-        let suite = CalibrationSuite { model: &model, calls, bytes_most: None, budget: "10min", products: None };
-        Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
@@ -270,51 +183,9 @@ mod tests {
             // A 64th of the requested size.
             (1 << 30, 1 << 34, vec![1 << 22, 1 << 24, 1 << 26, 1 << 28]),
         ] {
-            let suite = suite(&[call(Collective::AllReduce, ElementType::Float32, least, most)]);
-            let sizes: Vec<u64> = suite.sweeps[0].bytes.iter().map(|bytes| bytes.0).collect();
-            assert_eq!(sizes, expected, "{least} to {most}");
+            let call = call(Collective::AllReduce, ElementType::Float32, least, most);
+            assert_eq!(call.first_sizes(None), expected, "{least} to {most}");
         }
-    }
-
-    #[test]
-    fn products_are_those_of_the_model_in_every_degree_and_micro_batch_that_is_given() {
-        let model = Model::load("llama-3-8b").unwrap();
-        let products = CalibrationProducts {
-            model: ("preset", "llama-3-8b".to_owned()),
-            tp: vec![1, 2],
-            micro_batch: vec![1, 4],
-            sequence: 512,
-            element_type: ElementType::Bfloat16,
-        };
-        let calls = [call(Collective::AllReduce, ElementType::Float32, 1024, 1 << 25)];
-        let suite = CalibrationSuite {
-            model: &model,
-            calls: &calls,
-            bytes_most: None,
-            budget: "10min",
-            products: Some(&products),
-        };
-        let suite = Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"));
-        let plan = WorkPlan::from_suite_on(&suite, &Nodes::filled(2, 2)).unwrap();
-        assert_eq!(plan.products.len(), 2 * 2 * 5, "five products of a layer and the head");
-        assert!(plan.products.iter().all(|product| product.element_type == ElementType::Bfloat16));
-    }
-
-    #[test]
-    fn every_place_of_the_ranks_is_measured_at_once_and_alone() {
-        let suite = suite(&[
-            call(Collective::AllReduce, ElementType::Bfloat16, 1024, 1 << 20),
-            call(Collective::SendRecv, ElementType::Bfloat16, 1024, 1 << 20),
-        ]);
-        let plan = WorkPlan::from_suite_on(&suite, &Nodes::filled(8, 4)).unwrap();
-        let of = |solo: bool| -> BTreeSet<String> {
-            let wanted = plan.cases.iter().filter(|case| case.solo_of.is_some() == solo);
-            wanted.map(|case| format!("{} {}", case.op.axis, case.groups_label)).collect()
-        };
-        let at_once = ["node ", "node by-2", "nodes of-2", "nodes of-2-by-1", "nodes of-2-by-2"];
-        assert_eq!(of(false), at_once.map(str::to_owned).into());
-        let alone = ["node by-2-solo", "node solo", "nodes of-2-by-1-solo", "nodes of-2-by-2-solo"];
-        assert_eq!(of(true), alone.map(str::to_owned).into(), "one group over both nodes is already alone");
     }
 
     fn calls(model: &str, gpus: u32) -> Vec<RequestedCall> {

@@ -1,14 +1,17 @@
 //! A table of a peer, written from top to bottom, and the division of rows into tables.
 
 use crate::report::row::{RankMeans, Row, Status};
+use crate::report::template::prose;
 use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Division, Placement};
 use commgauge_base::sample::{Cadence, Timing};
-use commgauge_base::units::{Rate, Seconds, counted};
+use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant;
-use commgauge_base::writing::grouped;
+use commgauge_base::writing::{ascending, grouped};
 use commgauge_model::record::line::Header;
-use std::collections::{BTreeSet, HashMap};
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use std::collections::HashMap;
 
 /// The rows of one table.
 pub(in crate::report) trait Block: Send {
@@ -32,6 +35,11 @@ pub(in crate::report) struct Divided {
     pub blocks: Vec<Box<dyn Block>>,
     /// Rows that have no table.
     pub left_out: Vec<usize>,
+}
+
+/// What is around the lines of a table.
+pub(super) fn said(part: &str, facts: Value) -> String {
+    prose("peer.txt", include_str!("../templates/peer.txt"), context! { part, ..facts })
 }
 
 /// Divides the rows that have a table into those of the same one; and those that have none.
@@ -185,25 +193,28 @@ impl CollectiveBlock {
     fn head(&self, header: &Header, rows: &[Row]) -> String {
         let block = self.of(rows);
         let facts = &block[0].facts;
-        let synthetic = if header.backend.synthetic { ", SYNTHETIC: not measured" } else { "" };
-        let out = format!(
-            "# Collective test starting: {}\n# commgauge: axis {}, {}, {} of {} ranks, backend {}{synthetic}\n",
-            program_name(facts.collective),
-            facts.axis,
-            facts.style.name(),
-            counted(facts.groups as usize, "group"),
-            facts.group_size,
-            visible(&header.backend.name)
-        );
-        out + &parameters(header, &block) + &devices(header) + "#\n"
+        let sizes = ascending(block.iter().map(|row| row.facts.bytes_total.0));
+        let steps = || sizes.array_windows().map(|[a, b]| (b - a, if *a > 0 && b % a == 0 { b / a } else { 0 }));
+        let (difference, factor) = steps().next().unwrap_or((0, 0));
+        // Sizes of a model have no fixed step; the difference of the first two is used.
+        let is_factor = factor > 1 && steps().all(|(_, other)| other == factor);
+        let step = if is_factor { format!("{factor}(factor)") } else { format!("{difference}(bytes)") };
+        let calls = block.iter().map(|row| row.counts.repetitions).filter(|calls| *calls > 0);
+        let head = context! {
+            step, iterations => calls.min().unwrap_or(0), variant => variant(block[0]), devices => devices(header),
+            smallest => sizes.first().copied().unwrap_or(0), largest => sizes.last().copied().unwrap_or(0),
+            warm_up => block.iter().map(|row| row.counts.warm_up_iterations).max().unwrap_or(0),
+            aggregate => facts.labels.get("aggregate").map_or("1", String::as_str),
+            is_graph => facts.labels.contains_key("submit"), is_verified => header.settings.verify,
+            backend => Serde(&header.backend), ..Serde(facts)
+        };
+        said("head", head)
     }
 
     fn tail(&self, rows: &[Row]) -> String {
         let block = self.of(rows);
-        let wrong = self.wrong(rows);
-        let out = format!("# Out of bounds values : {wrong} {}\n", if wrong == 0 { "OK" } else { "FAILED" })
-            + &format!("# Avg bus bandwidth    : {} \n#\n", average_bus_bandwidth(&block));
-        out + &format!("# Collective test concluded: {}\n#\n", program_name(block[0].facts.collective))
+        let (collective, average) = (block[0].facts.collective.name(), average_bus_bandwidth(&block));
+        said("tail", context! { collective, average, wrong => self.wrong(rows) })
     }
 
     fn wrong(&self, rows: &[Row]) -> usize {
@@ -262,60 +273,12 @@ fn tables(pairs: Vec<Pair>) -> Vec<Lines> {
 
 /// Headings; a placement without measurements has no columns.
 fn headings(placements: &[Placement]) -> String {
-    let names = |placement: &Placement| match placement {
-        Placement::OutOfPlace => format!("{:11}out-of-place{:9}", "", ""),
-        Placement::InPlace => format!("{:14}in-place{:10}", "", ""),
-    };
-    // Some parsers look for the word before the columns.
-    let alone = if placements == IN_PLACE_ALONE { "# commgauge: nothing was measured out-of-place\n" } else { "" };
-    format!(
-        "{alone}{:52}{}\n{:52}{}\n{:52}{}\n",
-        "#",
-        placements.iter().map(names).collect::<String>(),
-        "#       size         count      type   redop    root",
-        "     time   algbw   busbw #wrong".repeat(placements.len()),
-        "#        (B)    (elements)",
-        "     (us)  (GB/s)  (GB/s)       ".repeat(placements.len())
-    )
-}
-
-/// The name of the program of nccl-tests that measures the collective, or would.
-fn program_name(collective: Collective) -> String {
-    match collective {
-        Collective::AllToAll => "alltoall_perf".to_owned(),
-        Collective::AllToAllV => "alltoallv_perf".to_owned(),
-        Collective::SendRecv => "sendrecv_perf".to_owned(),
-        other => format!("{}_perf", other.name()),
-    }
-}
-
-fn parameters(header: &Header, block: &[&Row]) -> String {
-    let sizes: BTreeSet<u64> = block.iter().map(|row| row.facts.bytes_total.0).collect();
-    let (smallest, largest) = (sizes.first().copied().unwrap_or(0), sizes.last().copied().unwrap_or(0));
-    let sizes: Vec<u64> = sizes.into_iter().collect();
-    let steps = || sizes.array_windows().map(|[a, b]| (b - a, if *a > 0 && b % a == 0 { b / a } else { 0 }));
-    let (difference, factor) = steps().next().unwrap_or((0, 0));
-    let step = match factor {
-        2.. if steps().all(|(_, other)| other == factor) => format!("{factor}(factor)"),
-        // Sizes of a model have no fixed step; the difference of the first two is used.
-        _ => format!("{difference}(bytes)"),
-    };
-    let warm_up = block.iter().map(|row| row.counts.warm_up_iterations).max().unwrap_or(0);
-    let iterations = block.iter().map(|row| row.counts.repetitions).filter(|calls| *calls > 0).min().unwrap_or(0);
-    let labels = &block[0].facts.labels;
-    let aggregate = labels.get("aggregate").map_or("1", String::as_str);
-    let graph = u32::from(labels.contains_key("submit"));
-    let variant = Some(variant(block[0])).filter(|shown| !shown.is_empty());
-    let variant = variant.map_or_else(String::new, |shown| format!("# commgauge: variant {}\n", visible(&shown)));
-    let validation = u32::from(header.settings.verify);
-    format!(
-        "# nThread 1 nGpus 1 minBytes {smallest} maxBytes {largest} step: {step} warmup iters: {warm_up} iters: {iterations} \
-         agg iters: {aggregate} validation: {validation} graph: {graph}\n{variant}#\n"
-    )
+    let placements: Vec<String> = placements.iter().map(Placement::to_string).collect();
+    said("columns", context! { placements })
 }
 
 fn devices(header: &Header) -> String {
-    let mut out = "# Using devices\n".to_owned();
+    let mut out = String::new();
     let mut devices_on_host: HashMap<&str, u32> = HashMap::new();
     for entry in &header.ranks {
         let model = entry.device.as_ref().unwrap_or(&entry.processor);

@@ -11,9 +11,8 @@ pub(super) use block::Divided;
 use super::row::Row;
 use super::view::View;
 use crate::report::row::{RankMeans, Status};
-use crate::report::template::prose;
 use crate::report::text::visible;
-use block::{Block, divided};
+use block::{Block, divided, said};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant;
@@ -67,7 +66,7 @@ impl Peer {
 
     /// A part of what is around the lines of a table.
     fn said(self, part: &str, facts: Value) -> String {
-        prose("peer.txt", include_str!("../templates/peer.txt"), context! { tool => self.name(), part, ..facts })
+        said(part, context! { tool => self.name(), ..facts })
     }
 }
 
