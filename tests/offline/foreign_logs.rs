@@ -93,7 +93,7 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
             "another command",
             logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
             3,
-            "1 replicates give no bound",
+            "no bound from 1 replicate, at least",
         ),
         ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "worker-2"),
         (

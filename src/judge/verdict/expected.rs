@@ -5,7 +5,7 @@ use crate::verdict::Decision;
 use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
-use commgauge_base::units::Bytes;
+use commgauge_base::units::{Bytes, counted};
 use commgauge_base::variant::LABELS;
 use commgauge_model::config::machine::{
     Each, ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectedCall, ExpectedGroup, ExpectedWork, Origin,
@@ -268,7 +268,9 @@ fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -
     };
     let reason = match count {
         0 => "no measurement is comparable with the threshold".to_owned(),
-        _ if count < fewest => format!("{count} replicates give no bound, at least {fewest} are needed; {advice}"),
+        _ if count < fewest => {
+            format!("no bound from {}, at least {fewest} are needed; {advice}", counted(count, "replicate"))
+        }
         _ => format!("{agreeing} of {count} replicates meet the threshold; {advice}"),
     };
     (reason, more)

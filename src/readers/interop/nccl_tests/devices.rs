@@ -391,7 +391,8 @@ impl<'a> Reader<'a> {
                 .push("times of runs with several groups are means over the groups: they hide a slow group".to_owned());
         }
         if self.log_lines > 0 {
-            notes.push(format!("{} of NCCL within the output not read", counted(self.log_lines, "log line")));
+            let lines = counted(self.log_lines, "log line");
+            notes.push(format!("{lines} of NCCL within the output count only for what it carried data over"));
         }
         notes.extend(self.unread.note());
         self.imported
