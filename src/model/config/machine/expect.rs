@@ -3,7 +3,7 @@
 
 use super::description::{Expectation, ExpectedGroup, Limit, Machine, NetworkExpectation};
 use super::expect_tables::{
-    CurvePoint, ExpectCopyTable, ExpectNetworkTable, ExpectTable, ExpectedWork, Figure, OwnWorkExpectation, Sizes,
+    CurvePoint, ExpectCopyTable, ExpectNetworkTable, ExpectTable, ExpectedWork, Figure, OwnWorkExpectation, Rows, Sizes,
 };
 use crate::config::document::{Place, Table};
 use crate::config::typed::Text;
@@ -23,8 +23,10 @@ pub(super) fn expectations(table: &ExpectTable, mut read: Table, machine: &Machi
             return Err(read.place_of("bytes").wrong("a curve has a size for each of its figures; remove `bytes`"));
         }
     };
+    check_rows(table, &read, &figures)?;
     let group = group(table, &mut read, machine)?;
-    let table = ExpectTable { curve: None, ..table.clone() };
+    let rule = (!table.rows.is_each()).then(|| table.rule.clone().unwrap_or_else(|| read.place.to_string()));
+    let table = ExpectTable { curve: None, rule, ..table.clone() };
     let of_figure = |figure: FigureAt| {
         let (bytes, at) = match figure.bytes {
             Some(Sizes(low, high)) => ((low, high), figure.of_curve.then(|| figure.place.to_string())),
@@ -69,6 +71,8 @@ pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> 
                 tolerance: Some(table.tolerance),
                 floor: None,
                 ceiling: None,
+                rows: Rows::Each,
+                rule: None,
                 in_network: false,
                 source: table.source.clone(),
                 date: table.date.clone(),
@@ -84,6 +88,20 @@ pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> 
         },
     };
     Ok(table.collectives.iter().map(of).collect())
+}
+
+/// A mean is of the bus bandwidths of one table; only rows that reach their own figures are counted over several.
+fn check_rows(table: &ExpectTable, read: &Table, figures: &[FigureAt]) -> Result<()> {
+    let is_rate = |one: &FigureAt| !one.of_curve && matches!(one.limit, Limit::BusBandwidthFloor(_));
+    match (table.rows, &table.rule) {
+        (Rows::Mean, _) if !figures.iter().all(is_rate) => {
+            Err(read.place_of("rows").wrong("a mean is of bus bandwidths; give a floor, or a value that is a rate"))
+        }
+        (Rows::Each | Rows::Mean, Some(_)) => Err(read
+            .place_of("rule")
+            .wrong("the tables of a rule count their rows together; say how many must reach it, such as rows = 7")),
+        _ => Ok(()),
+    }
 }
 
 /// The groups that an expectation is about.
@@ -218,6 +236,34 @@ mod tests {
             ("'all_reduce'", "'all_reduse'", "m.toml:11: expect[0].collective: found collective `all_reduse`"),
             ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value needs a tolerance too"),
             ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a number from 0 to 0.9"),
+            ("tolerance = 0.05", "tolerance = 5", "found 5; accepted: a number from 0 to 0.9, such as 0.05 where 5 %"),
+            (
+                "tolerance = 0.05",
+                "tolerance = -0.05",
+                "expect[0].tolerance: found -0.05; a tolerance has no sign: 0.05 accepts",
+            ),
+            (
+                "ranks = 8",
+                "ranks = 8\nrows = 'median'",
+                "expect[0].rows: found the text \"median\"; accepted: \"each\", \"mean\"",
+            ),
+            ("ranks = 8", "ranks = 8\nrows = 0", "expect[0].rows: found 0; accepted: \"each\""),
+            (
+                "ranks = 8",
+                "ranks = 8\nrule = 'x'",
+                "expect[0].rule: the tables of a rule count their rows together; say how",
+            ),
+            ("ranks = 8", "ranks = 8\nrule = 'x'\nrows = 'mean'", "expect[0].rule: the tables of a rule count"),
+            (
+                "value = '400GB/s'",
+                "rows = 'mean'\nvalue = '4ms'",
+                "expect[0].rows: a mean is of bus bandwidths; give a floor",
+            ),
+            (
+                "bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'",
+                "rows = 'mean'\ncurve = [['1MiB', '1GB/s'], ['2MiB', '2GB/s']]",
+                "a mean is of bus bandwidths",
+            ),
             ("value = '400GB/s'", "floor = '400GB/s'", "expect[0].tolerance: a tolerance belongs to a value"),
             ("value = '400GB/s'\ntolerance = 0.05", "", "expect[0]: nothing is expected; accepted: value with"),
             ("value = '400GB/s'", "value = '400GB/s'\nfloor = '1GB/s'", "expect[0]: more than one of value, floor"),

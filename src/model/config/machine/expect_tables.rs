@@ -60,6 +60,11 @@ pub struct ExpectTable {
     pub floor: Option<Text<Rate>>,
     /// The longest time of a call.
     pub ceiling: Option<Text<Seconds>>,
+    /// Which of the rows must reach it.
+    #[serde(default, deserialize_with = "rows", skip_serializing_if = "Rows::is_each")]
+    pub rows: Rows,
+    /// Tables of the same rule count their rows together; each table by itself if absent.
+    pub rule: Option<String>,
     /// True if switches reduce or copy by themselves, so that the links are no bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_network: bool,
@@ -209,6 +214,27 @@ pub enum Each {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes(pub Bytes, pub Bytes);
 
+/// The rows that must reach a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rows {
+    /// Each by itself.
+    #[default]
+    Each,
+    /// Their mean, as nccl-tests prints it under a table (`# Avg bus bandwidth`).
+    Mean,
+    /// At least this many of them: the best one if 1.
+    #[serde(untagged)]
+    AtLeast(u32),
+}
+
+impl Rows {
+    /// Whether each row is judged by itself.
+    pub fn is_each(&self) -> bool {
+        *self == Rows::Each
+    }
+}
+
 /// A size and its figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a size and a value such as [\"1MiB\", \"40GB/s\"]")]
@@ -274,8 +300,31 @@ fn streaming() -> Cadence {
     Cadence::Streaming
 }
 
+/// A share without a sign: of rates and of times it says by how much worse they may be.
 fn tolerance<'de, D: Deserializer<'de>, T: From<f64>>(from: D) -> std::result::Result<T, D::Error> {
-    number(from, 0.0..=MOST_TOLERANCE)
+    let accepted = format!("a number from 0 to {MOST_TOLERANCE}, such as 0.05 where 5 % worse still passes");
+    accepting(from, accepted, |value| match value {
+        Found::Whole(0) => Some(Ok(T::from(0.0))),
+        Found::Number(share) if (0.0..=MOST_TOLERANCE).contains(&share) => Some(Ok(T::from(share))),
+        Found::Number(share) if share < 0.0 => Some(Err(format!(
+            "found {share}; a tolerance has no sign: {} accepts what is worse by that share, whether rate or time",
+            -share
+        ))),
+        _ => None,
+    })
+}
+
+fn rows<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Rows, D::Error> {
+    let accepted = "\"each\", \"mean\", \"maximum\", or how many rows must reach it at least, such as 7";
+    accepting(from, accepted.to_owned(), |value| match value {
+        Found::Text("each") => Some(Ok(Rows::Each)),
+        Found::Text("mean") => Some(Ok(Rows::Mean)),
+        Found::Text("maximum") => Some(Ok(Rows::AtLeast(1))),
+        Found::Whole(least) => {
+            u32::try_from(least).ok().filter(|least| *least > 0).map(|least| Ok(Rows::AtLeast(least)))
+        }
+        _ => None,
+    })
 }
 
 fn share<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {

@@ -20,7 +20,7 @@ pub use description::{
 };
 pub use expect_tables::{
     Each, ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure,
-    Origin, OwnWorkExpectation, Sizes,
+    Origin, OwnWorkExpectation, Rows, Sizes,
 };
 pub use fault::{Direction, Fault};
 pub use level::{ANY_GPU, LayerKind, Level};
