@@ -233,12 +233,13 @@ impl Reader {
         };
         let factors = texts(&keys);
         keys.values_mut().for_each(|found| found.text = product(&found.text, model, &factors));
-        keys.retain(|key, found| !found.text.is_empty() && !key.starts_with('_'));
+        keys.retain(|_, found| !found.text.is_empty());
         let values = texts(&keys);
         let has = |(key, wanted): (&String, &Vec<String>)| values.get(key).is_some_and(|value| wanted.contains(value));
         for (_, found) in keys.extract_if(.., |_, found| !found.row.only.iter().all(has)) {
             self.leave(NO_EFFECT, found.setting);
         }
+        keys.retain(|key, _| !key.starts_with('_'));
         replicas_of_batch(&mut keys)?;
         Ok(keys)
     }

@@ -345,7 +345,7 @@ pub(super) fn is_in_eight_bits(tensor: &Tensor) -> bool {
 }
 
 /// The type of parameters that are not in 8 bits.
-fn wide_element(step: &TrainingStep) -> ElementType {
+pub(super) fn wide_element(step: &TrainingStep) -> ElementType {
     let element = step.training.data.parameter_element_type;
     if element.moves_only() { step.training.activation_element_type } else { element }
 }
