@@ -46,26 +46,26 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let expectations = machine.map_or(0, Machine::thresholds);
     let environment = records.first().map(|loaded| &loaded.record.header.environment);
     let expected = Expected::new(machine);
-    let mut about: Vec<Vec<usize>> = (cases.iter())
+    let about: Vec<Vec<usize>> = (cases.iter())
         .map(|case| expected.about(case.subject, Algorithms { environment, chosen: &case.chosen }))
         .collect();
     cases.iter_mut().for_each(flag_mean_over_ranks);
     if let Some(machine) = machine {
         flag_beyond_links(machine, &expected, &about, &mut cases);
     }
-    let rules = rules(&cases, &about, &expected);
-    let is_own = |index: &&usize| expected.of_call(**index).is_none_or(|one| one.table.rows.is_each());
-    let mut own: Vec<Vec<usize>> = about.iter().map(|about| about.iter().filter(is_own).copied().collect()).collect();
-    own.extend(rules.iter().map(|rule| vec![rule.expectation]));
-    let of_rules: Vec<Evidence> = rules.iter().map(|rule| rule.evidence(&cases, &expected)).collect();
-    cases.extend(of_rules);
-    about.resize(own.len(), Vec::new());
+    let is_own = |index: &usize| expected.of_call(*index).is_none_or(|one| one.table.rows.is_none());
+    let mut own = about.clone();
+    own.iter_mut().for_each(|about| about.retain(is_own));
+    for (rule, expectation) in rules(&cases, &about, &expected) {
+        cases.push(rule);
+        own.push(vec![expectation]);
+    }
     let mut alone = Alone::default();
     let span = network::Span::of(records, machine);
-    let mut rows: Vec<Row> = (cases.iter_mut().zip(&own).zip(&about))
-        .map(|((case, own), about)| {
+    let mut rows: Vec<Row> = (cases.iter_mut().zip(&own).enumerate())
+        .map(|(index, (case, own))| {
             let mut row = row(case, own, &expected, rule.confidence);
-            if own.is_empty() && !about.is_empty() {
+            if own.is_empty() && !about[index].is_empty() {
                 row.reasons = vec!["judged together with others, by a rule over several rows".to_owned()];
             }
             row.between_nodes = case.subject.call().is_some_and(|facts| span.is_crossed_by(facts));
@@ -115,7 +115,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     }
     problems.extend(slow_periods);
     problems.extend(alone.problems(&runs, coverage.rows_judged as usize));
-    let template = learned_file::of(&cases[..about.len() - rules.len()], &about);
+    let template = learned_file::of(&cases, &about);
     let exit_code = most_severe(problems.iter().map(|problem| problem.exit_code).chain(rows.iter().map(exit_code_of)));
     Ok(Verdict {
         format: FORMAT.to_owned(),
@@ -182,7 +182,7 @@ pub(super) fn coverage(rows: &[Row], cases: &[Evidence]) -> Coverage {
 /// A row without a decision.
 pub(super) fn undecided_row(case: &Evidence) -> Row {
     Row {
-        name: case.subject.name().into_owned(),
+        name: std::iter::once(&*case.subject.name()).chain(case.over.as_deref()).collect::<Vec<_>>().join("/"),
         subject: case.subject.of_row(),
         hosts: Some(case.hosts.to_string()),
         over: case.over.clone(),

@@ -13,7 +13,7 @@ use commgauge_base::stats::{depth_of_bound, median, proportion_interval, sorted,
 use commgauge_base::units::{Bytes, Rate, Seconds, three_digits};
 use commgauge_model::config::machine::{
     Each, ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedGroup, Figure, JudgedRuns,
-    RequiredCoverage, Rows, Sizes,
+    RequiredCoverage, Sizes,
 };
 use commgauge_model::config::{Machine, Text, rounded_rate, rounded_time};
 use commgauge_model::record::work_lines::{CopyShape, ProductShape};
@@ -156,20 +156,14 @@ impl Entry {
                         true => Figure::Rate(rounded_rate(Rate(value))),
                         false => Figure::Time(rounded_time(Seconds(value))),
                     })),
-                    curve: None,
                     tolerance,
-                    floor: None,
-                    ceiling: None,
-                    rows: Rows::Each,
-                    rule: None,
                     in_network,
                     source,
                     date,
-                    algorithm: None,
                     version,
-                    one_process: false,
                     note,
                     variant: variant.clone(),
+                    ..ExpectTable::default()
                 });
             }
             Kind::Copy(CopyShape { kind, host_memory, peer_distance, bytes, alone }) => {

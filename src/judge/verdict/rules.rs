@@ -6,97 +6,76 @@
 use super::document::Subject;
 use super::evidence::Evidence;
 use super::expected::Expected;
-use commgauge_base::units::counted;
+use commgauge_base::units::{Bytes, counted};
 use commgauge_model::config::machine::Rows;
 use commgauge_model::config::{Expectation, Limit};
-use commgauge_model::record::line::CaseFacts;
 use std::collections::BTreeMap;
 
-/// A rule and its rows on the same hosts, the largest size last.
-pub(super) struct Rule {
-    /// Rows, each with the index of its expectation.
-    members: Vec<(usize, usize)>,
-    /// That of the largest size.
-    pub expectation: usize,
-    rows: Rows,
-    /// The facts of its row: those of the largest size.
-    facts: CaseFacts,
+/// A row of a rule.
+struct Member<'a, 'b> {
+    case: &'b Evidence<'a>,
+    bytes: Bytes,
+    expectation: usize,
+    /// The time that just meets the expectation.
+    seconds_at_limit: f64,
 }
 
-/// The rules about rows for which these expectations hold.
-pub(super) fn rules(cases: &[Evidence], about: &[Vec<usize>], expected: &Expected) -> Vec<Rule> {
-    let mut rules: BTreeMap<_, Rule> = BTreeMap::new();
-    let mut rows: Vec<_> =
-        cases.iter().enumerate().filter_map(|(at, case)| Some((at, case, case.subject.call()?))).collect();
-    rows.sort_by_key(|(.., facts)| facts.bytes_total);
-    for (row, case, facts) in rows {
-        for index in about[row].iter().copied() {
-            let Some(one) = expected.of_call(index).filter(|one| !one.table.rows.is_each()) else { continue };
-            let key = (&one.table.rule, one.table.rows, &case.hosts, facts.axis.to_string(), &facts.labels);
-            let mut members = rules.remove(&key).map_or_else(Vec::new, |rule| rule.members);
-            members.push((row, index));
-            rules.insert(key, Rule { members, expectation: index, rows: one.table.rows, facts: facts.clone() });
+/// The rows of rules on the same hosts, each with the expectation of its largest size.
+pub(super) fn rules<'a>(
+    cases: &[Evidence<'a>],
+    about: &[Vec<usize>],
+    expected: &Expected,
+) -> Vec<(Evidence<'a>, usize)> {
+    let mut rules: BTreeMap<_, Vec<Member>> = BTreeMap::new();
+    for (case, about) in cases.iter().zip(about) {
+        let Some(facts) = case.subject.call() else { continue };
+        for (expectation, one) in about.iter().filter_map(|index| Some((*index, expected.of_call(*index)?))) {
+            let seconds_at_limit = seconds_at_limit(case.subject, one).zip(one.table.rows);
+            let Some((seconds_at_limit, rows)) = seconds_at_limit else { continue };
+            let rule = (&one.table.rule, rows, &case.hosts, facts.axis.to_string(), &facts.labels);
+            let member = Member { case, bytes: facts.bytes_total, expectation, seconds_at_limit };
+            rules.entry(rule).or_default().push(member);
         }
     }
-    let named = |mut rule: Rule| {
-        rule.facts.name = format!("{}/{}", rule.facts.name, rule.over(cases));
-        rule
+    rules.into_iter().filter_map(|((_, rows, ..), members)| joined(rows, members)).collect()
+}
+
+/// The row of a rule.
+fn joined<'a>(rows: Rows, mut members: Vec<Member<'a, '_>>) -> Option<(Evidence<'a>, usize)> {
+    members.sort_by_key(|member| member.bytes);
+    let (first, last) = (members.first()?, members.last()?);
+    let longest = members.iter().max_by_key(|member| member.case.runs.len())?;
+    let (count, of) = match rows {
+        Rows::AtLeast(1) => (1, "best".to_owned()),
+        Rows::AtLeast(least) => (least as usize, least.to_string()),
+        Rows::Mean => (1, "mean".to_owned()),
     };
-    rules.into_values().map(named).collect()
-}
-
-impl Rule {
-    /// The row of the rule.
-    pub fn evidence<'a>(&'a self, cases: &[Evidence<'a>], expected: &Expected) -> Evidence<'a> {
-        let members = self.members.iter().filter_map(|(row, index)| Some((&cases[*row], expected.of_call(*index)?)));
-        let members: Vec<_> =
-            members.filter_map(|(case, one)| Some((case, seconds_at_limit(case.subject, one)?))).collect();
-        let longest = members.iter().max_by_key(|(case, _)| case.runs.len()).map(|(case, _)| *case);
-        let mut rule = longest.unwrap_or(&cases[0]).clone();
-        (rule.subject, rule.over) = (Subject::Call(&self.facts), Some(self.over(cases)));
-        for (case, _) in &members {
-            case.shortfalls.iter().for_each(|shortfall| rule.add(shortfall.clone()));
-            rule.in_slow_period |= case.in_slow_period;
-            rule.corrupt |= case.corrupt;
-        }
-        if let Rows::AtLeast(least) = self.rows
-            && members.len() < least as usize
-        {
-            rule.add(format!("{} of the {least} rows that must reach it are in the record", members.len()));
-        }
-        let at_limit = members.last().map_or(0.0, |(_, at_limit)| *at_limit);
-        let all = |of: fn(&Evidence, usize) -> Option<f64>| {
-            let reached =
-                |at: usize| self.reached(members.iter().map(|(case, at_limit)| Some(at_limit / of(case, at)?)));
-            (0..rule.runs.len()).map(|at| Some(at_limit / reached(at)?)).collect()
-        };
-        let seconds = all(|case, at| *case.seconds.get(at)?);
-        rule.steady_seconds = all(|case, at| *case.steady_seconds.get(at)?);
-        Evidence { seconds, ..rule }
+    let over = format!("{of} of {} of {} to {}", counted(members.len(), "row"), first.bytes, last.bytes);
+    let mut rule = Evidence { subject: last.case.subject, over: Some(over), ..longest.case.clone() };
+    for Member { case, .. } in &members {
+        case.shortfalls.iter().for_each(|shortfall| rule.add(shortfall.clone()));
+        rule.in_slow_period |= case.in_slow_period;
+        rule.corrupt |= case.corrupt;
     }
-
-    /// How far the rule is reached in a replicate, whose rows reach their limits so far: 1.1 is 10 % better, for rates and for times.
-    fn reached(&self, rows: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-        let Rows::AtLeast(least) = self.rows else {
-            return Some(rows.sum::<Option<f64>>()? / self.members.len() as f64);
+    let lacks = format!("{} of the {count} rows that must reach it are in the record", members.len());
+    rule.shortfalls.extend((members.len() < count).then_some(lacks));
+    let all = |of: fn(&Evidence, usize) -> Option<f64>| {
+        // How far a row reaches its limit: 1.1 is 10 % better, for rates and for times.
+        let reached =
+            |at: usize| members.iter().map(move |member| Some(member.seconds_at_limit / of(member.case, at)?));
+        let of_rule = |at: usize| match rows {
+            Rows::Mean => Some(reached(at).sum::<Option<f64>>()? / members.len() as f64),
+            Rows::AtLeast(_) => {
+                let mut best: Vec<f64> = reached(at).flatten().collect();
+                best.sort_by(|one, other| other.total_cmp(one));
+                best.get(count - 1).copied()
+            }
         };
-        let mut best: Vec<f64> = rows.flatten().collect();
-        best.sort_by(|one, other| other.total_cmp(one));
-        best.get(least as usize - 1).copied()
-    }
-
-    /// What is judged, such as `mean of 24 rows of 8 B to 16 GiB`.
-    fn over(&self, cases: &[Evidence]) -> String {
-        let of = match self.rows {
-            Rows::AtLeast(1) => "best".to_owned(),
-            Rows::AtLeast(least) => least.to_string(),
-            Rows::Each | Rows::Mean => "mean".to_owned(),
-        };
-        let sizes =
-            self.members.iter().filter_map(|(row, _)| cases[*row].subject.call()).map(|facts| facts.bytes_total);
-        let least = sizes.min().unwrap_or(self.facts.bytes_total);
-        format!("{of} of {} of {least} to {}", counted(self.members.len(), "row"), self.facts.bytes_total)
-    }
+        (0..longest.case.runs.len()).map(|at| Some(last.seconds_at_limit / of_rule(at)?)).collect()
+    };
+    let seconds = all(|case, at| *case.seconds.get(at)?);
+    let steady_seconds = all(|case, at| *case.steady_seconds.get(at)?);
+    Some((Evidence { seconds, steady_seconds, ..rule }, last.expectation))
 }
 
 /// The time of a transfer that just meets an expectation.

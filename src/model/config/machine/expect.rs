@@ -10,7 +10,6 @@ use crate::config::typed::Text;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Rate, Seconds};
-use std::collections::BTreeMap;
 
 /// The expectations of one `[[expect]]`, checked; the links of the machine bound what may be required. A curve is an expectation for
 /// each of its sizes.
@@ -25,7 +24,7 @@ pub(super) fn expectations(table: &ExpectTable, mut read: Table, machine: &Machi
     };
     check_rows(table, &read, &figures)?;
     let group = group(table, &mut read, machine)?;
-    let rule = (!table.rows.is_each()).then(|| table.rule.clone().unwrap_or_else(|| read.place.to_string()));
+    let rule = table.rows.map(|_| table.rule.clone().unwrap_or_else(|| read.place.to_string()));
     let table = ExpectTable { curve: None, rule, ..table.clone() };
     let of_figure = |figure: FigureAt| {
         let (bytes, at) = match figure.bytes {
@@ -59,28 +58,16 @@ pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> 
             table: ExpectTable {
                 collective: collective.0,
                 bytes: Some(table.bytes),
-                ranks: 0,
-                ranks_per_node: None,
-                nodes: None,
-                groups_per_node: None,
                 cadence: table.cadence,
                 placement: table.placement,
                 element_type: table.element_type,
-                value: None,
-                curve: None,
                 tolerance: Some(table.tolerance),
-                floor: None,
-                ceiling: None,
-                rows: Rows::Each,
-                rule: None,
-                in_network: false,
                 source: table.source.clone(),
                 date: table.date.clone(),
                 algorithm: table.algorithm.clone(),
                 version: table.version.clone(),
-                one_process: false,
                 note: table.note.clone(),
-                variant: BTreeMap::new(),
+                ..ExpectTable::default()
             },
             bytes: (table.bytes.0, table.bytes.1),
             group: ExpectedGroup { ranks: 0, ranks_per_node: 0, nodes: 0, groups_per_node: 0 },
@@ -94,10 +81,10 @@ pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> 
 fn check_rows(table: &ExpectTable, read: &Table, figures: &[FigureAt]) -> Result<()> {
     let is_rate = |one: &FigureAt| !one.of_curve && matches!(one.limit, Limit::BusBandwidthFloor(_));
     match (table.rows, &table.rule) {
-        (Rows::Mean, _) if !figures.iter().all(is_rate) => {
+        (Some(Rows::Mean), _) if !figures.iter().all(is_rate) => {
             Err(read.place_of("rows").wrong("a mean is of bus bandwidths; give a floor, or a value that is a rate"))
         }
-        (Rows::Each | Rows::Mean, Some(_)) => Err(read
+        (None | Some(Rows::Mean), Some(_)) => Err(read
             .place_of("rule")
             .wrong("the tables of a rule count their rows together; say how many must reach it, such as rows = 7")),
         _ => Ok(()),
@@ -235,12 +222,12 @@ mod tests {
             ("date = '2026-03'", "date = '2026'\nvariant = 'graph'", "accepted: a table"),
             ("'all_reduce'", "'all_reduse'", "m.toml:11: expect[0].collective: found collective `all_reduse`"),
             ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value needs a tolerance too"),
-            ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a number from 0 to 0.9"),
-            ("tolerance = 0.05", "tolerance = 5", "found 5; accepted: a number from 0 to 0.9, such as 0.05 where 5 %"),
+            ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a share from 0 to 0.9"),
+            ("tolerance = 0.05", "tolerance = 5", "found 5; accepted: a share from 0 to 0.9"),
             (
                 "tolerance = 0.05",
                 "tolerance = -0.05",
-                "expect[0].tolerance: found -0.05; a tolerance has no sign: 0.05 accepts",
+                "found -0.05; accepted: a share from 0 to 0.9 without a sign: 0.05 lets pass what is 5 % worse",
             ),
             (
                 "ranks = 8",
@@ -297,6 +284,10 @@ mod tests {
             assert!(error.to_string().contains(words), "{to}: {error}");
             assert_eq!(error.exit_code(), 2, "{to}");
         }
+        let other = ROW.replace("ranks = 8", "ranks = 4\nrule = 'x'\nrows = 2");
+        let error =
+            read(&(ROW.replace("ranks = 8", "ranks = 8\nrule = 'x'\nrows = 3") + &other)).unwrap_err().to_string();
+        assert!(error.contains("rows: the tables of rule `x` have several; accepted: the same in each"), "{error}");
         let barrier = ROW.replace("all_reduce", "barrier");
         assert!(read(&barrier).unwrap_err().to_string().contains("a barrier moves no bytes"));
     }

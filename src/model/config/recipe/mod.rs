@@ -171,7 +171,8 @@ impl Reader {
     }
 
     fn leave(&mut self, why: &str, setting: String) {
-        self.not_taken.entry(why.to_owned()).or_default().push(setting);
+        let left = self.not_taken.entry(why.to_owned()).or_default();
+        left.extend((!left.contains(&setting)).then_some(setting));
     }
 
     fn leave_not_modelled(&mut self, Written { text, place, .. }: &Written, reason: &str) {
@@ -370,6 +371,25 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_change_no_calls_are_said_to_have_no_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            (
+                "ds.json",
+                "{\"fp16\": {\"enabled\": true, \"loss_scale\": 8, \"loss_scale_window\": 9, \"hysteresis\": 2},
+                \"zero_optimization\": {\"stage\": 2, \"elastic_checkpoint\": true, \"offload_optimizer\": {\"device\": \"cpu\"}},
+                \"flops_profiler\": {\"enabled\": true}, \"csv_monitor\": {\"enabled\": true}}",
+            ),
+            ("accelerate.yaml", "distributed_type: MULTI_GPU\ngpu_ids: 0,1,2,3\nnum_processes: 8\nfp8_config: null\n"),
+        ] {
+            let file = folder.path().join(name);
+            fs::write(&file, text).unwrap();
+            let notes = read(&file, "llama-3-8b").unwrap().notes;
+            assert!(notes.contains(NO_EFFECT) && !notes.contains("not modelled") && !notes.contains(UNKNOWN), "{notes}");
+        }
+    }
+
+    #[test]
     fn every_fact_names_keys_that_are() {
         let known: Vec<&str> =
             keys_of(super::super::step::Work::Training).chain(keys_of(super::super::step::Work::Serving)).collect();
@@ -444,6 +464,7 @@ mod tests {
             ("a.sh", "echo nothing".to_owned(), "no framework is known by its settings or commands"),
             ("a.py", "tp = 4".to_owned(), "nothing is executed"),
             ("a.json", "{\n// ZeRO\n\"zero_optimization\": {}}".to_owned(), "JSON has no comments, take them out"),
+            ("a.json", "{ // ZeRO\n\"zero_optimization\": {}}".to_owned(), "JSON has no comments, take them out"),
             (
                 "a.json",
                 "{\"zero_optimization\": {\"stage\": 2,\n\"stage\": 3}}".to_owned(),

@@ -41,8 +41,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Buckets> {
         BucketRule::Megatron if data.parameter_element_type.moves_only() => &[Share::EightBits, Share::Wider],
         BucketRule::Megatron | BucketRule::PyTorch | BucketRule::DeepSpeed => &[Share::All],
     };
-    let buckets = shares.iter().map(|share| of_share(step, stage, part, *share));
-    buckets.filter(|buckets| buckets.share == Share::All || buckets.parameters > 0).collect()
+    shares.iter().map(|share| of_share(step, stage, part, *share)).collect()
 }
 
 fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Buckets {

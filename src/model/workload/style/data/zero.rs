@@ -140,8 +140,7 @@ impl Bucketed<'_> {
         let apart = parts(self.step)
             .into_iter()
             .filter(|part| (part.dense && held.dense > 0) || (part.experts && held.experts > 0));
-        let layer_wise = matches!(self.buckets.share, Share::Whole | Share::Others);
-        if each && !layer_wise { apart.count() as u64 } else { 1 }
+        if each && !matches!(self.buckets.share, Share::Whole | Share::Others) { apart.count() as u64 } else { 1 }
     }
 
     /// ZeRO-2 stores no whole gradients between micro-batches, so each is reduced at once.
@@ -173,10 +172,9 @@ impl Bucketed<'_> {
     }
 
     fn parameters(&self) -> Carried {
-        let element = match self.buckets.share {
-            Share::Others | Share::Wider => wide_element(self.step),
-            Share::All | Share::Whole | Share::EightBits => self.step.training.data.parameter_element_type,
-        };
+        let data = &self.step.training.data;
+        let is_wide = matches!(self.buckets.share, Share::Others | Share::Wider);
+        let element = if is_wide { wide_element(self.step) } else { data.parameter_element_type };
         Carried { symbol: "Ep", element }
     }
 
