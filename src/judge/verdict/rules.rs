@@ -1,4 +1,4 @@
-//! Rules over several rows: what the mean of their bus bandwidths must reach, or at least so many of them.
+//! Rules over several rows: what the mean of their bus bandwidths must reach, or at least k of them.
 //!
 //! A rule is judged as a row of its own, whose replicates are the means, or the k-th best, of the replicates of its rows. Both fall if
 //! any row gets worse, so a rule never gets better by a worse row, and bounds, runs and slow periods count as for any row.

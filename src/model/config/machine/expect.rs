@@ -77,12 +77,12 @@ pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> 
     Ok(table.collectives.iter().map(of).collect())
 }
 
-/// A mean is of the bus bandwidths of one table; only rows that reach their own figures are counted over several.
+/// Only bus bandwidths of one table have a mean; rows that reach their own figures are counted over several tables.
 fn check_rows(table: &ExpectTable, read: &Table, figures: &[FigureAt]) -> Result<()> {
     let is_rate = |one: &FigureAt| !one.of_curve && matches!(one.limit, Limit::BusBandwidthFloor(_));
     match (table.rows, &table.rule) {
         (Some(Rows::Mean), _) if !figures.iter().all(is_rate) => {
-            Err(read.place_of("rows").wrong("a mean is of bus bandwidths; give a floor, or a value that is a rate"))
+            Err(read.place_of("rows").wrong("only bus bandwidths have a mean; give a floor, or a value that is a rate"))
         }
         (None | Some(Rows::Mean), Some(_)) => Err(read
             .place_of("rule")
@@ -244,12 +244,12 @@ mod tests {
             (
                 "value = '400GB/s'",
                 "rows = 'mean'\nvalue = '4ms'",
-                "expect[0].rows: a mean is of bus bandwidths; give a floor",
+                "expect[0].rows: only bus bandwidths have a mean; give a floor",
             ),
             (
                 "bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'",
                 "rows = 'mean'\ncurve = [['1MiB', '1GB/s'], ['2MiB', '2GB/s']]",
-                "a mean is of bus bandwidths",
+                "only bus bandwidths have a mean",
             ),
             ("value = '400GB/s'", "floor = '400GB/s'", "expect[0].tolerance: a tolerance belongs to a value"),
             ("value = '400GB/s'\ntolerance = 0.05", "", "expect[0]: nothing is expected; accepted: value with"),

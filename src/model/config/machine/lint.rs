@@ -260,7 +260,7 @@ fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
     };
     let algorithms = word(one).zip(word(other)).is_none_or(|(one, other)| one == other);
     let group = |e: &Expectation| (e.table.collective, e.group, e.table.cadence);
-    // A mean, or a number of rows, says the same of the same rows only.
+    // A mean, or a number of rows, compares with that for the same rows only.
     let rows = one.table.rows == other.table.rows && (one.table.rows.is_none() || one.bytes == other.bytes);
     compatible && algorithms && rows && one.table.variant == other.table.variant && group(one) == group(other)
 }

@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         let absent = match names.iter().any(|name| self.object.contains_key(*name)) {
             true => "is null",
             false if self.object.contains_key("vision_config") => {
-                "is missing, and so is text_config beside vision_config"
+                "is missing, and so is text_config, which files with vision_config have"
             }
             false => "is missing",
         };

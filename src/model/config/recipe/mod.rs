@@ -171,8 +171,7 @@ impl Reader {
     }
 
     fn leave(&mut self, why: &str, setting: String) {
-        let left = self.not_taken.entry(why.to_owned()).or_default();
-        left.extend((!left.contains(&setting)).then_some(setting));
+        self.not_taken.entry(why.to_owned()).or_default().push(setting);
     }
 
     fn leave_not_modelled(&mut self, Written { text, place, .. }: &Written, reason: &str) {

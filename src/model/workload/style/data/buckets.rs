@@ -2,8 +2,7 @@
 //!
 //! `zero` has the calls for each bucket.
 
-use super::fsdp::is_in_eight_bits;
-use super::tensors::{Order, Part, Role, Shape, Tensor, of_chunk};
+use super::tensors::{Order, Part, Role, Shape, Tensor, is_in_eight_bits, of_chunk};
 use crate::config::step::{BucketRule, DEEPSPEED_BUCKET_PARAMETERS, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
 use commgauge_base::writing::grouped;
@@ -289,8 +288,7 @@ impl Share {
             Share::All => true,
             Share::Whole => is_whole(tensor),
             Share::Others => !is_whole(tensor),
-            Share::EightBits => is_in_eight_bits(tensor),
-            Share::Wider => !is_in_eight_bits(tensor),
+            Share::EightBits | Share::Wider => is_in_eight_bits(tensor) == (self == Share::EightBits),
         }
     }
 

@@ -124,7 +124,7 @@ mod framework_tests {
         let overlapped = of(&format!("{training}\noverlap_gradients = true"));
         assert_eq!(sum(&overlapped, AllGather), linears + 2 * others);
         assert_eq!(sum(&overlapped, ReduceScatter), 4 * (linears + others));
-        // The down projections of low-rank attention are linears too, the router is none.
+        // The down projections of low-rank attention are linears too, routers are not.
         let parameters = with_step("deepseek-v3", "dp=8", training, 8, |step| {
             let gathered = calls(step, Axis::Dp);
             let words = 2 * 129_280 * 7168;

@@ -427,6 +427,11 @@ pub(super) enum Role {
     SharedWords,
 }
 
+/// Whether Transformer Engine can store a tensor in 8 bits: weights of linears, not norms, biases and routers.
+pub(super) fn is_in_eight_bits(tensor: &Tensor) -> bool {
+    tensor.division != Division::Whole
+}
+
 impl Tensor {
     /// A dense vector.
     pub fn vector(elements: u64) -> Tensor {
