@@ -412,7 +412,7 @@ mod own_work_tests {
             (COPY, "each = 'alone'", "each = 'both'", "expect_copy[0].each: found `both`; accepted: alone, together"),
             (COPY, "each = 'alone'", "peer_distance = 1", "peer_distance: a copy host-to-device has no end at another"),
             (COPY, "'50GB/s'", "'50'", "expect_copy[0].value: found `50`"),
-            (COPY, "tolerance = 0.1", "tolerance = 1", "expect_copy[0].tolerance: found 1; accepted: a number from 0"),
+            (COPY, "tolerance = 0.1", "tolerance = 1", "expect_copy[0].tolerance: found 1; accepted: a share from 0"),
             (COPY, "tolerance", "tolerence", "expect_copy[0].tolerence: unknown key"),
             (PRODUCT, "m = 8192", "m = 0", "expect_product[0].m: found 0; accepted: a whole number from 1"),
             (PRODUCT, "k = 1024\n", "", "expect_product[0]: `k` is missing; accepted: a whole number from 1 to"),
