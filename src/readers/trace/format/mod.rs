@@ -69,7 +69,7 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
         let other = pairs(include_str!("other_files.txt")).find(|(mark, _)| text.contains(mark));
         return Err(wrong(format!(
             "is {}; accepted: {ACCEPTED}",
-            other.map_or("no supported trace", |(_, what)| what)
+            other.map_or("not a supported trace", |(_, what)| what)
         )));
     };
     let longest = if start.trim_ascii_start().starts_with(b"{") { LONGEST_TEXT } else { usize::MAX };
@@ -181,7 +181,7 @@ mod tests {
                 "[\n{\"name\": \"Group API\", \"args\": {\"groupApiId\": 0}},\n{}]\n",
                 "is a dump of NCCL's example profiler",
             ),
-            ("notes.txt", "nothing", "notes.txt is no supported trace; accepted: a Chrome trace"),
+            ("notes.txt", "nothing", "notes.txt is not a supported trace; accepted: a Chrome trace"),
         ] {
             let path = folder.path().join(name);
             std::fs::write(&path, text).unwrap();
