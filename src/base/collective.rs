@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// A communication call, by its effect among the ranks of one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 // Its name in files and in output.
 #[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Collective {
     /// Every rank ends with the reduction of all ranks' buffers.
+    #[default]
     AllReduce,
     /// Every rank ends with all ranks' blocks, in rank order.
     AllGather,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Cadence: calls back to back, or each from an agreed start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 // Its name in files and in output.
 #[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum Cadence {
     /// Calls back to back between two clock reads, as in nccl-tests. (In OSU only the point-to-point tests; its collectives start each call
     /// after a barrier, which is isolated.)
+    #[default]
     Streaming,
     /// Every iteration separately, started by all ranks together.
     Isolated,

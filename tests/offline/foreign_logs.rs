@@ -176,7 +176,7 @@ fn ranks_that_a_log_does_not_list_follow_from_its_columns_and_are_named() {
     let logs: Vec<String> = (0..6).map(|seed| without_ranks(&log(1.0, seed))).collect();
     logs.iter().enumerate().for_each(|(index, log)| place.put(&format!("{index}.txt"), log));
     let imported = place.run("import --from nccl-tests 0.txt 1.txt 2.txt 3.txt 4.txt 5.txt -o c.jsonl");
-    ended(&imported, 0, &["busbw / algbw tells 8 ranks, which count; `# Rank` lines name 4"]);
+    ended(&imported, 0, &["busbw / algbw tells 8 ranks, which count; 4 have a `# Rank` line"]);
     ended(&place.run("judge --part thresholds c.jsonl --machine m.toml"), 7, &["devices"]);
 }
 

@@ -281,16 +281,18 @@ pub(in crate::report) fn tone(decision: Option<Decision>) -> Tone {
 
 /// The row's subject, with all that distinguishes it from its neighbours and has no column.
 fn what(row: &Row) -> String {
-    match &row.subject {
-        RowSubject::Call(call) => call.collective.to_string(),
-        subject => subject_in_words(&row.name, subject),
+    match (&row.subject, &row.over) {
+        (RowSubject::Call(call), Some(over)) => format!("{}: {over}", call.collective),
+        (RowSubject::Call(call), None) => call.collective.to_string(),
+        (subject, _) => subject_in_words(&row.name, subject),
     }
 }
 
 /// A row as people say it; one of several hosts with them.
 fn in_words(row: &Row) -> String {
     let hosts = row.hosts.as_ref().map_or_else(String::new, |hosts| format!(" on {hosts}"));
-    subject_in_words(&row.name, &row.subject) + &hosts
+    let over = row.over.as_ref().map_or_else(String::new, |over| format!(", {over}"));
+    subject_in_words(&row.name, &row.subject) + &over + &hosts
 }
 
 /// The sentence of a finding with its cases in words.

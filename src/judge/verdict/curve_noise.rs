@@ -11,6 +11,7 @@ use super::Decision;
 use super::comparability::CompareRule;
 use super::document::{AgainstBase, CurveChange, CurvePart, Row, percent};
 use super::evidence::{ComparedRow, Evidence};
+use super::expected::PLAINLY_BEYOND;
 use super::gate::{cap_decision, undecided_row};
 use super::permutation::{CountRanges, ReplicateCounts, Sides, fewest_for};
 use commgauge_base::collective::Placement;
@@ -68,12 +69,17 @@ pub(super) fn judge(points: &[NoisePoint], level: f64) -> Option<Vec<Judged>> {
     if points.len() < MIN_ROWS {
         return None;
     }
+    // Where most rows are plainly slower, what they differ by beyond that is no noise.
+    let middle = median(&sorted(points.iter().map(|point| point.change)))?;
+    let most = if middle > PLAINLY_BEYOND.ln() { PLAINLY_BEYOND.ln() } else { f64::INFINITY };
+    let within = |point: &NoisePoint| NoisePoint { change: point.change.min(most), ..point.clone() };
+    let noise: Vec<NoisePoint> = points.iter().map(within).collect();
     let mut curves: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (index, point) in points.iter().enumerate() {
+    for (index, point) in noise.iter().enumerate() {
         curves.entry(&point.curve).or_default().push(index);
     }
     let differences: BTreeMap<&str, Vec<f64>> =
-        curves.iter().map(|(name, rows)| (*name, scatter(points, rows))).collect();
+        curves.iter().map(|(name, rows)| (*name, scatter(&noise, rows))).collect();
     let scale_of =
         |differences: &[f64]| median(&sorted(differences.iter().copied())).map(|middle| middle / TO_DEVIATION);
     let common = scale_of(&differences.values().flatten().copied().collect::<Vec<_>>())?.max(MIN_NOISE);
@@ -86,7 +92,7 @@ pub(super) fn judge(points: &[NoisePoint], level: f64) -> Option<Vec<Judged>> {
         let scale = (trust * scale * scale + (1.0 - trust) * common * common).sqrt().max(common / 2.0);
         for row in rows {
             scales[*row] = scale;
-            residuals.extend(usual(points, rows, *row).map(|usual| (points[*row].change - usual) / scale));
+            residuals.extend(usual(&noise, rows, *row).map(|usual| (noise[*row].change - usual) / scale));
         }
     }
     let tail = Tail::of(&residuals)?;
@@ -460,6 +466,37 @@ mod tests {
             assert_eq!(failed, [slow]);
             let bounded = judged.iter().filter(|row| row.high < 1.03f64.ln()).count();
             assert!(bounded > judged.len() / 2, "{bounded} of {}", judged.len());
+        }
+    }
+
+    #[test]
+    fn what_is_plainly_slower_fails_however_unevenly_and_not_less_when_slower_still() {
+        // A link that carries 10 GB/s at most: small messages are five times slower, large ones forty times.
+        let uneven: Vec<NoisePoint> = points(1, 11, |_| 0.0);
+        let slower = |point: &NoisePoint| {
+            let size = (point.bytes / 8).ilog2() as f64;
+            NoisePoint { change: (5.0 + 3.5 * size).ln(), ..point.clone() }
+        };
+        let uneven: Vec<NoisePoint> = uneven.iter().map(slower).collect();
+        assert!(judge(&uneven, 0.05).unwrap().iter().all(|row| row.p_slower <= 0.05));
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(8);
+        for _ in 0..200 {
+            let is_slow = random.random_range(0.7..1.0);
+            let before = points(2, 21, |_| {
+                let noise = 0.01 * normal(&mut random);
+                if random.random::<f64>() < is_slow {
+                    noise.abs() + random.random_range(1.5f64..4.0).ln()
+                } else {
+                    noise
+                }
+            });
+            let worse = |point: &NoisePoint| match point.change > PLAINLY_BEYOND.ln() {
+                true => NoisePoint { change: point.change + random.random_range(0.0..3.0), ..point.clone() },
+                false => point.clone(),
+            };
+            let after: Vec<NoisePoint> = before.iter().map(worse).collect();
+            let [before, after] = [before, after].map(|points| judge(&points, 0.05).unwrap());
+            assert!(before.iter().zip(&after).all(|(before, after)| after.p_slower <= before.p_slower));
         }
     }
 

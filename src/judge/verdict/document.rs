@@ -171,6 +171,8 @@ pub struct Row {
     pub subject: RowSubject,
     /// The hosts, if records of several sets of hosts are judged together: each set has its own rows.
     pub hosts: Option<String>,
+    /// What is judged of several rows, such as their mean; absent for a row by itself.
+    pub over: Option<String>,
     /// The decision; absent without an expectation.
     pub decision: Option<Decision>,
     /// Whether its calls cross nodes, by the machine's definition of a node.

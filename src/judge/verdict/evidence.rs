@@ -25,9 +25,12 @@ const IN_SLOW_PERIOD: &str = "unreliable: a replicate fell into a slow period of
 const MAX_EXCLUDED_SHARE: f64 = 0.1;
 
 /// A planned case, a copy or a product with all its replicates.
+#[derive(Clone)]
 pub(super) struct Evidence<'a> {
     /// The planned work.
     pub subject: Subject<'a>,
+    /// What it is of several rows, such as their mean.
+    pub over: Option<String>,
     /// The hosts of its runs.
     pub hosts: Arc<str>,
     /// The runs of each requested replicate, as indices into [`Gathered::runs`]: its record or, for another tool, its log.
@@ -79,6 +82,7 @@ impl<'a> Evidence<'a> {
     fn of(subject: Subject<'a>, hosts: Arc<str>) -> Evidence<'a> {
         Evidence {
             subject,
+            over: None,
             hosts,
             runs: Vec::new(),
             seconds: Vec::new(),
@@ -126,7 +130,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn add(&mut self, shortfall: String) {
+    pub fn add(&mut self, shortfall: String) {
         if !self.shortfalls.contains(&shortfall) {
             self.shortfalls.push(shortfall);
         }

@@ -313,16 +313,11 @@ impl Algorithms<'_> {
 
 /// The list that applies to a collective: the one after its name, or the one without a name.
 fn list_for(value: &str, collective: Collective) -> Option<&str> {
-    let function = match collective {
-        Collective::AllReduce => "allreduce",
-        Collective::AllGather => "allgather",
-        Collective::ReduceScatter => "reducescatter",
-        Collective::Broadcast => "broadcast",
-        Collective::Reduce => "reduce",
-        _ => return None,
-    };
+    use Collective::{AllGather, AllReduce, Broadcast, Reduce, ReduceScatter};
+    let has_choice = matches!(collective, AllReduce | AllGather | ReduceScatter | Broadcast | Reduce);
+    let function = has_choice.then(|| collective.name().replace('_', ""))?;
     let parts = || value.split(';').map(str::trim).filter(|part| !part.is_empty());
-    let own = parts().find_map(|part| part.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case(function)));
+    let own = parts().find_map(|part| part.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case(&function)));
     own.map(|(_, list)| list).or_else(|| parts().find(|part| !part.contains(':')))
 }
 

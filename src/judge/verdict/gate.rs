@@ -7,6 +7,7 @@ use super::expected::{Algorithms, Expected, LimitCheck, PLAINLY_BEYOND, check_li
 use super::locate::{Measure, Suspects};
 use super::network::Judged;
 use super::permutation::Alone;
+use super::rules::rules;
 use super::{Allowed, Decision, Problem, RowCall, learned_file, most_severe, network};
 use super::{counters, transport};
 use commgauge_base::collective::Collective;
@@ -16,7 +17,6 @@ use commgauge_base::units::{Rate, counted};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::layout::Axis;
-use std::collections::HashSet;
 use std::path::Path;
 
 /// Thresholds of a gate.
@@ -53,29 +53,42 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     if let Some(machine) = machine {
         flag_beyond_links(machine, &expected, &about, &mut cases);
     }
+    let is_own = |index: &usize| expected.of_call(*index).is_none_or(|one| one.table.rows.is_none());
+    let mut own = about.clone();
+    own.iter_mut().for_each(|about| about.retain(is_own));
+    for (rule, expectation) in rules(&cases, &about, &expected) {
+        cases.push(rule);
+        own.push(vec![expectation]);
+    }
     let mut alone = Alone::default();
     let span = network::Span::of(records, machine);
-    let mut rows: Vec<Row> = (cases.iter_mut().zip(&about))
-        .map(|(case, about)| {
-            let mut row = row(case, about, &expected, rule.confidence);
+    let mut rows: Vec<Row> = (cases.iter_mut().zip(&own).enumerate())
+        .map(|(index, (case, own))| {
+            let mut row = row(case, own, &expected, rule.confidence);
+            if own.is_empty() && !about[index].is_empty() {
+                row.reasons = vec!["judged together with others, by a rule over several rows".to_owned()];
+            }
             row.between_nodes = case.subject.call().is_some_and(|facts| span.is_crossed_by(facts));
-            alone.apply(&mut row, &runs, &by_run(case, about, &expected, rule.confidence));
+            alone.apply(&mut row, &runs, &by_run(case, own, &expected, rule.confidence));
             row
         })
         .collect();
     counters::explain(&mut rows, records);
     name_hosts_that_differ(&mut rows);
-    let is_judged = |index: &usize| rows[*index].decision.is_some();
     let judged = Judged {
-        expectations: (0..rows.len()).filter(is_judged).flat_map(|index| about[index].iter().copied()).collect(),
-        cases: (0..rows.len()).filter(is_judged).filter_map(|index| cases[index].subject.call()).collect(),
+        expectations: about.iter().flatten().copied().collect(),
+        cases: cases
+            .iter()
+            .zip(&about)
+            .filter(|(_, about)| !about.is_empty())
+            .filter_map(|(case, _)| case.subject.call())
+            .collect(),
         network: span,
     };
-    let with_row: HashSet<usize> = about.iter().flatten().copied().collect();
     let coverage = Coverage {
         expectations: expectations as u32,
         expectations_judged: judged.expectations.len() as u32,
-        expectations_without_row: (expectations - with_row.len()) as u32,
+        expectations_without_row: (expectations - judged.expectations.len()) as u32,
         nodes: judged.network.nodes,
         rows_judged_between_nodes: judged.between_nodes().count() as u32,
         ..coverage(&rows, &cases)
@@ -102,7 +115,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     }
     problems.extend(slow_periods);
     problems.extend(alone.problems(&runs, coverage.rows_judged as usize));
-    let template = learned_file::of(&cases, &rows);
+    let template = learned_file::of(&cases, &about);
     let exit_code = most_severe(problems.iter().map(|problem| problem.exit_code).chain(rows.iter().map(exit_code_of)));
     Ok(Verdict {
         format: FORMAT.to_owned(),
@@ -169,9 +182,10 @@ pub(super) fn coverage(rows: &[Row], cases: &[Evidence]) -> Coverage {
 /// A row without a decision.
 pub(super) fn undecided_row(case: &Evidence) -> Row {
     Row {
-        name: case.subject.name().into_owned(),
+        name: std::iter::once(&*case.subject.name()).chain(case.over.as_deref()).collect::<Vec<_>>().join("/"),
         subject: case.subject.of_row(),
         hosts: Some(case.hosts.to_string()),
+        over: case.over.clone(),
         decision: None,
         between_nodes: false,
         reasons: case.shortfalls.clone(),

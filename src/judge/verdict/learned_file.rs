@@ -4,7 +4,7 @@ use super::comparability::LoadedRecord;
 use super::document::Subject;
 use super::evidence::Evidence;
 use super::expected::variant;
-use super::{Allowed, Metric, Row};
+use super::{Allowed, Metric};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -156,18 +156,14 @@ impl Entry {
                         true => Figure::Rate(rounded_rate(Rate(value))),
                         false => Figure::Time(rounded_time(Seconds(value))),
                     })),
-                    curve: None,
                     tolerance,
-                    floor: None,
-                    ceiling: None,
                     in_network,
                     source,
                     date,
-                    algorithm: None,
                     version,
-                    one_process: false,
                     note,
                     variant: variant.clone(),
+                    ..ExpectTable::default()
                 });
             }
             Kind::Copy(CopyShape { kind, host_memory, peer_distance, bytes, alone }) => {
@@ -277,11 +273,11 @@ fn describe(kind: &Kind) -> String {
 // A template of expectations for rows without any, invalid until it is filled in.
 
 /// TOML for a machine file; `None` if every row has an expectation. Groups of one rank have no expectations.
-pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
-    let is_alone = |row: &Row| row.subject.call().is_some_and(|call| call.group_size <= 1);
-    let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && !is_alone(row));
+pub(super) fn of(cases: &[Evidence], about: &[Vec<usize>]) -> Option<String> {
+    let is_alone = |case: &Evidence| case.subject.call().is_some_and(|call| call.group_size <= 1);
+    let bare = cases.iter().zip(about).filter(|(case, about)| about.is_empty() && !is_alone(case));
     let mut seen = BTreeSet::new();
-    let mut template = |(case, _): (&Evidence, &Row)| {
+    let mut template = |(case, _): (&Evidence, &Vec<usize>)| {
         let mut kind = Kind::of(case.subject);
         // What is said of a call holds for any.
         if let Kind::Call(call) = &mut kind {

@@ -19,6 +19,7 @@ pub mod locate;
 mod network;
 mod next_run;
 mod permutation;
+mod rules;
 pub mod selftest;
 mod transport;
 
@@ -159,6 +160,7 @@ mod monotonicity_tests {
     use super::*;
     use commgauge_base::units::Seconds;
     use commgauge_model::config::Limit;
+    use commgauge_model::config::machine::Rows;
     use commgauge_model::record::Line;
     use proptest::prelude::*;
 
@@ -250,6 +252,31 @@ mod monotonicity_tests {
             let mut worse = times.clone();
             worse[at % times.len()] *= more;
             prop_assert!(decided(&worse) >= before, "{:?}: {:?}, {:?}: {:?}", times, before, worse, decided(&worse));
+        }
+
+        #[test]
+        fn a_slower_replicate_of_any_row_never_improves_a_rule_over_several_rows(
+            times in prop::collection::vec(20.0f64..2000.0, 3..21), at in 0usize..21, more in 1.0f64..50.0,
+            least in 0u32..4, ceiling in any::<bool>(),
+        ) {
+            let mut machine = machine("15GB/s");
+            let expected = &mut machine.expectations[0];
+            expected.table.rows = Some(if least == 0 { Rows::Mean } else { Rows::AtLeast(least) });
+            if ceiling && least > 0 {
+                expected.limit = Limit::LatencyCeiling(Seconds(100e-6));
+            }
+            let judged = |times: &[f64]| {
+                let rows: Vec<Vec<f64>> = times.chunks(times.len() / 3).take(3).map(<[f64]>::to_vec).collect();
+                let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
+                let verdict = gate(&[loaded("a.jsonl", lines("a", &rows))], Some(&machine), &rule).unwrap();
+                (verdict.rows.last().and_then(|row| row.decision).expect("the rule decides"), gravity(verdict.exit_code))
+            };
+            let before = judged(&times);
+            prop_assert!(before.0 != Decision::Pass || times.len() >= 15, "{:?} pass", times);
+            let mut worse = times.clone();
+            worse[at % times.len()] *= more;
+            let after = judged(&worse);
+            prop_assert!(after.0 >= before.0 && after.1 >= before.1, "{:?}: {:?}, {:?}: {:?}", times, before, worse, after);
         }
     }
 }
@@ -431,6 +458,7 @@ mod verdict_tests {
     use super::*;
     use commgauge_base::sample::ExclusionReason;
     use commgauge_model::config::Machine;
+    use commgauge_model::config::machine::Rows;
     use commgauge_model::record::Line;
     use commgauge_model::record::line::{CaseLine, ClockMethod, EndStatus, Outcome};
     use std::path::Path;
@@ -585,7 +613,19 @@ mod verdict_tests {
     #[test]
     fn adding_a_failure_never_makes_a_verdict_better() {
         let place = |code: i32| [0, 3, 1, 7, 6, 5, 4].iter().position(|known| *known == code).unwrap();
-        for floor in ["10GB/s", "15.7GB/s", "100GB/s"] {
+        for (floor, rows) in [
+            ("10GB/s", None),
+            ("15.7GB/s", None),
+            ("100GB/s", None),
+            ("15.7GB/s", Some(Rows::Mean)),
+            ("10GB/s", Some(Rows::AtLeast(1))),
+            ("100GB/s", Some(Rows::AtLeast(2))),
+        ] {
+            let machine = |floor| {
+                let mut machine = machine(floor);
+                machine.expectations[0].table.rows = rows;
+                machine
+            };
             for (first, _, harm) in HARMS {
                 let mut once = lines("a", &good());
                 harm(&mut once);

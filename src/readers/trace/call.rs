@@ -2,6 +2,7 @@
 
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
@@ -61,47 +62,20 @@ pub(super) fn named(name: &str) -> Named {
     let name = name.rsplit_once(':').map_or(name, |(_, name)| name);
     let word = name.split_ascii_whitespace().next().unwrap_or_default();
     let word: String = word.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
-    let collective = |collective| Named::Call(CallKind::Collective(collective));
-    match word.as_str() {
-        "allreduce" | "allreducecoalesced" | "allreducesparse" => collective(Collective::AllReduce),
-        "allgather"
-        | "allgatherbase"
-        | "allgatherintotensor"
-        | "allgatherintotensorcoalesced"
-        | "allgathercoalesced" => collective(Collective::AllGather),
-        "reducescatter" | "reducescatterbase" | "reducescattertensor" | "reducescattertensorcoalesced" => {
-            collective(Collective::ReduceScatter)
-        }
-        "broadcast" | "broadcastoop" => collective(Collective::Broadcast),
-        "reduce" | "reduceoop" => collective(Collective::Reduce),
-        "gather" => collective(Collective::Gather),
-        "scatter" => collective(Collective::Scatter),
-        "alltoall" | "alltoallbase" | "alltoallv" => collective(Collective::AllToAll),
-        "barrier" | "allreducebarrier" => collective(Collective::Barrier),
-        "send" => Named::Call(CallKind::Send),
-        "recv" | "receive" => Named::Call(CallKind::Receive),
-        "wait" | "init" | "coalesced" | "startcoalescing" | "endcoalescing" | "pointtopoint" => Named::NoCall,
-        _ => Named::Unknown,
+    let is_listed = |names: &str| names.split(' ').any(|name| name == word);
+    match pairs(include_str!("call_names.txt")).find(|(names, _)| is_listed(names)) {
+        None => Named::Unknown,
+        Some((_, "send")) => Named::Call(CallKind::Send),
+        Some((_, "receive")) => Named::Call(CallKind::Receive),
+        Some((_, name)) => name.parse().map_or(Named::NoCall, |name| Named::Call(CallKind::Collective(name))),
     }
 }
 
 /// The type of a name, for PyTorch's scalar types (`BFloat16`, `c10::BFloat16`, `Float`, `long int`).
 pub(super) fn element_of_torch(name: &str) -> Option<ElementType> {
-    Some(match name.trim_start_matches("c10::") {
-        "Float" | "float" => ElementType::Float32,
-        "Double" | "double" => ElementType::Float64,
-        "Half" => ElementType::Float16,
-        "BFloat16" => ElementType::Bfloat16,
-        "Float8_e4m3fn" | "Float8_e4m3fnuz" => ElementType::Fp8E4m3,
-        "Float8_e5m2" | "Float8_e5m2fnuz" => ElementType::Fp8E5m2,
-        "Char" | "signed char" => ElementType::Int8,
-        "Byte" | "unsigned char" | "Bool" | "bool" => ElementType::Uint8,
-        "Int" | "int" => ElementType::Int32,
-        "Long" | "long" | "long int" => ElementType::Int64,
-        "UInt32" => ElementType::Uint32,
-        "UInt64" => ElementType::Uint64,
-        _ => return None,
-    })
+    let name = name.trim_start_matches("c10::");
+    let is_listed = |names: &str| names.split(", ").any(|known| known == name);
+    pairs(include_str!("torch_types.txt")).find(|(names, _)| is_listed(names))?.1.parse().ok()
 }
 
 /// The type in `Tensor(float)`, also within lists: `GenericList[Tensor(c10::BFloat16)]`.

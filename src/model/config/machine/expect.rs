@@ -3,14 +3,13 @@
 
 use super::description::{Expectation, ExpectedGroup, Limit, Machine, NetworkExpectation};
 use super::expect_tables::{
-    CurvePoint, ExpectCopyTable, ExpectNetworkTable, ExpectTable, ExpectedWork, Figure, OwnWorkExpectation, Sizes,
+    CurvePoint, ExpectCopyTable, ExpectNetworkTable, ExpectTable, ExpectedWork, Figure, OwnWorkExpectation, Rows, Sizes,
 };
 use crate::config::document::{Place, Table};
 use crate::config::typed::Text;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Rate, Seconds};
-use std::collections::BTreeMap;
 
 /// The expectations of one `[[expect]]`, checked; the links of the machine bound what may be required. A curve is an expectation for
 /// each of its sizes.
@@ -23,8 +22,10 @@ pub(super) fn expectations(table: &ExpectTable, mut read: Table, machine: &Machi
             return Err(read.place_of("bytes").wrong("a curve has a size for each of its figures; remove `bytes`"));
         }
     };
+    check_rows(table, &read, &figures)?;
     let group = group(table, &mut read, machine)?;
-    let table = ExpectTable { curve: None, ..table.clone() };
+    let rule = table.rows.map(|_| table.rule.clone().unwrap_or_else(|| read.place.to_string()));
+    let table = ExpectTable { curve: None, rule, ..table.clone() };
     let of_figure = |figure: FigureAt| {
         let (bytes, at) = match figure.bytes {
             Some(Sizes(low, high)) => ((low, high), figure.of_curve.then(|| figure.place.to_string())),
@@ -57,26 +58,16 @@ pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> 
             table: ExpectTable {
                 collective: collective.0,
                 bytes: Some(table.bytes),
-                ranks: 0,
-                ranks_per_node: None,
-                nodes: None,
-                groups_per_node: None,
                 cadence: table.cadence,
                 placement: table.placement,
                 element_type: table.element_type,
-                value: None,
-                curve: None,
                 tolerance: Some(table.tolerance),
-                floor: None,
-                ceiling: None,
-                in_network: false,
                 source: table.source.clone(),
                 date: table.date.clone(),
                 algorithm: table.algorithm.clone(),
                 version: table.version.clone(),
-                one_process: false,
                 note: table.note.clone(),
-                variant: BTreeMap::new(),
+                ..ExpectTable::default()
             },
             bytes: (table.bytes.0, table.bytes.1),
             group: ExpectedGroup { ranks: 0, ranks_per_node: 0, nodes: 0, groups_per_node: 0 },
@@ -84,6 +75,20 @@ pub(super) fn network_expectations(table: &ExpectNetworkTable, read: &Table) -> 
         },
     };
     Ok(table.collectives.iter().map(of).collect())
+}
+
+/// Only bus bandwidths of one table have a mean; rows that reach their own figures are counted over several tables.
+fn check_rows(table: &ExpectTable, read: &Table, figures: &[FigureAt]) -> Result<()> {
+    let is_rate = |one: &FigureAt| !one.of_curve && matches!(one.limit, Limit::BusBandwidthFloor(_));
+    match (table.rows, &table.rule) {
+        (Some(Rows::Mean), _) if !figures.iter().all(is_rate) => {
+            Err(read.place_of("rows").wrong("only bus bandwidths have a mean; give a floor, or a value that is a rate"))
+        }
+        (None | Some(Rows::Mean), Some(_)) => Err(read
+            .place_of("rule")
+            .wrong("the tables of a rule count their rows together; say how many must reach it, such as rows = 7")),
+        _ => Ok(()),
+    }
 }
 
 /// The groups that an expectation is about.
@@ -217,7 +222,35 @@ mod tests {
             ("date = '2026-03'", "date = '2026'\nvariant = 'graph'", "accepted: a table"),
             ("'all_reduce'", "'all_reduse'", "m.toml:11: expect[0].collective: found collective `all_reduse`"),
             ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value needs a tolerance too"),
-            ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a number from 0 to 0.9"),
+            ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a share from 0 to 0.9"),
+            ("tolerance = 0.05", "tolerance = 5", "found 5; accepted: a share from 0 to 0.9"),
+            (
+                "tolerance = 0.05",
+                "tolerance = -0.05",
+                "found -0.05; accepted: a share from 0 to 0.9 without a sign: 0.05 lets pass what is 5 % worse",
+            ),
+            (
+                "ranks = 8",
+                "ranks = 8\nrows = 'median'",
+                "expect[0].rows: found the text \"median\"; accepted: \"each\", \"mean\"",
+            ),
+            ("ranks = 8", "ranks = 8\nrows = 0", "expect[0].rows: found 0; accepted: \"each\""),
+            (
+                "ranks = 8",
+                "ranks = 8\nrule = 'x'",
+                "expect[0].rule: the tables of a rule count their rows together; say how",
+            ),
+            ("ranks = 8", "ranks = 8\nrule = 'x'\nrows = 'mean'", "expect[0].rule: the tables of a rule count"),
+            (
+                "value = '400GB/s'",
+                "rows = 'mean'\nvalue = '4ms'",
+                "expect[0].rows: only bus bandwidths have a mean; give a floor",
+            ),
+            (
+                "bytes = ['512MiB', '16GiB']\nvalue = '400GB/s'",
+                "rows = 'mean'\ncurve = [['1MiB', '1GB/s'], ['2MiB', '2GB/s']]",
+                "only bus bandwidths have a mean",
+            ),
             ("value = '400GB/s'", "floor = '400GB/s'", "expect[0].tolerance: a tolerance belongs to a value"),
             ("value = '400GB/s'\ntolerance = 0.05", "", "expect[0]: nothing is expected; accepted: value with"),
             ("value = '400GB/s'", "value = '400GB/s'\nfloor = '1GB/s'", "expect[0]: more than one of value, floor"),
@@ -251,6 +284,10 @@ mod tests {
             assert!(error.to_string().contains(words), "{to}: {error}");
             assert_eq!(error.exit_code(), 2, "{to}");
         }
+        let other = ROW.replace("ranks = 8", "ranks = 4\nrule = 'x'\nrows = 2");
+        let error =
+            read(&(ROW.replace("ranks = 8", "ranks = 8\nrule = 'x'\nrows = 3") + &other)).unwrap_err().to_string();
+        assert!(error.contains("rows: the tables of rule `x` have several; accepted: the same in each"), "{error}");
         let barrier = ROW.replace("all_reduce", "barrier");
         assert!(read(&barrier).unwrap_err().to_string().contains("a barrier moves no bytes"));
     }
@@ -375,7 +412,7 @@ mod own_work_tests {
             (COPY, "each = 'alone'", "each = 'both'", "expect_copy[0].each: found `both`; accepted: alone, together"),
             (COPY, "each = 'alone'", "peer_distance = 1", "peer_distance: a copy host-to-device has no end at another"),
             (COPY, "'50GB/s'", "'50'", "expect_copy[0].value: found `50`"),
-            (COPY, "tolerance = 0.1", "tolerance = 1", "expect_copy[0].tolerance: found 1; accepted: a number from 0"),
+            (COPY, "tolerance = 0.1", "tolerance = 1", "expect_copy[0].tolerance: found 1; accepted: a share from 0"),
             (COPY, "tolerance", "tolerence", "expect_copy[0].tolerence: unknown key"),
             (PRODUCT, "m = 8192", "m = 0", "expect_product[0].m: found 0; accepted: a whole number from 1"),
             (PRODUCT, "k = 1024\n", "", "expect_product[0]: `k` is missing; accepted: a whole number from 1 to"),

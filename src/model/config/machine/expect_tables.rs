@@ -26,7 +26,7 @@ const MOST_TFLOPS: f64 = 1e6;
 const MOST_TOLERANCE: f64 = 0.9;
 
 /// One `[[expect]]`: the performance of one kind of call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExpectTable {
     /// The call.
     #[serde(with = "crate::config::typed::text")]
@@ -43,7 +43,7 @@ pub struct ExpectTable {
     /// Groups with ranks on the same node that call at the same time; one if absent.
     pub groups_per_node: Option<u32>,
     /// What is timed.
-    #[serde(default = "streaming")]
+    #[serde(default)]
     pub cadence: Cadence,
     /// Whether the result replaces the input; both if absent.
     pub placement: Option<Placement>,
@@ -60,6 +60,11 @@ pub struct ExpectTable {
     pub floor: Option<Text<Rate>>,
     /// The longest time of a call.
     pub ceiling: Option<Text<Seconds>>,
+    /// What of several rows must reach it; each by itself if absent.
+    #[serde(default, deserialize_with = "rows")]
+    pub rows: Option<Rows>,
+    /// Tables of the same rule count their rows together; each table by itself if absent.
+    pub rule: Option<String>,
     /// True if switches reduce or copy by themselves, so that the links are no bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_network: bool,
@@ -93,7 +98,7 @@ pub struct ExpectNetworkTable {
     pub(super) share: f64,
     #[serde(deserialize_with = "tolerance")]
     pub(super) tolerance: f64,
-    #[serde(default = "streaming")]
+    #[serde(default)]
     pub(super) cadence: Cadence,
     pub(super) placement: Option<Placement>,
     pub(super) element_type: Option<Text<ElementType>>,
@@ -209,6 +214,17 @@ pub enum Each {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes(pub Bytes, pub Bytes);
 
+/// What of several rows must reach a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rows {
+    /// Their mean, as nccl-tests prints it under a table (`# Avg bus bandwidth`).
+    Mean,
+    /// At least this many of them: the best one if 1.
+    #[serde(untagged)]
+    AtLeast(u32),
+}
+
 /// A size and its figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a size and a value such as [\"1MiB\", \"40GB/s\"]")]
@@ -270,12 +286,26 @@ impl<'de> Deserialize<'de> for Sizes {
     }
 }
 
-fn streaming() -> Cadence {
-    Cadence::Streaming
+/// A share without a sign: of rates and of times it says by how much worse they may be.
+fn tolerance<'de, D: Deserializer<'de>, T: From<f64>>(from: D) -> std::result::Result<T, D::Error> {
+    let accepted =
+        format!("a share from 0 to {MOST_TOLERANCE} without a sign: 0.05 lets pass what is 5 % worse, rate or time");
+    accepting(from, accepted, |value| match value {
+        Found::Whole(0) => Some(Ok(T::from(0.0))),
+        Found::Number(share) => (0.0..=MOST_TOLERANCE).contains(&share).then_some(Ok(T::from(share))),
+        _ => None,
+    })
 }
 
-fn tolerance<'de, D: Deserializer<'de>, T: From<f64>>(from: D) -> std::result::Result<T, D::Error> {
-    number(from, 0.0..=MOST_TOLERANCE)
+fn rows<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Rows>, D::Error> {
+    let accepted = "\"each\", \"mean\", \"maximum\", or how many rows must reach it at least, such as 7";
+    accepting(from, accepted.to_owned(), |value| match value {
+        Found::Text("each") => Some(Ok(None)),
+        Found::Text("mean") => Some(Ok(Some(Rows::Mean))),
+        Found::Text("maximum") => Some(Ok(Some(Rows::AtLeast(1)))),
+        Found::Whole(least) if least > 0 => u32::try_from(least).ok().map(|least| Ok(Some(Rows::AtLeast(least)))),
+        _ => None,
+    })
 }
 
 fn share<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {

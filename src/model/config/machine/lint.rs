@@ -260,7 +260,9 @@ fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
     };
     let algorithms = word(one).zip(word(other)).is_none_or(|(one, other)| one == other);
     let group = |e: &Expectation| (e.table.collective, e.group, e.table.cadence);
-    compatible && algorithms && one.table.variant == other.table.variant && group(one) == group(other)
+    // A mean, or a number of rows, compares with that for the same rows only.
+    let rows = one.table.rows == other.table.rows && (one.table.rows.is_none() || one.bytes == other.bytes);
+    compatible && algorithms && rows && one.table.variant == other.table.variant && group(one) == group(other)
 }
 
 fn overlap(one: &Expectation, other: &Expectation) -> bool {
@@ -362,6 +364,15 @@ mod tests {
             ),
             (big.clone() + &row("'1GiB'", "ceiling = '4.2ms'"), "requires more than"),
             (
+                row("'1GiB'", "value = '300GB/s'\ntolerance = 0.1\nrows = 'mean'")
+                    + &row("'1GiB'", "floor = '310GB/s'\nrows = 'mean'"),
+                "requires more than",
+            ),
+            (
+                row("['1KiB', '1GiB']", "value = '460GB/s'\ntolerance = 0.05\nrows = 'maximum'"),
+                "460 GB/s is above the 450 GB/s",
+            ),
+            (
                 big.clone() + &row("'2GiB'", "floor = '300GB/s'"),
                 "2 GiB would be slower than 1 GiB: 300 GB/s, and 440 GB/s",
             ),
@@ -397,6 +408,12 @@ mod tests {
             big.clone() + &row("'1GiB'", "value = '200GB/s'\ntolerance = 0.05").replace("float32", "float16"),
             row("'1GiB'", "value = '360GB/s'\ntolerance = 0.05\nalgorithm = 'Ring'")
                 + &row("'1GiB'", "value = '480GB/s'\ntolerance = 0.05\nin_network = true\nalgorithm = 'NVLS'"),
+            // A mean over more sizes is no figure of each, nor of other sizes.
+            big.clone() + &row("['1KiB', '1GiB']", "floor = '200GB/s'\nrows = 'mean'"),
+            row("['1KiB', '1GiB']", "floor = '200GB/s'\nrows = 'mean'")
+                + &row("['1MiB', '1GiB']", "floor = '300GB/s'\nrows = 'mean'"),
+            row("['1MiB', '1GiB']", "floor = '300GB/s'\nrows = 'maximum'")
+                + &row("['1MiB', '1GiB']", "floor = '200GB/s'\nrows = 'mean'"),
             row("'1MiB'", "ceiling = '50us'") + &row("'2MiB'", "ceiling = '49us'"),
             row("'1KiB'", "floor = '0.1GB/s'"),
         ] {

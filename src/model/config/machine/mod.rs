@@ -20,7 +20,7 @@ pub use description::{
 };
 pub use expect_tables::{
     Each, ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure,
-    Origin, OwnWorkExpectation, Sizes,
+    Origin, OwnWorkExpectation, Rows, Sizes,
 };
 pub use fault::{Direction, Fault};
 pub use level::{ANY_GPU, LayerKind, Level};
@@ -79,8 +79,14 @@ impl Machine {
         }
         machine.faults = file.tables("faults")?.into_iter().map(fault::fault).collect::<Result<_>>()?;
         for (row, table) in machine.expect.iter().zip(file.tables("expect")?) {
+            let place = table.place_of("rows").clone();
             let read = expect::expectations(row, table, &machine)?;
             machine.expectations.extend(read);
+            let differs = |other: &&ExpectTable| row.rule.is_some() && other.rule == row.rule && other.rows != row.rows;
+            if let (Some(_), Some(rule)) = (machine.expect.iter().find(differs), &row.rule) {
+                let problem = format!("the tables of rule `{rule}` have several; accepted: the same in each");
+                return Err(place.wrong(problem));
+            }
         }
         for (row, table) in machine.expect_network.iter().zip(file.tables("expect_network")?) {
             machine.network.extend(expect::network_expectations(row, &table)?);

@@ -92,7 +92,13 @@ impl<'a> Fields<'a> {
 
     /// The error of a field that is not there, with every name that it may have.
     pub fn missing(&self, names: &[&'static str]) -> Error {
-        let absent = if names.iter().any(|name| self.object.contains_key(*name)) { "is null" } else { "is missing" };
+        let absent = match names.iter().any(|name| self.object.contains_key(*name)) {
+            true => "is null",
+            false if self.object.contains_key("vision_config") => {
+                "is missing, and so is text_config, which files with vision_config have"
+            }
+            false => "is missing",
+        };
         match names {
             [only] => self.wrong(only, absent),
             [first, others @ ..] => self.wrong(first, format!("{absent}; also accepted: {}", others.join(", "))),

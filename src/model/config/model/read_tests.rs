@@ -514,6 +514,9 @@ fn a_file_saved_as_differences_has_the_defaults_of_its_class() {
     let model = read(&nested).unwrap();
     assert_eq!((model.attention.heads, model.attention.kv_heads, model.embedding.vocabulary), (8, 4, 262_208));
     assert_eq!(model.parameters(), 3_880_263_168);
+    let without =
+        read(&json!({"model_type": "gemma3", "vision_config": {"hidden_size": 1152}})).unwrap_err().to_string();
+    assert!(without.contains("is missing, and so is text_config, which files with vision_config have"), "{without}");
 }
 
 #[test]

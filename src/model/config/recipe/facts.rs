@@ -212,8 +212,10 @@ impl Row {
 
 /// Whether a name is as one of the patterns, in which `*` is any text.
 fn is_among(patterns: &[String], name: &str) -> bool {
-    patterns.iter().any(|pattern| match pattern.split_once('*') {
-        Some((begin, end)) => name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end),
-        None => pattern == name,
-    })
+    fn fits(pattern: &str, name: &str) -> bool {
+        let Some((begin, rest)) = pattern.split_once('*') else { return pattern == name };
+        let ends = |name: &str| (0..=name.len()).any(|at| name.get(at..).is_some_and(|end| fits(rest, end)));
+        name.strip_prefix(begin).is_some_and(ends)
+    }
+    patterns.iter().any(|pattern| fits(pattern, name))
 }

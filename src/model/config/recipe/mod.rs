@@ -233,12 +233,13 @@ impl Reader {
         };
         let factors = texts(&keys);
         keys.values_mut().for_each(|found| found.text = product(&found.text, model, &factors));
-        keys.retain(|key, found| !found.text.is_empty() && !key.starts_with('_'));
+        keys.retain(|_, found| !found.text.is_empty());
         let values = texts(&keys);
         let has = |(key, wanted): (&String, &Vec<String>)| values.get(key).is_some_and(|value| wanted.contains(value));
         for (_, found) in keys.extract_if(.., |_, found| !found.row.only.iter().all(has)) {
             self.leave(NO_EFFECT, found.setting);
         }
+        keys.retain(|key, _| !key.starts_with('_'));
         replicas_of_batch(&mut keys)?;
         Ok(keys)
     }
@@ -369,6 +370,25 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_change_no_calls_are_said_to_have_no_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            (
+                "ds.json",
+                "{\"fp16\": {\"enabled\": true, \"loss_scale\": 8, \"loss_scale_window\": 9, \"hysteresis\": 2},
+                \"zero_optimization\": {\"stage\": 2, \"elastic_checkpoint\": true, \"offload_optimizer\": {\"device\": \"cpu\"}},
+                \"flops_profiler\": {\"enabled\": true}, \"csv_monitor\": {\"enabled\": true}}",
+            ),
+            ("accelerate.yaml", "distributed_type: MULTI_GPU\ngpu_ids: 0,1,2,3\nnum_processes: 8\nfp8_config: null\n"),
+        ] {
+            let file = folder.path().join(name);
+            fs::write(&file, text).unwrap();
+            let notes = read(&file, "llama-3-8b").unwrap().notes;
+            assert!(notes.contains(NO_EFFECT) && !notes.contains("not modelled") && !notes.contains(UNKNOWN), "{notes}");
+        }
+    }
+
+    #[test]
     fn every_fact_names_keys_that_are() {
         let known: Vec<&str> =
             keys_of(super::super::step::Work::Training).chain(keys_of(super::super::step::Work::Serving)).collect();
@@ -443,6 +463,7 @@ mod tests {
             ("a.sh", "echo nothing".to_owned(), "no framework is known by its settings or commands"),
             ("a.py", "tp = 4".to_owned(), "nothing is executed"),
             ("a.json", "{\n// ZeRO\n\"zero_optimization\": {}}".to_owned(), "JSON has no comments, take them out"),
+            ("a.json", "{ // ZeRO\n\"zero_optimization\": {}}".to_owned(), "JSON has no comments, take them out"),
             (
                 "a.json",
                 "{\"zero_optimization\": {\"stage\": 2,\n\"stage\": 3}}".to_owned(),

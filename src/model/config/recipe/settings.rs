@@ -59,7 +59,9 @@ pub(super) fn settings(file: &Path, text: &str) -> Result<Vec<Written>> {
 
 fn ensure_json(file: &Path, text: &str) -> Result<()> {
     parse(text).map(drop).map_err(|problem| {
-        let comments = text.lines().any(|line| line.trim_start().starts_with(['/', '#']));
+        let comments = text.lines().any(|line| {
+            line.trim_start().starts_with(['/', '#']) || [" //", "/*"].iter().any(|mark| line.contains(mark))
+        });
         let hint = if comments { "; JSON has no comments, take them out" } else { "" };
         Error::usage(format!("{}:{problem}{hint}", file.shown()))
     })

@@ -526,13 +526,6 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
         return Ok(());
     }
     let refused = |problem: String| Err(training.at("unit_rule").wrong(format!("unit_rule = buckets {problem}")));
-    if data.parameter_element_type.moves_only() && step.model.attention.latent.is_some() {
-        return refused(format!(
-            "with parameter_element_type {} for {}, whose low-rank attention is not modelled in 8 bits; accepted: \
-             bfloat16",
-            data.parameter_element_type, step.model.name
-        ));
-    }
     if step.adds_up_whole_gradients() {
         return refused(format!(
             "with gradient_accumulation {}; accepted: sharded, a reduction in every micro-batch",

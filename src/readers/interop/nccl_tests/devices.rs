@@ -258,7 +258,8 @@ impl<'a> Reader<'a> {
         let Some((_, mut group)) = table else { return };
         let is_one = group.as_ref().map_or(devices.is_empty() && parameter_lines < 2, |group| group.groups == 1);
         if let Some(ranks) = facts.ranks_told(&rows).filter(|ranks| is_one && *ranks as usize > devices.len()) {
-            let text = format!("busbw / algbw tells {ranks} ranks, which count; `# Rank` lines name {}", devices.len());
+            let text =
+                format!("busbw / algbw tells {ranks} ranks, which count; {} have a `# Rank` line", devices.len());
             self.imported.notes.push(text);
             group = Ok(Group { ranks, groups: 1, locality: Locality::UNKNOWN, device: common_model(&devices) });
         }

@@ -7,6 +7,7 @@ mod pickle;
 mod pytorch;
 
 use super::call::{FileTrace, ProcessTrace};
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
@@ -64,7 +65,12 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
     source.by_ref().take(START_BYTES as u64).read_to_end(&mut start).map_err(cannot)?;
     let wrong = |problem: String| Error::usage(format!("{} {problem}", path.shown()));
     let Some(format) = format_of(&start) else {
-        return Err(wrong(UNKNOWN.to_owned()));
+        let text = String::from_utf8_lossy(&start);
+        let other = pairs(include_str!("other_files.txt")).find(|(mark, _)| text.contains(mark));
+        return Err(wrong(format!(
+            "is {}; accepted: {ACCEPTED}",
+            other.map_or("not a supported trace", |(_, what)| what)
+        )));
     };
     let longest = if start.trim_ascii_start().starts_with(b"{") { LONGEST_TEXT } else { usize::MAX };
     let source = BoundedTexts { source: start.as_slice().chain(source), longest, since_quote: 0 };
@@ -116,7 +122,7 @@ impl<R: Read> Read for BoundedTexts<R> {
     }
 }
 
-const UNKNOWN: &str = "is not a supported trace; accepted: a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
+const ACCEPTED: &str = "a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
 
 /// The format of a file with these first bytes.
 fn format_of(start: &[u8]) -> Option<TraceFormat> {
@@ -159,6 +165,30 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::Write;
+
+    #[test]
+    fn files_of_other_profilers_are_named_with_what_they_lack() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text, expected) in [
+            ("job.sqlite", "SQLite format 3\0\u{10}\0", "job.sqlite is an SQLite file, as Nsight Systems exports it"),
+            (
+                "nvtx.csv",
+                "Time (%),Total Time (ns),Instances,Style,Range\n",
+                "is a table of Nsight Systems, which has no bytes",
+            ),
+            (
+                "p_1_0.json",
+                "[\n{\"name\": \"Group API\", \"args\": {\"groupApiId\": 0}},\n{}]\n",
+                "is a dump of NCCL's example profiler",
+            ),
+            ("notes.txt", "nothing", "notes.txt is not a supported trace; accepted: a Chrome trace"),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let error = read_file(&path).err().expect(name);
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{error}");
+        }
+    }
 
     #[test]
     fn a_text_of_gigabytes_in_a_small_file_is_named_and_never_in_memory() {

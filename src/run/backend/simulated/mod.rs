@@ -180,7 +180,8 @@ const WITHIN_LIMIT: f64 = 1.05;
 /// the nearest node count that has one; otherwise they would look slow in comparison.
 fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let (op, geometry) = (binding.op, binding.geometry);
-    let covers = |expected: &Expectation| expected.covers(op.collective, op.bytes_total);
+    let covers =
+        |expected: &Expectation| expected.table.rows.is_none() && expected.covers(op.collective, op.bytes_total);
     let is_expected = machine.expectations.iter().chain(machine.network.iter().map(|row| &row.of_call)).any(covers);
     if !is_expected || binding.variant != Variant::default() {
         return 1.0;

@@ -2,7 +2,7 @@
 //!
 //! `zero` has the calls for each bucket.
 
-use super::tensors::{Order, Part, Role, Shape, Tensor, of_chunk};
+use super::tensors::{Order, Part, Role, Shape, Tensor, is_in_eight_bits, of_chunk};
 use crate::config::step::{BucketRule, DEEPSPEED_BUCKET_PARAMETERS, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
 use commgauge_base::writing::grouped;
@@ -31,16 +31,16 @@ pub(super) struct Buckets {
     pub rule: String,
 }
 
-/// The buckets of a part: of all of it, or separately of what a layer-wise optimizer updates and of the rest.
+/// The buckets of a part: of all of it, or separately of what a layer-wise optimizer updates and of the rest. Megatron-LM has a buffer for
+/// each type of parameters (core/distributed/param_and_grad_buffer.py group_params_for_buffers).
 pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Buckets> {
-    match step.training.data.bucket_rule {
-        BucketRule::LayerWise => {
-            vec![of_share(step, stage, part, Share::Whole), of_share(step, stage, part, Share::Others)]
-        }
-        BucketRule::Megatron | BucketRule::PyTorch | BucketRule::DeepSpeed => {
-            vec![of_share(step, stage, part, Share::All)]
-        }
-    }
+    let data = &step.training.data;
+    let shares: &[Share] = match data.bucket_rule {
+        BucketRule::LayerWise => &[Share::Whole, Share::Others],
+        BucketRule::Megatron if data.parameter_element_type.moves_only() => &[Share::EightBits, Share::Wider],
+        BucketRule::Megatron | BucketRule::PyTorch | BucketRule::DeepSpeed => &[Share::All],
+    };
+    shares.iter().map(|share| of_share(step, stage, part, *share)).collect()
 }
 
 fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Buckets {
@@ -185,7 +185,7 @@ fn layered(step: &TrainingStep, stage: u32, share: Share, ranks: u64, chunks: &[
     for (tensors, limit) in chunks.iter().zip(&limits) {
         buckets.extend(match share {
             Share::Whole => self::buckets(tensors.iter().copied(), *limit, ranks),
-            Share::All | Share::Others => {
+            Share::All | Share::Others | Share::EightBits | Share::Wider => {
                 let parameters = limit.unwrap_or(u64::MAX);
                 close(tensors.iter(), Cut { first: parameters, further: parameters, alignment }, embedding)
             }
@@ -276,6 +276,10 @@ pub(super) enum Share {
     Whole,
     /// Tensors that it leaves to the distributed optimizer.
     Others,
+    /// Weights of linears that are stored in 8 bits.
+    EightBits,
+    /// Embedding, head, norms, biases and routers, which stay in the type of activations.
+    Wider,
 }
 
 impl Share {
@@ -284,6 +288,7 @@ impl Share {
             Share::All => true,
             Share::Whole => is_whole(tensor),
             Share::Others => !is_whole(tensor),
+            Share::EightBits | Share::Wider => is_in_eight_bits(tensor) == (self == Share::EightBits),
         }
     }
 
@@ -293,6 +298,8 @@ impl Share {
             Share::All => "",
             Share::Whole => "in matrices, each whole on one rank, of ",
             Share::Others => "in non-matrices, with embedding and head, of ",
+            Share::EightBits => "in 8 bits of ",
+            Share::Wider => "not in 8 bits, with embedding and head, of ",
         }
     }
 }

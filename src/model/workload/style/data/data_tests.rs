@@ -66,7 +66,7 @@ fn each_style_moves_what_its_formula_says() {
         ("data_style = 'ddp'\nbucket_parameters = 6_553_600", part * 8.0),
         ("data_style = 'ddp'\noverlap_gradients = false", part * 8.0),
         ("data_style = 'zero1'", part * 6.0),
-        ("data_style = 'zero1'\nparameter_element_type = 'fp8_e4m3'", part * 5.0),
+        ("data_style = 'zero1'\nbucket_rule = 'pytorch'\nparameter_element_type = 'fp8_e4m3'", part * 5.0),
         ("data_style = 'zero1'\nbucket_rule = 'pytorch'", part * 6.0),
         ("data_style = 'zero2'", part * (m * 4.0 + 2.0)),
         ("data_style = 'zero3'", part * m * 8.0),

@@ -4,7 +4,7 @@
 //! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), 2306.10209 section 3.2 (secondary shards), 2304.11277 (FSDP; HSDP in section
 //! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
 
-use super::tensors::{Division, Order, Part, Shape, Tensor, of_ends, of_layer_alone, parts};
+use super::tensors::{Order, Part, Shape, Tensor, is_in_eight_bits, of_ends, of_layer_alone, parts};
 use super::{buckets, tensors};
 use crate::config::step::{DataStyle, OuterSharding, Recompute, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
@@ -339,13 +339,8 @@ fn of_layer_in_buffers(step: &TrainingStep, what: Wrapped, tensors: Vec<Tensor>,
     vec![in_buffer(what, narrow, part, element), in_buffer(what, wide, part, wide_element(step))]
 }
 
-/// Whether Transformer Engine can store a tensor in 8 bits: weights of linears, not norms, biases and routers.
-pub(super) fn is_in_eight_bits(tensor: &Tensor) -> bool {
-    tensor.division != Division::Whole
-}
-
 /// The type of parameters that are not in 8 bits.
-fn wide_element(step: &TrainingStep) -> ElementType {
+pub(super) fn wide_element(step: &TrainingStep) -> ElementType {
     let element = step.training.data.parameter_element_type;
     if element.moves_only() { step.training.activation_element_type } else { element }
 }

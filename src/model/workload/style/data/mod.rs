@@ -102,6 +102,40 @@ mod framework_tests {
     }
 
     #[test]
+    fn megatron_gathers_linears_in_eight_bits_and_embedding_head_and_norms_in_sixteen() {
+        use Collective::{AllGather, ReduceScatter};
+        // Llama 3 8B: queries, keys, values, output and three projections of 32 layers; 128,256 x 4096 twice and 65 norms.
+        let linears = 32 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14_336);
+        let others = 2 * 128_256 * 4096 + 65 * 4096;
+        let training =
+            "micro_batches = 2\nframework = 'megatron'\ndata_style = 'zero1'\nparameter_element_type = 'fp8_e4m3'";
+        let of = |training: &str| with_step("llama-3-8b", "dp=8", training, 8, |step| calls(step, Axis::Dp)).unwrap();
+        let once = of(&format!("{training}\noverlap_gradients = false"));
+        let expected = [
+            (ReduceScatter, 1, 4 * linears),
+            (AllGather, 1, linears),
+            (ReduceScatter, 1, 4 * others),
+            (AllGather, 1, 2 * others),
+        ];
+        assert_eq!(once, expected);
+        let sum = |found: &[(Collective, u64, u64)], of| {
+            found.iter().filter(|call| call.0 == of).map(|(_, calls, bytes)| calls * bytes).sum::<u64>()
+        };
+        let overlapped = of(&format!("{training}\noverlap_gradients = true"));
+        assert_eq!(sum(&overlapped, AllGather), linears + 2 * others);
+        assert_eq!(sum(&overlapped, ReduceScatter), 4 * (linears + others));
+        // The down projections of low-rank attention are linears too, routers are not.
+        let parameters = with_step("deepseek-v3", "dp=8", training, 8, |step| {
+            let gathered = calls(step, Axis::Dp);
+            let words = 2 * 129_280 * 7168;
+            let routers = 58 * 256 * 7168;
+            (sum(&gathered, AllGather), step.rank_parameters(0).total() + words + routers)
+        });
+        let (gathered, at_least) = parameters.unwrap();
+        assert!((at_least..at_least + at_least / 1000).contains(&gathered), "{gathered}, not {at_least}");
+    }
+
+    #[test]
     fn pytorch_reduces_replicas_of_shards_in_every_micro_batch() {
         let of = |replicas: &str| {
             let training = format!("micro_batches = 8\ndata_style = 'hsdp'\nreplicas_of_shards = 2\n{replicas}");
@@ -368,7 +402,7 @@ mod framework_tests {
 #[cfg(test)]
 mod levels_tests {
     // Known answers of shards in two levels and of Megatron-FSDP's buffers; counted by hand for Llama 3 8B.
-    use super::data_tests::{wire_on, with_step};
+    use super::data_tests::{data_ops, wire_on, with_step};
     use super::framework_tests::calls;
     use super::shards_tests::sent;
     use crate::layout::Axis;
@@ -418,8 +452,13 @@ mod levels_tests {
         );
         // Queries with keys and values, output, gate with up, down: the largest elements of 4 weights of a layer.
         assert!(rows.contains(&(Axis::Dp, AllReduce, Float32, 4 * 4 * 32, 1)), "{rows:?}");
-        let message = with_step("deepseek-v3", "dp=8", training, 8, |_| ()).unwrap_err().to_string();
-        assert!(message.contains("is not modelled in 8 bits"), "{message}");
+        // Of low-rank attention five weights: down and up for queries, for keys and values, and the output; of a dense layer two more.
+        let of_latent = with_step("deepseek-v3", "dp=8", training, 8, |step| {
+            let weights =
+                data_ops(step, 0).into_iter().find(|op| op.why.contains("largest element")).unwrap().bytes_total.0 / 4;
+            weights - 58 * 2 * 256
+        });
+        assert_eq!(of_latent.unwrap(), 61 * (5 + 2));
     }
 
     #[test]

@@ -275,7 +275,7 @@ fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -
     let bias = |width: u64| Tensor::vector(if model.biases.query_key_value { width } else { 0 });
     let queries = match latent.query_rank {
         Some(rank) => vec![
-            Tensor::matrix(h * rank, h),
+            Tensor::matrix(h * rank, h).divided(Division::Duplicated),
             bias(rank),
             Tensor::vector(rank),
             Tensor::matrix(rank * heads * model.attention.head_dimension, rank).divided(Division::Rows),
@@ -285,7 +285,7 @@ fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -
     let compressed = latent.kv_rank + latent.rotary_dimension;
     let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
     let keys_and_values = [
-        Tensor::matrix(h * compressed, h),
+        Tensor::matrix(h * compressed, h).divided(Division::Duplicated),
         bias(compressed),
         Tensor::vector(latent.kv_rank),
         Tensor::matrix(expanded, latent.kv_rank).divided(Division::Rows),
@@ -404,6 +404,8 @@ pub(super) enum Shape {
 pub(super) enum Division {
     /// None: every rank has all of it.
     Whole,
+    /// None, though it is a linear, as down projections to a low rank are.
+    Duplicated,
     /// The first: a column-parallel linear.
     Rows,
     /// The first, with queries, keys and values fused.
@@ -423,6 +425,11 @@ pub(super) enum Role {
     Words,
     /// Word embedding or head with equal values on two stages, so that both are sharded equally in a separate bucket.
     SharedWords,
+}
+
+/// Whether Transformer Engine can store a tensor in 8 bits: weights of linears, not norms, biases and routers.
+pub(super) fn is_in_eight_bits(tensor: &Tensor) -> bool {
+    tensor.division != Division::Whole
 }
 
 impl Tensor {

@@ -4,6 +4,7 @@
 //! DeepSpeed runtime/zero/stage_1_and_2.py.
 
 use super::buckets::{Buckets, Run, Share};
+use super::fsdp::wide_element;
 use super::tensors::{Division, Order, Part, Shape, Tensor, of_part, parts};
 use super::{buckets, tensors};
 use crate::config::step::{
@@ -139,7 +140,7 @@ impl Bucketed<'_> {
         let apart = parts(self.step)
             .into_iter()
             .filter(|part| (part.dense && held.dense > 0) || (part.experts && held.experts > 0));
-        if each && self.buckets.share == Share::All { apart.count() as u64 } else { 1 }
+        if each && !matches!(self.buckets.share, Share::Whole | Share::Others) { apart.count() as u64 } else { 1 }
     }
 
     /// ZeRO-2 stores no whole gradients between micro-batches, so each is reduced at once.
@@ -171,7 +172,10 @@ impl Bucketed<'_> {
     }
 
     fn parameters(&self) -> Carried {
-        Carried { symbol: "Ep", element: self.step.training.data.parameter_element_type }
+        let data = &self.step.training.data;
+        let is_wide = matches!(self.buckets.share, Share::Others | Share::Wider);
+        let element = if is_wide { wide_element(self.step) } else { data.parameter_element_type };
+        Carried { symbol: "Ep", element }
     }
 
     fn op(
@@ -375,7 +379,7 @@ fn matrices(step: &TrainingStep, tensor: &Tensor) -> Vec<DividedMatrix> {
     let Shape::Matrix { row } = tensor.shape else { return Vec::new() };
     let of = |elements, width| DividedMatrix { elements, width };
     match tensor.division {
-        Division::Whole => Vec::new(),
+        Division::Whole | Division::Duplicated => Vec::new(),
         Division::Rows => vec![of(tensor.elements, row)],
         Division::Columns => vec![of(tensor.elements, tensor.elements / row.max(1))],
         Division::QueriesKeysValues => {
