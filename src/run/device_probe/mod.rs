@@ -3,8 +3,12 @@
 //! A crashing library ends the process, so the queries should run in a child process. Communication is up to the NCCL backend, which has
 //! its own function tables.
 
+mod counters;
 mod nccl_files;
 
+#[cfg(feature = "mpi")]
+pub(crate) use counters::DeviceCounters;
+pub use counters::Fabric;
 #[cfg(feature = "mpi")]
 pub(crate) use nccl_files::cause;
 pub use nccl_files::{FOR_AMD, NcclAnswer, NcclFile, Version, is_rccl, nccl_files};
