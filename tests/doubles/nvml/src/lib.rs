@@ -60,6 +60,10 @@ fn told(what: &str, device: u32) -> Option<u64> {
     Some(answer.first + answer.rise * (*before - 1))
 }
 
+fn readings(what: &str, device: u32) -> u64 {
+    READINGS.lock().unwrap().get(&(what.to_owned(), device)).copied().unwrap_or(0)
+}
+
 unsafe fn copy_text(text: &str, to: *mut c_char, length: c_uint) -> Result<(), Code> {
     let room = (length as usize).checked_sub(1).ok_or(INVALID_ARGUMENT)?.min(text.len());
     std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, room);
@@ -206,8 +210,9 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkState(device: *mut c_void, link: c_u
         if link >= LINKS {
             return Err(INVALID_ARGUMENT);
         }
-        // The last link alone may be down.
-        *is_active = u32::from(link + 1 < LINKS || told("down", number).unwrap_or(0) == 0);
+        // The last link alone may be down, from one of its readings on.
+        let since = if link + 1 == LINKS { told("down", number) } else { None };
+        *is_active = u32::from(since.is_none_or(|since| readings("down", number) < since));
         Ok(())
     })
 }
@@ -314,7 +319,7 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(_: *mut c_void, data: *mut EventDat
     answer(|| {
         let number = WATCHED.load(Ordering::Relaxed) as u32;
         // The first reading after the beginning has one event, the next none.
-        match told("xid", number).filter(|_| READINGS.lock().unwrap().get(&("xid".to_owned(), number)) == Some(&2)) {
+        match told("xid", number).filter(|_| readings("xid", number) == 2) {
             Some(xid) => {
                 *data =
                     EventData { device: (number as usize + 1) as *mut c_void, kind: 8, data: xid, instances: [0; 2] };
