@@ -59,6 +59,22 @@ pub struct Fabric {
     pub is_healthy: bool,
 }
 
+impl Fabric {
+    /// Whether GPUs of other hosts may belong to it: a cluster has a name then.
+    pub fn spans_hosts(&self) -> bool {
+        !self.clique.starts_with("00000000000000000000000000000000:")
+    }
+}
+
+/// What a rank knows of the NVLink fabric of its GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankFabric {
+    /// None where the GPU is in no fabric, or its driver does not say.
+    pub fabric: Option<Fabric>,
+    /// Whether the host has a channel of IMEX, without which GPUs of other hosts stay out of reach.
+    pub has_imex_channel: bool,
+}
+
 /// Events that are read at most between two readings.
 const MOST_EVENTS: usize = 100;
 

@@ -2,7 +2,7 @@
 //! topology or `NCCL_IB_HCA` says otherwise. NCCL is not queried.
 
 use crate::backend::{DeviceReader, DeviceState};
-use crate::device_probe::{DeviceCounters, MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
+use crate::device_probe::{DeviceCounters, Fabric, MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
 use commgauge_base::host::processors;
 use commgauge_model::record::header::DeviceFacts;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -154,6 +154,11 @@ impl NvmlReader {
         let mut reader = NvmlReader { nvml, counters: None, uuid: uuid.to_owned(), pci: pci.to_owned() };
         reader.counters = reader.device().map(DeviceCounters::of);
         reader
+    }
+
+    /// The NVLink fabric that the device belongs to.
+    pub fn fabric(&self) -> Option<Fabric> {
+        self.counters.as_ref()?.fabric()
     }
 
     fn device(&self) -> Option<Device<'static>> {
