@@ -105,3 +105,23 @@ fn counters_of_devices_are_read_for_blocks_of_cases_where_nvml_is_slow() {
     let most = counts.iter().max().unwrap();
     assert!(*most < 12 * cases + 400, "{most} calls for {cases} cases");
 }
+
+#[test]
+fn the_launch_check_names_an_ill_fabric_and_cliques_of_a_host_before_anything_runs() {
+    let checked = |answers: &str| {
+        let mut command = launcher(2);
+        command.arg(SWEEP).args(words("all_reduce --backend nccl --check-launch"));
+        with_doubles(&mut command, 2);
+        with_nvml(&mut command, answers);
+        let ran = Ran::of(&mut command, 60).ended_with(0);
+        ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = checked("health@1=1");
+    assert!(said.contains("the GPUs of rank 1 are no healthy members of their NVLink fabric"), "{said}");
+    let said = checked("fabric@0=2");
+    assert!(said.contains("the GPUs of rank 0 are no healthy members"), "in progress: {said}");
+    let said = checked("clique@1=2");
+    assert!(said.contains("are not all in one NVLink clique"), "{said}");
+    let said = checked("");
+    assert!(!said.contains("NVLink"), "{said}");
+}

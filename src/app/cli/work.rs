@@ -8,7 +8,8 @@ use super::{PairsArguments, SweepArguments};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
-use commgauge_model::config::{Machine, Suite};
+use commgauge_base::variant::Buffers;
+use commgauge_model::config::{Machine, Peer, Suite};
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::header::program_version;
 use commgauge_model::workload::Interference;
@@ -37,6 +38,10 @@ pub trait Work {
     /// Whether pairs of ranks are measured.
     fn measured_pairs(&self) -> MeasuredPairs {
         MeasuredPairs::None
+    }
+    /// The tool whose way of measuring is followed.
+    fn like(&self) -> Option<Peer> {
+        None
     }
     /// Two calls to be measured concurrently, in addition.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
@@ -95,7 +100,12 @@ pub struct PlannedWork {
 pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes, machine: Option<&Machine>) -> Result<PlannedWork> {
     let nccl = &program.launched().nccl;
     let mut work = program.plan_on(nodes)?;
-    work.plan = work.plan.in_variants(&nccl.variants())?;
+    let mut variants = nccl.variants();
+    // As `AllocateBuffs` of nccl-tests (`src/common.cu`).
+    if backend == Backend::Nccl && program.like() == Some(Peer::NcclTests) && nccl.buffers.is_empty() {
+        variants.buffers = vec![Buffers::Allocated];
+    }
+    work.plan = work.plan.in_variants(&variants)?;
     work.plan.communicators = backend.communicators(machine);
     if backend != Backend::Nccl {
         work.plan.ensure_portable()?;
@@ -190,6 +200,10 @@ impl Work for Sweep {
 
     fn shows_rows(&self) -> bool {
         true
+    }
+
+    fn like(&self) -> Option<Peer> {
+        self.sweep.like
     }
 }
 

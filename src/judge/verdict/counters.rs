@@ -26,10 +26,17 @@ fn most(rises: Rises) -> impl Iterator<Item = String> {
     phrases(rises).into_iter().take(MOST_NAMED)
 }
 
-/// The first of several, and how many more there are.
-fn first_of(all: Vec<String>) -> Option<String> {
-    let (first, more) = all.split_first()?;
-    Some(if more.is_empty() { first.clone() } else { format!("{first}, and {} more", more.len()) })
+/// A warning about counters that do not tell what happened: the first of them.
+fn lost(loaded: &LoadedRecord) -> Option<Problem> {
+    let mut all =
+        loaded.record.meanwhile.blocks().flat_map(|block| block.lost.iter().map(move |what| (what, &block.host)));
+    let ((what, host), record) = (all.next()?, loaded.path.shown());
+    let more = match all.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let text = format!("{record}: what counters counted is not known: {what} on {host}{more}");
+    Some(Problem { exit_code: 0, text })
 }
 
 /// Whether so much is unusual under load. Lower levels are not in the record.
@@ -46,14 +53,7 @@ pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<
     let record = loaded.path.shown();
     let limits = machine.into_iter().flat_map(|machine| &machine.counters);
     let (mut errors, mut retries) = (faults(loaded.record.meanwhile.blocks()), loads(loaded.record.meanwhile.blocks()));
-    let lost = loaded
-        .record
-        .meanwhile
-        .blocks()
-        .flat_map(|block| block.lost.iter().map(|what| format!("{what} on {}", block.host)));
-    let lost = first_of(lost.collect())
-        .map(|what| Problem { exit_code: 0, text: format!("{record}: what counters counted is not known: {what}") });
-    let mut problems: Vec<Problem> = lost.into_iter().collect();
+    let mut problems: Vec<Problem> = lost(loaded).into_iter().collect();
     for (name, limit) in limits {
         let file = machine.map_or_else(String::new, |machine| machine.path.shown().to_string());
         let was_read = loaded.record.meanwhile.counters.last().is_some_and(|line| line.on_all_hosts.contains(name));

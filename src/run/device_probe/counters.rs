@@ -75,12 +75,15 @@ pub struct RankFabric {
     pub has_imex_channel: bool,
 }
 
+/// What NVML reports where it does not know the number.
+const UNKNOWN_XID: u64 = 999;
+
 /// Events that are read at most between two readings.
 const MOST_EVENTS: usize = 100;
 
 /// The counters of one device.
 pub struct DeviceCounters<'nvml> {
-    device: Device<'nvml>,
+    pub device: Device<'nvml>,
     index: u32,
     library: Option<Library>,
     /// The fields that it answers, with the NVLink of each, and the name of their sum.
@@ -113,8 +116,10 @@ impl<'nvml> DeviceCounters<'nvml> {
     /// Every counter and state, as `ecc_uncorrected of GPU 5`.
     pub fn read(&mut self) -> BTreeMap<String, u64> {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-        let mut add =
-            |name: &str, value: u64| *counts.entry(format!("{name} of GPU {}", self.index)).or_default() += value;
+        let mut add = |name: &str, value: u64| {
+            let sum = counts.entry(format!("{name} of GPU {}", self.index)).or_default();
+            *sum = sum.saturating_add(value);
+        };
         for ((_, _, name), value) in self.fields.iter().zip(self.values(&self.fields)) {
             value.into_iter().for_each(|value| add(name, value));
         }
@@ -128,10 +133,7 @@ impl<'nvml> DeviceCounters<'nvml> {
         if let Some(events) = &self.events {
             // Nothing to wait for: the call returns at once, also without an event.
             for event in std::iter::from_fn(|| events.wait(0).ok()).take(MOST_EVENTS) {
-                let xid = match event.event_data {
-                    Some(XidError::Value(xid)) => xid,
-                    _ => 999,
-                };
+                let xid = if let Some(XidError::Value(xid)) = event.event_data { xid } else { UNKNOWN_XID };
                 *self.xids.entry(xid).or_default() += 1;
             }
             add("xid", 0);
@@ -162,13 +164,9 @@ impl<'nvml> DeviceCounters<'nvml> {
     /// The value of each field, where it has one.
     fn values(&self, asked: &[(c_uint, c_uint, &str)]) -> Vec<Option<u64>> {
         type GetFields = unsafe extern "C" fn(*mut c_void, c_int, *mut FieldValue) -> c_uint;
-        let field = |(field, scope, _): &(c_uint, c_uint, &str)| FieldValue {
-            field: *field,
-            scope: *scope,
-            code: c_uint::MAX,
-            ..FieldValue::default()
-        };
-        let mut values: Vec<FieldValue> = asked.iter().map(field).collect();
+        let unanswered = FieldValue { code: c_uint::MAX, ..FieldValue::default() };
+        let fields = asked.iter().map(|(field, scope, _)| FieldValue { field: *field, scope: *scope, ..unanswered });
+        let mut values: Vec<FieldValue> = fields.collect();
         if let Some(library) = &self.library {
             // SAFETY: `nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t, int, nvmlFieldValue_t *)` fills as many values as it is told.
             unsafe {
@@ -177,11 +175,8 @@ impl<'nvml> DeviceCounters<'nvml> {
                 }
             }
         }
-        let number = |value: &FieldValue| match value.value_type {
-            UNSIGNED_INT => u64::from_ne_bytes(value.value) & 0xffff_ffff,
-            _ => u64::from_ne_bytes(value.value),
-        };
-        values.iter().map(|value| (value.code == 0).then(|| number(value))).collect()
+        let used = |value: &FieldValue| if value.value_type == UNSIGNED_INT { u64::from(u32::MAX) } else { u64::MAX };
+        values.iter().map(|value| (value.code == 0).then(|| u64::from_ne_bytes(value.value) & used(value))).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use commgauge_base::error::Result;
 use commgauge_base::writing::named;
 use commgauge_model::layout::{Axis, Groups};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::hash::Hash;
 use std::os::unix::fs::MetadataExt;
@@ -252,13 +252,10 @@ pub fn fabric_warnings(hosts: &[String], ranks: &[RankFabric], groups: &[Groups]
     let domain = |rank: u32| {
         fabric(&rank).and_then(|fabric| if fabric.spans_hosts() { Some(&*fabric.clique) } else { host(&rank) })
     };
-    let domains = group_ranks(all().map(domain));
-    let mut domain_of = vec![None; ranks.len()];
-    for (number, RankGroup { ranks: members, .. }) in domains.iter().enumerate() {
-        members.iter().for_each(|rank| domain_of[*rank as usize] = Some(number));
+    for RankGroup { ranks: members, .. } in group_ranks(all().map(domain)) {
         let is_of_several = group_ranks(members.iter().map(host)).len() > 1;
-        let without: Vec<u32> =
-            members.iter().copied().filter(|rank| !ranks[*rank as usize].has_imex_channel).collect();
+        let lacks_channel = |rank: &u32| !ranks[*rank as usize].has_imex_channel;
+        let without: Vec<u32> = members.into_iter().filter(lacks_channel).collect();
         if is_of_several && !without.is_empty() {
             warnings.push(format!(
                 "the hosts of {} share NVLink with others and have no IMEX channel (/dev/nvidia-caps-imex-channels), so NCCL goes over adapters: start nvidia-imex, and give the job a channel",
@@ -266,22 +263,18 @@ pub fn fabric_warnings(hosts: &[String], ranks: &[RankFabric], groups: &[Groups]
             ));
         }
     }
-    let mut communicators = vec![0; domains.len()];
+    let mut communicators: BTreeMap<&str, usize> = BTreeMap::new();
     for group in groups.iter().filter(|groups| groups.axis != Axis::Pair).flat_map(|groups| &groups.groups) {
-        let mut gpus: HashMap<usize, usize> = HashMap::new();
-        let below = group.iter().filter_map(|rank| domain_of.get(*rank as usize).copied().flatten());
-        below.for_each(|number| *gpus.entry(number).or_default() += 1);
-        let taken = gpus.into_iter().filter(|(_, gpus)| *gpus >= LEAST_GPUS_OF_NVLS);
-        taken.for_each(|(number, _)| communicators[number] += 1);
+        let parts = group_ranks(group.iter().map(|rank| domain(*rank))).into_iter();
+        let taking = parts.filter(|part| part.ranks.len() >= LEAST_GPUS_OF_NVLS);
+        taking.for_each(|part| *communicators.entry(part.key).or_default() += 1);
     }
-    let fullest = communicators.into_iter().zip(&domains).max_by_key(|(communicators, _)| *communicators);
-    if let Some((communicators, RankGroup { ranks: members, .. })) = fullest
-        && communicators * SLOTS_OF_COMMUNICATOR + SPARE_SLOTS > MULTICAST_SLOTS
+    if let Some((domain, count)) = communicators.into_iter().max_by_key(|(_, count)| *count)
+        && count * SLOTS_OF_COMMUNICATOR + SPARE_SLOTS > MULTICAST_SLOTS
     {
         warnings.push(format!(
-            "this plan opens {communicators} communicators of at least three GPUs among {}, which take {} of the {MULTICAST_SLOTS} multicast slots of an NVSwitch; without one NCCL ends with an error of multicast memory (nccl#2077): measure fewer axes in one run, or use --nvls off",
-            named(members),
-            communicators * SLOTS_OF_COMMUNICATOR
+            "this plan opens {count} communicators of at least three GPUs within NVLink of {domain}, which take {} of the {MULTICAST_SLOTS} multicast slots of an NVSwitch; without one NCCL ends with an error of multicast memory (nccl#2077): measure fewer axes in one run, or use --nvls off",
+            count * SLOTS_OF_COMMUNICATOR
         ));
     }
     warnings

@@ -59,19 +59,12 @@ impl HostCounters {
         let files_of = |root| known_counters().flat_map(move |counter| CounterFile::all(root, counter));
         let files = root.map_or_else(Vec::new, |root| files_of(root).collect());
         let read_at = Instant::now();
-        let (cost, since) = (Duration::ZERO, Vec::new());
-        let mut counters = HostCounters { files, before: Readings::new(), read_at, cost, since, blocks: Vec::new() };
-        counters.before = counters.read(device);
-        counters.cost = read_at.elapsed();
-        let full = counters.before.iter().filter(|(name, value)| is_full(name, **value));
+        let before = read(&files, device);
+        let full = before.iter().filter(|(name, value)| is_full(name, **value));
         let lost: Vec<String> = full.map(|(name, value)| format!("{name} is full, at {value}: clear it")).collect();
-        counters.blocks.extend((!lost.is_empty()).then(|| CounterBlock { lost, ..CounterBlock::default() }));
-        counters
-    }
-
-    fn read(&self, device: Device) -> Readings {
-        let of_files = self.files.iter().filter_map(|file| Some((file.full_name.clone(), file.read()?)));
-        device.map(DeviceReader::counters).unwrap_or_default().into_iter().chain(of_files).collect()
+        let first = CounterBlock { lost, ..CounterBlock::default() };
+        let blocks = if first.is_quiet() { Vec::new() } else { vec![first] };
+        HostCounters { files, before, read_at, cost: read_at.elapsed(), since: Vec::new(), blocks }
     }
 
     /// Notes that work was measured, cases by their index in the plan and their replicate, and reads the counters if the block is long
@@ -85,14 +78,13 @@ impl HostCounters {
 
     fn end_block(&mut self, device: Device) {
         let begun = Instant::now();
-        let now = self.read(device);
+        let now = read(&self.files, device);
         let mut block = CounterBlock { during: std::mem::take(&mut self.since), ..CounterBlock::default() };
         for (name, value) in &now {
             self.note(&mut block, name, *value, begun - self.read_at);
         }
-        block
-            .lost
-            .extend(self.before.keys().filter(|name| !now.contains_key(*name)).map(|name| format!("{name} vanished")));
+        let vanished = self.before.keys().filter(|name| !now.contains_key(*name));
+        block.lost.extend(vanished.map(|name| format!("{name} vanished")));
         if !block.is_quiet() {
             let is_full = self.blocks.len() >= MOST_BLOCKS;
             match self.blocks.last_mut().filter(|_| is_full) {
@@ -108,22 +100,17 @@ impl HostCounters {
         let Some(counter) = known_counter(name) else { return };
         let is_new_event = counter.part == Some("event");
         let Some(before) = self.before.get(name).copied().or(is_new_event.then_some(0)) else { return };
-        let (heights, rises, value) = match counter.kind {
-            CounterKind::States => (true, &mut block.levels, now),
+        let risen = now.saturating_sub(before);
+        let (values, value) = match (counter.kind, counter.part) {
             // Microseconds in which a task waited.
-            CounterKind::Levels if counter.part == Some("some") => {
-                let share = 100 * u128::from(now.saturating_sub(before)) / since.as_micros().max(1);
-                (true, &mut block.levels, share as u64)
-            }
-            CounterKind::Levels => (true, &mut block.levels, now),
-            CounterKind::Errors => (false, &mut block.errors, now.saturating_sub(before)),
-            CounterKind::Retries => (false, &mut block.retries, now.saturating_sub(before)),
+            (CounterKind::Levels, Some("some")) => (&mut block.levels, risen / (since.as_micros() as u64 / 100).max(1)),
+            (CounterKind::Levels | CounterKind::States, _) => (&mut block.levels, now),
+            _ if now < before => return block.lost.push(format!("{name} went back from {before} to {now}")),
+            (CounterKind::Errors, _) => (&mut block.errors, risen),
+            (CounterKind::Retries, _) => (&mut block.retries, risen),
         };
-        if value > 0 && value >= counter.least {
-            rises.insert(name.to_owned(), value);
-        }
-        if !heights && now < before {
-            block.lost.push(format!("{name} went back from {before} to {now}"));
+        if value >= counter.least.max(1) {
+            values.insert(name.to_owned(), value);
         }
     }
 
@@ -139,6 +126,11 @@ impl HostCounters {
     }
 }
 
+fn read(files: &[CounterFile], device: Device) -> Readings {
+    let of_files = files.iter().filter_map(|file| Some((file.full_name.clone(), file.read()?)));
+    device.map(DeviceReader::counters).unwrap_or_default().into_iter().chain(of_files).collect()
+}
+
 /// Whether a counter has reached the value at which it stays.
 fn is_full(name: &str, value: u64) -> bool {
     known_counter(name).is_some_and(|known| value >= known.full)
@@ -148,16 +140,15 @@ impl CounterFile {
     /// The files of a counter, one for each device and port.
     fn all(root: &Path, counter: &'static KnownCounter) -> Vec<CounterFile> {
         let pattern = format!("{}/{}", glob::Pattern::escape(&root.to_string_lossy()), counter.path);
-        let paths: Vec<PathBuf> = match counter.part {
-            // One folder: that of the processor at work.
-            Some("own") => vec![root.join(counter.path)],
-            _ => glob::glob(&pattern).into_iter().flatten().flatten().collect(),
-        };
         let file = |path: PathBuf| {
             let full_name = format!("{} of {}", counter.name, owner(&path, root, counter));
             CounterFile { path, counter, full_name }
         };
-        paths.into_iter().map(file).collect()
+        // One folder: that of the processor at work.
+        if counter.part == Some("own") {
+            return vec![file(root.join(counter.path))];
+        }
+        glob::glob(&pattern).into_iter().flatten().flatten().map(file).collect()
     }
 
     /// Its value; none if it cannot be read or is no number.
@@ -167,8 +158,8 @@ impl CounterFile {
             None => number(&self.path),
             Some("own") => {
                 let path = self.path.to_string_lossy().replace('*', &rustix::thread::sched_getcpu().to_string());
-                let [now, highest] =
-                    ["scaling_cur_freq", "cpuinfo_max_freq"].map(|file| number(&Path::new(&path).join(file)));
+                let frequency = |file| number(&Path::new(&path).join(file));
+                let (now, highest) = (frequency("scaling_cur_freq"), frequency("cpuinfo_max_freq"));
                 Some(100u64.saturating_sub(100 * now? / highest?.max(1)))
             }
             Some(part) => self.read_part(&fs::read_to_string(&self.path).ok()?, part),
@@ -195,14 +186,13 @@ fn owner(path: &Path, root: &Path, counter: &KnownCounter) -> String {
         None => (),
     }
     let below = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
-    let matched: Vec<&str> =
-        below.split('/').zip(counter.path.split('/')).filter(|(_, part)| *part == "*").map(|(name, _)| name).collect();
-    matched.join(" port ")
+    let matched = below.split('/').zip(counter.path.split('/')).filter(|(_, part)| *part == "*");
+    matched.map(|(name, _)| name).collect::<Vec<_>>().join(" port ")
 }
 
 /// The line of all ranks' reports.
 pub(super) fn line<'h>(all: Vec<Option<HostReport>>, hosts: impl Iterator<Item = &'h str>) -> CountersLine {
-    let mut line = CountersLine::default();
+    let mut all_blocks = Vec::new();
     let (mut read, mut hosts_read) = (BTreeSet::new(), BTreeSet::new());
     let mut readers_of: BTreeMap<String, usize> = BTreeMap::new();
     for (report, host) in all.into_iter().zip(hosts) {
@@ -210,17 +200,16 @@ pub(super) fn line<'h>(all: Vec<Option<HostReport>>, hosts: impl Iterator<Item =
         if read.insert((host, device)) {
             hosts_read.insert(host);
             names.into_iter().for_each(|name| *readers_of.entry(name).or_default() += 1);
-            line.blocks.extend(blocks.into_iter().map(|block| CounterBlock { host: host.to_owned(), ..block }));
+            all_blocks.extend(blocks.into_iter().map(|block| CounterBlock { host: host.to_owned(), ..block }));
         }
     }
-    let expected = |name: &str| match known_counter(name) {
-        Some(known) if known.is_of_device() => read.len(),
-        _ => hosts_read.len(),
-    };
-    line.hosts_read = hosts_read.len() as u32;
-    line.on_all_hosts =
-        readers_of.into_iter().filter(|(name, readers)| *readers == expected(name)).map(|(name, _)| name).collect();
-    line
+    let is_of_device = |name: &str| known_counter(name).is_some_and(KnownCounter::is_of_device);
+    readers_of.retain(|name, readers| *readers == if is_of_device(name) { read.len() } else { hosts_read.len() });
+    CountersLine {
+        hosts_read: hosts_read.len() as u32,
+        on_all_hosts: readers_of.into_keys().collect(),
+        blocks: all_blocks,
+    }
 }
 
 #[cfg(test)]

@@ -151,9 +151,13 @@ impl NvmlReader {
         // It stays open until the process ends, as its threads and events do.
         let nvml = nvml.map(|nvml| &*Box::leak(Box::new(nvml)));
         let nvml = nvml.map_err(|error| format!("NVML ({LIBRARY}) cannot be used: {error}"));
-        let mut reader = NvmlReader { nvml, counters: None, uuid: uuid.to_owned(), pci: pci.to_owned() };
-        reader.counters = reader.device().map(DeviceCounters::of);
-        reader
+        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device, which has them.
+        let find = |nvml: &'static Nvml| match uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(uuid)) {
+            Some(Ok(device)) => Some(device),
+            _ => nvml.device_by_pci_bus_id(pci).ok(),
+        };
+        let counters = nvml.as_ref().ok().and_then(|nvml| find(nvml)).map(DeviceCounters::of);
+        NvmlReader { nvml, counters, uuid: uuid.to_owned(), pci: pci.to_owned() }
     }
 
     /// The NVLink fabric that the device belongs to.
@@ -161,13 +165,8 @@ impl NvmlReader {
         self.counters.as_ref()?.fabric()
     }
 
-    fn device(&self) -> Option<Device<'static>> {
-        let nvml = *self.nvml.as_ref().ok()?;
-        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device, which has them.
-        match self.uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(self.uuid.as_str())) {
-            Some(Ok(device)) => Some(device),
-            _ => nvml.device_by_pci_bus_id(self.pci.as_str()).ok(),
-        }
+    fn device(&self) -> Option<&Device<'static>> {
+        self.counters.as_ref().map(|counters| &counters.device)
     }
 }
 
