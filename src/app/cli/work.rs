@@ -8,7 +8,6 @@ use super::{PairsArguments, SweepArguments};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
-use commgauge_base::variant::Buffers;
 use commgauge_model::config::{Machine, Peer, Suite};
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::header::program_version;
@@ -100,12 +99,7 @@ pub struct PlannedWork {
 pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes, machine: Option<&Machine>) -> Result<PlannedWork> {
     let nccl = &program.launched().nccl;
     let mut work = program.plan_on(nodes)?;
-    let mut variants = nccl.variants();
-    // As `AllocateBuffs` of nccl-tests (`src/common.cu`).
-    if backend == Backend::Nccl && program.like() == Some(Peer::NcclTests) && nccl.buffers.is_empty() {
-        variants.buffers = vec![Buffers::Allocated];
-    }
-    work.plan = work.plan.in_variants(&variants)?;
+    work.plan = work.plan.in_variants(&nccl.variants())?;
     work.plan.communicators = backend.communicators(machine);
     if backend != Backend::Nccl {
         work.plan.ensure_portable()?;

@@ -1,7 +1,7 @@
 //! Error counters and states of a device, as NVML counts them since the driver was loaded. What to ask is in the table of counters; what
 //! the device does not answer at first is not asked again.
 
-use super::{MAX_NVLINKS, NVML_LIBRARY, function};
+use super::nccl_files::function;
 use commgauge_model::config::machine::{KnownCounter, known_counters};
 use libloading::Library;
 use nvml_wrapper::bitmasks::event::EventTypes;
@@ -10,6 +10,12 @@ use nvml_wrapper::{Device, EventSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
+
+/// Library of the driver packages; only development packages have the name without a version.
+pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// Maximum number of links of any device.
+pub const MAX_NVLINKS: u32 = 36;
 
 /// `nvmlFieldValue_t` (NVML API reference, "Field Value Queries").
 #[repr(C)]

@@ -7,15 +7,15 @@ mod counters;
 mod nccl_files;
 
 pub(crate) use counters::DeviceCounters;
-pub use counters::{Fabric, RankFabric};
+pub use counters::{Fabric, MAX_NVLINKS, NVML_LIBRARY, RankFabric};
 #[cfg(feature = "mpi")]
 pub(crate) use nccl_files::cause;
 pub use nccl_files::{FOR_AMD, NcclAnswer, NcclFile, Version, is_rccl, nccl_files};
 
 use commgauge_base::embedded::pairs;
 use commgauge_model::config::machine::{CounterKind, known_counter};
-use libloading::{Library, Symbol};
-use nccl_files::{load, missing};
+use libloading::Library;
+use nccl_files::{function, load, missing};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold};
 use nvml_wrapper::error::NvmlError;
@@ -238,13 +238,6 @@ fn peers(library: &Library, devices: c_int) -> Result<Vec<Vec<bool>>, String> {
     (0..devices).map(|from| (0..devices).map(|to| reaches(from, to)).collect()).collect()
 }
 
-/// # Safety
-/// The function of this name has this type.
-unsafe fn function<'l, F>(library: &'l Library, name: &str) -> Result<Symbol<'l, F>, String> {
-    // SAFETY: promised by the caller.
-    unsafe { library.get(name.as_bytes()) }.map_err(|_| format!("the library has no {name}"))
-}
-
 /// Turns an error code into the driver's own message.
 fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
     if code == 0 {
@@ -305,12 +298,6 @@ pub fn advice(code: i32) -> Option<&'static str> {
 }
 
 // Queries NVML for the current state of each device. Nothing is changed.
-
-/// Library of the driver packages; only development packages have the name without a version.
-pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
-
-/// Maximum number of links of any device.
-pub const MAX_NVLINKS: u32 = 36;
 
 /// Throttle reasons that reduce performance, by the names that `nvidia-smi -q` uses.
 pub const THROTTLE_REASONS: [(ThrottleReasons, &str); 6] = [

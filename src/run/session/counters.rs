@@ -144,7 +144,7 @@ impl CounterFile {
             let full_name = format!("{} of {}", counter.name, owner(&path, root, counter));
             CounterFile { path, counter, full_name }
         };
-        // One folder: that of the processor at work.
+        // Every reading fills in its processor.
         if counter.part == Some("own") {
             return vec![file(root.join(counter.path))];
         }
@@ -253,7 +253,7 @@ mod tests {
 
     impl DeviceReader for FalseDevice {
         fn source(&self) -> Result<String, String> {
-            Err("it is none".into())
+            Err("no NVML".into())
         }
 
         fn identity(&self) -> Option<DeviceFacts> {
