@@ -4,6 +4,7 @@
 use super::Problem;
 use super::comparability::LoadedRecord;
 use super::document::{Decision, Row};
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{CounterKind, known_counter};
@@ -26,17 +27,11 @@ fn most(rises: Rises) -> impl Iterator<Item = String> {
     phrases(rises).into_iter().take(MOST_NAMED)
 }
 
-/// A warning about counters that do not tell what happened: the first of them.
-fn lost(loaded: &LoadedRecord) -> Option<Problem> {
-    let mut all =
-        loaded.record.meanwhile.blocks().flat_map(|block| block.lost.iter().map(move |what| (what, &block.host)));
-    let ((what, host), record) = (all.next()?, loaded.path.shown());
-    let more = match all.count() {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let text = format!("{record}: what counters counted is not known: {what} on {host}{more}");
-    Some(Problem { exit_code: 0, text })
+/// Counters of ports and GPUs that do not tell what happened, each with its host. Interfaces come and go with containers.
+fn lost(loaded: &LoadedRecord) -> impl Iterator<Item = (&String, &String)> {
+    let of_block = |block: &'_ CounterBlock| block.lost.iter().map(|what| (what, &block.host)).collect::<Vec<_>>();
+    let all = loaded.record.meanwhile.blocks().flat_map(of_block);
+    all.filter(|(what, _)| what.contains(" port ") || what.contains(" GPU "))
 }
 
 /// Whether so much is unusual under load. Lower levels are not in the record.
@@ -53,12 +48,21 @@ pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<
     let record = loaded.path.shown();
     let limits = machine.into_iter().flat_map(|machine| &machine.counters);
     let (mut errors, mut retries) = (faults(loaded.record.meanwhile.blocks()), loads(loaded.record.meanwhile.blocks()));
-    let mut problems: Vec<Problem> = lost(loaded).into_iter().collect();
+    let said = |(what, host)| {
+        let count = counted(lost(loaded).count(), "counter");
+        format!("{record}: what happened to {count} is not known; the first: {what} on {host}")
+    };
+    let mut problems: Vec<Problem> =
+        lost(loaded).map(said).take(1).map(|text| Problem { exit_code: 0, text }).collect();
     for (name, limit) in limits {
         let file = machine.map_or_else(String::new, |machine| machine.path.shown().to_string());
-        let was_read = loaded.record.meanwhile.counters.last().is_some_and(|line| line.on_all_hosts.contains(name));
+        let is_lost = lost(loaded).any(|(what, _)| what.split(' ').next() == Some(name));
+        let last = loaded.record.meanwhile.counters.last().filter(|_| !is_lost);
+        let was_read = last.is_some_and(|line| line.on_all_hosts.contains(name));
         if !was_read {
-            let text = format!("{record}: {name} was not read on every host, and {file} limits it in `[counters]`");
+            let text = format!(
+                "{record}: {name} was not read on every host all the time, and {file} limits it in `[counters]`"
+            );
             problems.push(Problem { exit_code: 3, text });
         }
         let mut beyond = Rises::new();
@@ -216,7 +220,7 @@ mod tests {
             ),
             (&[("xid 79 of GPU 5", 1)], &[], &[], 0, "xid 79 of GPU 5 on n3 rose by 1 while cases"),
             (&[("xid 79 of GPU 5", 1)], &[], &[("xid", 0)], 1, "xid 79 of GPU 5 on n3 rose by 1 while cases"),
-            (&[], &[], &[("link_downed", 0)], 3, "link_downed was not read on every host, and m.toml limits it"),
+            (&[], &[], &[("link_downed", 0)], 3, "link_downed was not read on every host all the time, and m.toml"),
         ] {
             let (found, problems, _) = judged(record(1000.0, vec![counted(errors, retries)]), limits);
             assert_eq!(found, exit_code, "{errors:?} {limits:?}: {problems}");
@@ -271,14 +275,27 @@ mod tests {
 
     #[test]
     fn counters_that_are_lost_are_said_and_are_no_failure() {
-        let lost = ["symbol_error of mlx5_4 port 1 vanished", "link_downed of mlx5_4 port 1 vanished"];
+        let lost = [
+            "rx_dropped of veth7 vanished",
+            "symbol_error of mlx5_4 port 1 vanished",
+            "link_downed of mlx5_4 port 1 vanished",
+        ];
         let block =
             CounterBlock { host: "n3".into(), lost: lost.map(String::from).to_vec(), ..CounterBlock::default() };
-        let line = CountersLine { hosts_read: 1, blocks: vec![block], ..CountersLine::default() };
-        let (exit_code, problems, _) = judged(record(1000.0, vec![Line::Counters(Box::new(line))]), &[]);
+        let on_all_hosts = vec!["link_downed".to_owned()];
+        let line = || {
+            Line::Counters(Box::new(CountersLine {
+                hosts_read: 1,
+                on_all_hosts: on_all_hosts.clone(),
+                blocks: vec![block.clone()],
+            }))
+        };
+        let (exit_code, problems, _) = judged(record(1000.0, vec![line()]), &[]);
         assert_eq!(exit_code, 0);
-        let said = "what counters counted is not known: symbol_error of mlx5_4 port 1 vanished on n3, and 1 more";
+        let said = "what happened to 2 counters is not known; the first: symbol_error of mlx5_4 port 1 vanished on n3";
         assert!(problems.contains(said), "{problems}");
+        let (exit_code, problems, _) = judged(record(1000.0, vec![line()]), &[("link_downed", 0)]);
+        assert_eq!(exit_code, 3, "what vanished may have risen: {problems}");
     }
 
     #[test]

@@ -46,8 +46,7 @@ impl CounterBlock {
             more.into_iter().for_each(|(name, by)| *mine.entry(name).or_default() += by);
         }
         for (name, level) in later.levels {
-            let mine = self.levels.entry(name).or_default();
-            *mine = level.max(*mine);
+            self.levels.entry(name).and_modify(|mine| *mine = level.max(*mine)).or_insert(level);
         }
         self.lost.extend(later.lost);
     }

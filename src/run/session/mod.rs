@@ -61,8 +61,7 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     let unwatched_hosts = BTreeSet::new();
     let is_first = is_first_of_host(&ranks, world.process());
     let reads_counters = !backend.facts().virtual_clock && (is_first || backend.device_reader().is_some());
-    let root = is_first.then(|| Path::new("/"));
-    let counters = reads_counters.then(|| HostCounters::of(root, backend.device_reader()));
+    let counters = reads_counters.then(|| HostCounters::of(is_first.then(|| Path::new("/")), backend.device_reader()));
     let library_use = LibraryUseLine::default();
     let mut run = Run {
         world,
