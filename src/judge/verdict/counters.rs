@@ -29,8 +29,8 @@ fn most(rises: Rises) -> impl Iterator<Item = String> {
 
 /// Counters of ports and GPUs that do not tell what happened, each with its host. Interfaces come and go with containers.
 fn lost(loaded: &LoadedRecord) -> impl Iterator<Item = (&String, &String)> {
-    let of_block = |block: &'_ CounterBlock| block.lost.iter().map(|what| (what, &block.host)).collect::<Vec<_>>();
-    let all = loaded.record.meanwhile.blocks().flat_map(of_block);
+    let blocks = loaded.record.meanwhile.blocks();
+    let all = blocks.flat_map(|block| block.lost.iter().map(move |what| (what, &block.host)));
     all.filter(|(what, _)| what.contains(" port ") || what.contains(" GPU "))
 }
 
