@@ -88,3 +88,22 @@ pub(super) fn counter_limits<'de, D: Deserializer<'de>>(
     }
     Ok(limits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_line_of_the_table_is_a_counter_with_a_name_of_its_own() {
+        let lines = include_str!("counters.txt").lines().filter(|line| !line.starts_with('#'));
+        let names: BTreeSet<&str> = known_counters().map(|counter| counter.name).collect();
+        assert_eq!((known_counters().count(), names.len()), (lines.clone().count(), lines.count()));
+        let symbols = known_counter("symbol_error of mlx5_4 port 1").unwrap();
+        assert_eq!((symbols.kind, symbols.full, symbols.is_of_device()), (CounterKind::Errors, 65_535, false));
+        let xid = known_counter("xid 79 of GPU 5").unwrap();
+        assert_eq!((xid.kind, xid.part, xid.is_of_device()), (CounterKind::Errors, Some("event"), true));
+        assert_eq!(known_counter("cpu_pressure of host").map(|known| known.least), Some(10));
+        assert_eq!(known_counter("symbol of mlx5_4 port 1"), None);
+    }
+}
