@@ -285,7 +285,7 @@ static WATCHED: AtomicU64 = AtomicU64::new(u64::MAX);
 #[cfg(not(feature = "old"))]
 pub unsafe extern "C" fn nvmlEventSetCreate(set: *mut *mut c_void) -> Code {
     answer(|| {
-        *set = 1 as *mut c_void;
+        *set = std::ptr::dangling_mut();
         Ok(())
     })
 }
