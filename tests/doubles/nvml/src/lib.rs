@@ -230,6 +230,7 @@ pub struct FieldValue {
 }
 
 /// Fields that Hopper answers, where the settings say nothing of them.
+#[cfg(not(feature = "old"))]
 const FIELDS: [c_uint; 8] = [3, 4, 143, 144, 145, 161, 162, 163];
 
 #[unsafe(no_mangle)]
