@@ -1,4 +1,4 @@
-//! The stand-ins for libcuda and libnccl (`tests/doubles/`): builds them once, and makes a program load them.
+//! The stand-ins for libcuda, libnccl, libcublas and NVML (`tests/doubles/`): builds them once, and makes a program load them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub fn folder_with_nccl(version: &str) -> PathBuf {
     if built.insert(version.to_owned()) {
         let driver = base.join("cuda");
         let nccl = base.join(format!("nccl-{version}"));
-        build("cuda-double", &driver, version);
-        build("nccl-double", &nccl, version);
+        build("cuda-double", &[], &driver, version);
+        build("nccl-double", &[], &nccl, version);
         std::fs::create_dir_all(&folder).expect("the target folder is writable");
         link(&driver.join("debug/libcuda.so"), &folder.join("libcuda.so"));
         link(&driver.join("debug/libcuda.so"), &folder.join("libcuda.so.1"));
@@ -48,18 +48,40 @@ pub fn with_nccl<'a>(command: &'a mut Command, devices: u32, version: &str) -> &
 
 /// Adds a stand-in for libcublas, which hosts have none of otherwise.
 pub fn with_cublas(command: &mut Command) -> &mut Command {
-    static BUILT: Mutex<bool> = Mutex::new(false);
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/doubles/cublas");
-    let folder = target.join("found");
+    with_library(command, "cublas", &[], "libcublas.so", "libcublas.so.12")
+}
+
+/// Adds a stand-in for NVML that answers as `COMMGAUGE_DOUBLE_NVML` says.
+pub fn with_nvml<'a>(command: &'a mut Command, answers: &str) -> &'a mut Command {
+    with_library(command, "nvml", &[], "libnvml.so", "libnvidia-ml.so.1").env("COMMGAUGE_DOUBLE_NVML", answers)
+}
+
+/// The same for NVML of an old driver, without fields, fabric and events.
+pub fn with_old_nvml(command: &mut Command) -> &mut Command {
+    with_library(command, "nvml", &["old"], "libnvml.so", "libnvidia-ml.so.1")
+}
+
+/// Builds a stand-in once, and puts it first in the way of a command under the name by which it is loaded.
+fn with_library<'a>(
+    command: &'a mut Command,
+    package: &str,
+    features: &[&str],
+    file: &str,
+    name: &str,
+) -> &'a mut Command {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let folder = [&[package], features].concat().join("-");
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/doubles").join(folder);
+    let found = target.join("found");
     let mut built = BUILT.lock().unwrap_or_else(|broken| broken.into_inner());
-    if !std::mem::replace(&mut *built, true) {
-        build("cublas-double", &target, NCCL_VERSION);
-        std::fs::create_dir_all(&folder).expect("the target folder is writable");
-        link(&target.join("debug/libcublas.so"), &folder.join("libcublas.so.12"));
+    if built.insert(target.clone()) {
+        build(&format!("{package}-double"), features, &target, NCCL_VERSION);
+        std::fs::create_dir_all(&found).expect("the target folder is writable");
+        link(&target.join("debug").join(file), &found.join(name));
     }
     let set = command.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH").and_then(|(_, value)| value);
     let set = set.map(ToOwned::to_owned).or_else(|| std::env::var_os("LD_LIBRARY_PATH")).unwrap_or_default();
-    let paths = std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&set)));
+    let paths = std::env::join_paths(std::iter::once(found).chain(std::env::split_paths(&set)));
     command.env("LD_LIBRARY_PATH", paths.expect("no path has a colon"))
 }
 
@@ -71,11 +93,12 @@ pub fn left_in_shared_memory() -> Vec<PathBuf> {
     entries.filter(ours).collect()
 }
 
-fn build(package: &str, target: &Path, version: &str) {
+fn build(package: &str, features: &[&str], target: &Path, version: &str) {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
     command.args(["build", "--locked", "--quiet", "--package", package, "--manifest-path"]);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doubles/Cargo.toml"));
+    command.args(features.iter().flat_map(|feature| ["--features", feature]));
     command.arg("--target-dir").arg(target).env("COMMGAUGE_DOUBLE_NCCL", version);
     let output = command.output().expect("cargo starts");
     let text = String::from_utf8_lossy(&output.stderr);

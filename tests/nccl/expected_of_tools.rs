@@ -35,6 +35,7 @@ fn like_nccl_tests_times_all_calls_of_a_size_at_once_and_walks_through_the_buffe
         assert_eq!(case["samples"]["slowest_nanoseconds"].as_array().unwrap().len(), 1, "{case}");
         assert_eq!(case["buffer_copies"], 16_384 / bytes, "{case}");
     }
+    assert_eq!(lines[0]["environment"]["NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE"], "1");
     // Its columns have the mean over the ranks.
     let output = Command::new(COMMGAUGE).args(["report", "--format", "nccl-tests"]).arg(&record).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();

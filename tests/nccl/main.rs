@@ -12,6 +12,7 @@ mod cases;
 mod copies;
 mod doctor;
 mod doubles_in_use;
+mod evidence;
 mod expected_of_tools;
 mod faults;
 mod gpu_check;

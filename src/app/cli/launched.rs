@@ -13,7 +13,7 @@ use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
-use commgauge_model::config::Machine;
+use commgauge_model::config::{Machine, Peer};
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{End, EndStatus};
@@ -219,6 +219,7 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
             calls_overlap: work.calls_overlap(),
             record_algorithm: arguments.record_algorithm,
             pairs: work.measured_pairs(),
+            schedules_for_nvlink: work.like() == Some(Peer::NcclTests),
         },
         options: nccl::Options {
             library: arguments.nccl_library.clone(),

@@ -8,7 +8,7 @@ use super::{PairsArguments, SweepArguments};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
-use commgauge_model::config::{Machine, Suite};
+use commgauge_model::config::{Machine, Peer, Suite};
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::header::program_version;
 use commgauge_model::workload::Interference;
@@ -37,6 +37,10 @@ pub trait Work {
     /// Whether pairs of ranks are measured.
     fn measured_pairs(&self) -> MeasuredPairs {
         MeasuredPairs::None
+    }
+    /// The tool whose way of measuring is followed.
+    fn like(&self) -> Option<Peer> {
+        None
     }
     /// Two calls to be measured concurrently, in addition.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
@@ -190,6 +194,10 @@ impl Work for Sweep {
 
     fn shows_rows(&self) -> bool {
         true
+    }
+
+    fn like(&self) -> Option<Peer> {
+        self.sweep.like
     }
 }
 

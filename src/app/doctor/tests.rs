@@ -118,6 +118,8 @@ fn healthy() -> NvmlDevice {
         ecc: Some((true, true)),
         uncorrected_errors: Some(0),
         mig: Some((false, false)),
+        states: Vec::new(),
+        fabric: None,
         is_persistent: Some(true),
     }
 }
@@ -398,11 +400,14 @@ fn throttling_is_reported_with_the_fix() {
          700 W, temperature 31 C, 18 of 18 NVLinks up, ECC on, MIG off, persistence on"
     );
     type Damage = fn(&mut NvmlDevice);
-    let cases: [(Damage, &str, &str); 11] = [
+    let cases: [(Damage, &str, &str); 14] = [
         (|d| d.throttled_by = vec!["thermal slowdown (hardware)".into()], "throttled by thermal slowdown", "airflow"),
         (|d| d.throttled_by = vec!["power brake".into()], "throttled by power brake", "power supply"),
         (|d| d.power_limit_watts = Some(350), "limited to 350 W; the default is 700 W", "nvidia-smi -i 1 -pl 700"),
         (|d| d.temperature_celsius = Some(85), "85 C is near 89 C", "coolant"),
+        (|d| d.states = vec!["row_remap_pending".into()], "row_remap_pending", "nvidia-smi -i 1 -r"),
+        (|d| d.states = vec!["row_remap_failed".into()], "row_remap_failed", "replace it"),
+        (|d| d.states = vec!["fabric_unhealthy".into()], "fabric_unhealthy", "under Fabric"),
         (|d| d.nvlinks_active = 17, "1 of its 18 NVLinks are down", "fabric manager"),
         (|d| d.uncorrected_errors = Some(3), "3 uncorrected memory errors", "replace it"),
         (|d| d.ecc = Some((false, false)), "ECC is off", "-e 1"),

@@ -12,7 +12,7 @@ use commgauge_base::units::{Rate, Seconds, counted};
 use commgauge_base::writing::grouped;
 use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
 use commgauge_model::record::Record;
-use commgauge_model::record::counters::rises;
+use commgauge_model::record::counters::{faults, phrases};
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
 use commgauge_model::record::times::{CopyTime, ProductTime};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationLine, ReplayLine};
@@ -278,13 +278,13 @@ pub(super) fn mark(record: &Record, rows: &mut [Row]) -> Vec<String> {
     unknown.into_iter().chain(counted_errors(record)).collect()
 }
 
-/// The errors that hosts counted while cases were measured, by host.
-fn counted_errors(record: &Record) -> impl Iterator<Item = String> {
-    let errors = rises(record.meanwhile.blocks(), |block| &block.errors);
-    let by_host = grouped(errors.into_iter().map(|((host, counter), by)| (host, format!("{counter} +{by}"))));
-    by_host
-        .into_iter()
-        .map(|(host, errors)| format!("{host} counted errors while cases were measured: {}", errors.join(", ")))
+/// Errors that are named.
+const MOST_NAMED: usize = 8;
+
+/// The errors that hosts counted while cases were measured, and what is wrong with their devices.
+fn counted_errors(record: &Record) -> Option<String> {
+    let errors: Vec<String> = phrases(faults(record.meanwhile.blocks())).into_iter().take(MOST_NAMED).collect();
+    (!errors.is_empty()).then(|| format!("while cases were measured {}", errors.join(", ")))
 }
 
 // The result of a calibration run: for each curve its sizes, its expected error, and the errors of the predictions of added
@@ -380,7 +380,7 @@ mod tests {
         let twice = CountersLine { blocks: vec![block.clone(), block], ..CountersLine::default() };
         lines.push(Line::Counters(Box::new(twice)));
         let said = View::new(&Record::from_lines(lines.clone()).unwrap()).warnings.join("\n");
-        let expected = "n3 counted errors while cases were measured: symbol_error of mlx5_4 port 1 +1624";
+        let expected = "while cases were measured symbol_error of mlx5_4 port 1 on n3 rose by 1624";
         assert!(said.contains(expected), "{said}");
         lines.push(Line::DeviceReadings(Box::new(DeviceReadingsLine { case: 999, ..readings })));
         let error = Record::from_lines(lines).unwrap_err().to_string();

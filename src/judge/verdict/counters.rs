@@ -4,9 +4,11 @@
 use super::Problem;
 use super::comparability::LoadedRecord;
 use super::document::{Decision, Row};
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
-use commgauge_model::record::counters::{CounterBlock, Rises, rises};
+use commgauge_model::config::machine::{CounterKind, known_counter};
+use commgauge_model::record::counters::{CounterBlock, Rises, faults, loads, phrases};
 use commgauge_model::record::header::host_of;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -20,20 +22,21 @@ const LEAST_RETRIES: u64 = 100;
 /// The hosts of a suspect retransmit at least this many times as much as any other.
 const MORE_THAN_OTHERS: u64 = 4;
 
-fn errors(block: &CounterBlock) -> &BTreeMap<String, u64> {
-    &block.errors
+/// Those to name.
+fn most(rises: Rises) -> impl Iterator<Item = String> {
+    phrases(rises).into_iter().take(MOST_NAMED)
 }
 
-fn retries(block: &CounterBlock) -> &BTreeMap<String, u64> {
-    &block.retries
+/// Counters of ports and GPUs that do not tell what happened, each with its host. Interfaces come and go with containers.
+fn lost(loaded: &LoadedRecord) -> impl Iterator<Item = (&String, &String)> {
+    let blocks = loaded.record.meanwhile.blocks();
+    let all = blocks.flat_map(|block| block.lost.iter().map(move |what| (what, &block.host)));
+    all.filter(|(what, _)| what.contains(" port ") || what.contains(" GPU "))
 }
 
-/// As phrases, the largest first, at most [`MOST_NAMED`].
-fn phrases(rises: Rises) -> Vec<String> {
-    let mut all: Vec<_> = rises.into_iter().collect();
-    all.sort_by_key(|(_, by)| Reverse(*by));
-    let named = all.into_iter().take(MOST_NAMED);
-    named.map(|((host, counter), by)| format!("{counter} on {host} rose by {by}")).collect()
+/// Whether so much is unusual under load. Lower levels are not in the record.
+fn is_notable(counter: &str, by: u64) -> bool {
+    by >= LEAST_RETRIES || known_counter(counter).is_some_and(|known| known.kind == CounterKind::Levels)
 }
 
 fn of_hosts<'a>(rises: &Rises<'a>, is_wanted: impl Fn(&str) -> bool) -> Rises<'a> {
@@ -44,14 +47,22 @@ fn of_hosts<'a>(rises: &Rises<'a>, is_wanted: impl Fn(&str) -> bool) -> Rises<'a
 pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<Problem> {
     let record = loaded.path.shown();
     let limits = machine.into_iter().flat_map(|machine| &machine.counters);
-    let (mut errors, mut retries) =
-        (rises(loaded.record.meanwhile.blocks(), errors), rises(loaded.record.meanwhile.blocks(), retries));
-    let mut problems = Vec::new();
+    let (mut errors, mut retries) = (faults(loaded.record.meanwhile.blocks()), loads(loaded.record.meanwhile.blocks()));
+    let said = |(what, host)| {
+        let count = counted(lost(loaded).count(), "counter");
+        format!("{record}: what happened to {count} is not known; the first: {what} on {host}")
+    };
+    let mut problems: Vec<Problem> =
+        lost(loaded).map(said).take(1).map(|text| Problem { exit_code: 0, text }).collect();
     for (name, limit) in limits {
         let file = machine.map_or_else(String::new, |machine| machine.path.shown().to_string());
-        let was_read = loaded.record.meanwhile.counters.last().is_some_and(|line| line.on_all_hosts.contains(name));
+        let is_lost = lost(loaded).any(|(what, _)| what.split(' ').next() == Some(name));
+        let last = loaded.record.meanwhile.counters.last().filter(|_| !is_lost);
+        let was_read = last.is_some_and(|line| line.on_all_hosts.contains(name));
         if !was_read {
-            let text = format!("{record}: {name} was not read on every host, and {file} limits it in `[counters]`");
+            let text = format!(
+                "{record}: {name} was not read on every host all the time, and {file} limits it in `[counters]`"
+            );
             problems.push(Problem { exit_code: 3, text });
         }
         let mut beyond = Rises::new();
@@ -59,13 +70,13 @@ pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<
             let is_limited = |(_, counter): &(&str, &str)| counter.split(' ').next() == Some(name);
             beyond.extend(known.extract_if(.., |key, _| is_limited(key)).filter(|(_, by)| by > limit));
         }
-        let found = phrases(beyond).into_iter().map(|phrase| Problem {
+        let found = most(beyond).map(|phrase| Problem {
             exit_code: 1,
             text: format!("{record}: {phrase} while cases were measured, more than {limit} ({file}, `[counters]`)"),
         });
         problems.extend(found);
     }
-    let warned = phrases(errors).into_iter().map(|phrase| Problem {
+    let warned = most(errors).map(|phrase| Problem {
         exit_code: 0,
         text: format!("{record}: {phrase} while cases were measured; a limit in `[counters]` of the machine file makes it a failure"),
     });
@@ -85,9 +96,9 @@ pub(super) fn explain(rows: &mut [Row], records: &[LoadedRecord]) {
             let Some(case) = cases.get(&*row.name).copied() else { continue };
             let is_during = |block: &&CounterBlock| block.during.iter().any(|(index, _)| *index == case);
             let during = || loaded.record.meanwhile.blocks().filter(is_during);
-            let mut often = rises(during(), retries);
-            often.retain(|_, by| *by >= LEAST_RETRIES);
-            let risen = phrases(rises(during(), errors)).into_iter().chain(phrases(often));
+            let mut often = loads(during());
+            often.retain(|(_, counter), by| is_notable(counter, *by));
+            let risen = most(faults(during())).chain(most(often));
             row.reasons.extend(risen.map(|phrase| format!("{phrase} during it")));
             row.reasons.extend(device_changes(loaded, case));
         }
@@ -119,7 +130,7 @@ pub(super) struct Risen<'a> {
 impl<'a> Risen<'a> {
     pub fn of(records: &'a [LoadedRecord]) -> Risen<'a> {
         let all = || records.iter().flat_map(|loaded| loaded.record.meanwhile.blocks());
-        Risen { errors: rises(all(), errors), retries: rises(all(), retries) }
+        Risen { errors: faults(all()), retries: loads(all()) }
     }
 
     /// The errors that these hosts counted, and the retransmissions where other hosts have far fewer, as a sentence.
@@ -128,10 +139,10 @@ impl<'a> Risen<'a> {
         let mut more_often = of_hosts(&self.retries, |host| hosts.contains(&host));
         more_often.retain(|(_, counter), by| {
             let most = of_others.iter().filter(|((_, other), _)| other == counter).map(|(_, by)| *by).max();
-            *by >= LEAST_RETRIES && *by >= MORE_THAN_OTHERS * most.unwrap_or(0)
+            is_notable(counter, *by) && *by >= MORE_THAN_OTHERS * most.unwrap_or(0)
         });
-        let mut risen = phrases(of_hosts(&self.errors, |host| hosts.contains(&host)));
-        risen.extend(phrases(more_often));
+        let errors = of_hosts(&self.errors, |host| hosts.contains(&host));
+        let risen: Vec<String> = most(errors).chain(most(more_often)).collect();
         (!risen.is_empty()).then(|| format!("during the run {}", risen.join(", ")))
     }
 }
@@ -165,9 +176,9 @@ mod tests {
             during: vec![(0, 1), (0, 2)],
             errors: rises(errors),
             retries: rises(retries),
-            lost: Vec::new(),
+            ..CounterBlock::default()
         };
-        let on_all_hosts = vec!["symbol_error".to_owned(), "RetransSegs".to_owned()];
+        let on_all_hosts = ["symbol_error", "RetransSegs", "xid", "row_remap_pending"].map(String::from).to_vec();
         Line::Counters(Box::new(CountersLine { hosts_read: 2, on_all_hosts, blocks: vec![block] }))
     }
 
@@ -207,7 +218,9 @@ mod tests {
                 1,
                 "RetransSegs of Tcp on n3 rose by 90000",
             ),
-            (&[], &[], &[("link_downed", 0)], 3, "link_downed was not read on every host, and m.toml limits it"),
+            (&[("xid 79 of GPU 5", 1)], &[], &[], 0, "xid 79 of GPU 5 on n3 rose by 1 while cases"),
+            (&[("xid 79 of GPU 5", 1)], &[], &[("xid", 0)], 1, "xid 79 of GPU 5 on n3 rose by 1 while cases"),
+            (&[], &[], &[("link_downed", 0)], 3, "link_downed was not read on every host all the time, and m.toml"),
         ] {
             let (found, problems, _) = judged(record(1000.0, vec![counted(errors, retries)]), limits);
             assert_eq!(found, exit_code, "{errors:?} {limits:?}: {problems}");
@@ -215,6 +228,74 @@ mod tests {
         }
         let (found, problems, _) = judged(record(1000.0, Vec::new()), &[("symbol_error", 0)]);
         assert_eq!(found, 3, "a record without counters: {problems}");
+    }
+
+    /// A block with these levels, whose host is another than that of the other errors.
+    fn high(host: &str, levels: &[(&str, u64)]) -> Line {
+        let levels = levels.iter().map(|(name, level)| ((*name).to_owned(), *level)).collect();
+        let block = CounterBlock { host: host.into(), during: vec![(0, 0)], levels, ..CounterBlock::default() };
+        let on_all_hosts = vec!["row_remap_pending".to_owned(), "cpu_pressure".to_owned()];
+        // Twice: a height is no sum.
+        Line::Counters(Box::new(CountersLine { hosts_read: 2, on_all_hosts, blocks: vec![block.clone(), block] }))
+    }
+
+    #[test]
+    fn a_pass_on_a_faulty_gpu_is_warned_of_or_fails_and_pressure_alone_says_nothing() {
+        const PENDING: (&str, u64) = ("row_remap_pending of GPU 5", 1);
+        const PRESSURE: (&str, u64) = ("cpu_pressure of host", 41);
+        for (level, limits, exit_code, said) in [
+            (PENDING, &[][..], 0, "GPU 5 of n7: row_remap_pending while cases were measured; a limit"),
+            (
+                PENDING,
+                &[("row_remap_pending", 0)],
+                1,
+                "GPU 5 of n7: row_remap_pending while cases were measured, more than 0",
+            ),
+            (PRESSURE, &[], 0, ""),
+            (PRESSURE, &[("cpu_pressure", 40)], 1, "n7: cpu_pressure 41 % while cases were measured, more than 40"),
+            (PRESSURE, &[("cpu_pressure", 41)], 0, ""),
+        ] {
+            let (found, problems, _) = judged(record(1000.0, vec![high("n7", &[level])]), limits);
+            assert_eq!(found, exit_code, "{level:?} {limits:?}: {problems}");
+            assert!(problems.contains(said) && said.is_empty() == problems.is_empty(), "{said}: {problems}");
+        }
+        let (_, _, reasons) = judged(record(1e6, vec![high("n7", &[PRESSURE, PENDING])]), &[]);
+        assert!(reasons.contains("GPU 5 of n7: row_remap_pending during it"), "{reasons}");
+        assert!(reasons.contains("n7: cpu_pressure 41 % during it"), "{reasons}");
+        let slow = record(1e6, vec![high("n7", &[PRESSURE, PENDING]), high("n8", &[("cpu_pressure of host", 12)])]);
+        let records = [slow];
+        let risen = Risen::of(&records);
+        assert_eq!(
+            risen.on(&["n7"]).as_deref(),
+            Some("during the run GPU 5 of n7: row_remap_pending"),
+            "n8 is pressed too"
+        );
+        assert_eq!(risen.on(&["n8"]), None);
+    }
+
+    #[test]
+    fn counters_that_are_lost_are_said_and_are_no_failure() {
+        let lost = [
+            "rx_dropped of veth7 vanished",
+            "symbol_error of mlx5_4 port 1 vanished",
+            "link_downed of mlx5_4 port 1 vanished",
+        ];
+        let block =
+            CounterBlock { host: "n3".into(), lost: lost.map(String::from).to_vec(), ..CounterBlock::default() };
+        let on_all_hosts = vec!["link_downed".to_owned()];
+        let line = || {
+            Line::Counters(Box::new(CountersLine {
+                hosts_read: 1,
+                on_all_hosts: on_all_hosts.clone(),
+                blocks: vec![block.clone()],
+            }))
+        };
+        let (exit_code, problems, _) = judged(record(1000.0, vec![line()]), &[]);
+        assert_eq!(exit_code, 0);
+        let said = "what happened to 2 counters is not known; the first: symbol_error of mlx5_4 port 1 vanished on n3";
+        assert!(problems.contains(said), "{problems}");
+        let (exit_code, problems, _) = judged(record(1000.0, vec![line()]), &[("link_downed", 0)]);
+        assert_eq!(exit_code, 3, "what vanished may have risen: {problems}");
     }
 
     #[test]

@@ -401,7 +401,7 @@ pub struct Meanwhile {
 
 impl Meanwhile {
     /// The blocks of cases in which counters rose.
-    pub fn blocks(&self) -> impl Iterator<Item = &CounterBlock> {
+    pub fn blocks(&self) -> impl Iterator<Item = &CounterBlock> + Clone {
         self.counters.iter().flat_map(|line| &line.blocks)
     }
 }

@@ -58,10 +58,6 @@ pub struct DeviceState {
     pub throttle_reasons: Vec<String>,
     /// True if it has no work, so that its clocks may be low.
     pub is_idle: bool,
-    /// NVLinks that are up.
-    pub nvlinks_active: Option<u32>,
-    /// Errors that it has counted, by name; only those that it tells.
-    pub error_counts: BTreeMap<String, u64>,
 }
 
 /// Reads a device. Never called in the timed loop.
@@ -72,9 +68,11 @@ pub trait DeviceReader {
     /// Why no library can be queried, as a sentence.
     fn source(&self) -> std::result::Result<String, String>;
 
-    /// Identity of the device; none if it cannot be queried.
-    /// The device, as far as it says who it is; its rank is the caller's.
+    /// The device, as far as it says who it is; none if it cannot be queried. Its rank is the caller's.
     fn identity(&self) -> Option<DeviceFacts>;
+
+    /// Its errors so far and its states, as `ecc_uncorrected of GPU 5`; those that it tells.
+    fn counters(&mut self) -> BTreeMap<String, u64>;
 
     /// Current state of the device; none if it cannot be queried.
     fn read(&mut self) -> Option<DeviceState>;

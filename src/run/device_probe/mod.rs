@@ -3,15 +3,19 @@
 //! A crashing library ends the process, so the queries should run in a child process. Communication is up to the NCCL backend, which has
 //! its own function tables.
 
+mod counters;
 mod nccl_files;
 
+pub(crate) use counters::DeviceCounters;
+pub use counters::{Fabric, MAX_NVLINKS, NVML_LIBRARY, RankFabric};
 #[cfg(feature = "mpi")]
 pub(crate) use nccl_files::cause;
 pub use nccl_files::{FOR_AMD, NcclAnswer, NcclFile, Version, is_rccl, nccl_files};
 
 use commgauge_base::embedded::pairs;
-use libloading::{Library, Symbol};
-use nccl_files::{load, missing};
+use commgauge_model::config::machine::{CounterKind, known_counter};
+use libloading::Library;
+use nccl_files::{function, load, missing};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold};
 use nvml_wrapper::error::NvmlError;
@@ -125,6 +129,10 @@ pub struct NvmlDevice {
     pub uncorrected_errors: Option<u64>,
     /// MIG mode: now, and after a reset.
     pub mig: Option<(bool, bool)>,
+    /// What is wrong with it, such as `row_remap_pending`, by the names of counters.
+    pub states: Vec<String>,
+    /// The NVLink fabric that it belongs to.
+    pub fabric: Option<Fabric>,
     /// Whether persistence mode is on, which keeps the driver loaded while no process uses the device.
     pub is_persistent: Option<bool>,
 }
@@ -230,13 +238,6 @@ fn peers(library: &Library, devices: c_int) -> Result<Vec<Vec<bool>>, String> {
     (0..devices).map(|from| (0..devices).map(|to| reaches(from, to)).collect()).collect()
 }
 
-/// # Safety
-/// The function of this name has this type.
-unsafe fn function<'l, F>(library: &'l Library, name: &str) -> Result<Symbol<'l, F>, String> {
-    // SAFETY: promised by the caller.
-    unsafe { library.get(name.as_bytes()) }.map_err(|_| format!("the library has no {name}"))
-}
-
 /// Turns an error code into the driver's own message.
 fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
     if code == 0 {
@@ -298,12 +299,6 @@ pub fn advice(code: i32) -> Option<&'static str> {
 
 // Queries NVML for the current state of each device. Nothing is changed.
 
-/// Library of the driver packages; only development packages have the name without a version.
-pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
-
-/// Maximum number of links of any device.
-pub const MAX_NVLINKS: u32 = 36;
-
 /// Throttle reasons that reduce performance, by the names that `nvidia-smi -q` uses.
 pub const THROTTLE_REASONS: [(ThrottleReasons, &str); 6] = [
     (ThrottleReasons::SW_POWER_CAP, "power cap"),
@@ -331,19 +326,18 @@ fn query_nvml() -> Result<NvmlAnswer, String> {
             // A device that fell off the bus is counted but cannot be opened.
             let lost = |error: NvmlError| NvmlDevice { problem: Some(error.to_string()), ..NvmlDevice::default() };
             let devices = (0..devices).map(|number| nvml.device_by_index(number));
-            answer.devices = devices.map(|device| device.map_or_else(lost, |device| describe(&device))).collect();
+            answer.devices = devices.map(|device| device.map_or_else(lost, describe)).collect();
         }
     }
     Ok(answer)
 }
 
-fn describe(device: &NvmlHandle) -> NvmlDevice {
+fn describe(device: NvmlHandle) -> NvmlDevice {
     let watts = |milliwatts: u32| milliwatts / 1000;
     let reasons = device.current_throttle_reasons().ok();
     let held = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
     let links: Vec<bool> = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok()).collect();
-    NvmlDevice {
-        problem: None,
+    let described = NvmlDevice {
         name: device.name().unwrap_or_default(),
         pci: device.pci_info().map(|info| info.bus_id.to_lowercase()).unwrap_or_default(),
         multiprocessor_clock_mhz: device.clock_info(Clock::SM).ok(),
@@ -363,7 +357,13 @@ fn describe(device: &NvmlHandle) -> NvmlDevice {
         uncorrected_errors: device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile).ok(),
         mig: device.mig_mode().ok().map(|mig| (mig.current != 0, mig.pending != 0)),
         is_persistent: device.is_in_persistent_mode().ok(),
-    }
+        ..NvmlDevice::default()
+    };
+    let mut counters = DeviceCounters::of(device);
+    let is_set = |name: &str| known_counter(name).filter(|known| known.kind == CounterKind::States);
+    let states = counters.read().into_iter().filter(|(_, value)| *value > 0);
+    let states = states.filter_map(|(name, _)| Some(is_set(&name)?.name.to_owned())).collect();
+    NvmlDevice { states, fabric: counters.fabric(), ..described }
 }
 
 #[cfg(test)]

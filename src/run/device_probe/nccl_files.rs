@@ -254,6 +254,18 @@ pub(crate) fn cause(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// A function of a library.
+///
+/// # Safety
+/// The function of this name has this type.
+pub(super) unsafe fn function<'l, F>(
+    library: &'l libloading::Library,
+    name: &str,
+) -> Result<libloading::Symbol<'l, F>, String> {
+    // SAFETY: promised by the caller.
+    unsafe { library.get(name.as_bytes()) }.map_err(|_| format!("the library has no {name}"))
+}
+
 /// Loads the first library of these names that exists.
 pub(super) fn load(names: &[std::ffi::OsString]) -> Result<(libloading::Library, String), String> {
     let mut problems = Vec::new();

@@ -14,7 +14,7 @@ pub use launcher_env::{
     Allowances, Difference, HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport, LauncherEnv, NumberVariable, Shared,
     Value, ensure_joined, launcher_env,
 };
-pub use place::{LaunchFacts, RankLocation, locate_ranks};
+pub use place::{LaunchFacts, RankLocation, fabric_warnings, locate_ranks};
 
 use crate::world::{World, from_first, gather_all};
 use commgauge_base::error::Result;

@@ -4,12 +4,14 @@
 //! Two ranks count as on one host only if host name, boot id, MPI and the shared memory all agree. Disagreements are
 //! reported.
 
+use crate::device_probe::RankFabric;
 use crate::world::{World, from_first, gather_all};
 use commgauge_base::digest::sha256;
 use commgauge_base::error::Result;
 use commgauge_base::writing::named;
+use commgauge_model::layout::{Axis, Groups};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::hash::Hash;
 use std::os::unix::fs::MetadataExt;
@@ -214,6 +216,70 @@ impl RankLocation {
     }
 }
 
+// The NVLink fabric of the ranks, which decides whether NCCL goes over NVLink between hosts, and how many communicators may use NVLS.
+
+/// Multicast groups of an NVSwitch. NCCL takes two for a communicator of at least three GPUs below it (NCCL, `src/transport/nvls.cc`), and
+/// ends where none is left (nccl#2077).
+const MULTICAST_SLOTS: usize = 128;
+const SLOTS_OF_COMMUNICATOR: usize = 2;
+const LEAST_GPUS_OF_NVLS: usize = 3;
+
+/// Other jobs and registered buffers take slots too, so a suite is to leave this many.
+const SPARE_SLOTS: usize = 32;
+
+/// What is wrong with the fabric of a launch, and where it comes near its end once communicators of these groups are open together.
+pub fn fabric_warnings(hosts: &[String], ranks: &[RankFabric], groups: &[Groups]) -> Vec<String> {
+    let fabric = |rank: &u32| ranks.get(*rank as usize)?.fabric.as_ref();
+    let host = |rank: &u32| hosts.get(*rank as usize).map(String::as_str);
+    let all = || 0..ranks.len() as u32;
+    let mut warnings = Vec::new();
+    let ill: Vec<u32> = all().filter(|rank| fabric(rank).is_some_and(|fabric| !fabric.is_healthy)).collect();
+    if !ill.is_empty() {
+        warnings.push(format!(
+            "the GPUs of {} are no healthy members of their NVLink fabric; `nvidia-smi -q` has the reason under Fabric",
+            named(&ill)
+        ));
+    }
+    for RankGroup { key, ranks: members } in group_ranks(all().map(|rank| host(&rank))) {
+        let cliques = group_ranks(members.iter().map(|rank| fabric(rank).map(|fabric| &*fabric.clique)));
+        if cliques.iter().any(|clique| clique.ranks.len() < members.len()) {
+            warnings.push(format!(
+                "the GPUs of host {key} are not all in one NVLink clique, so NCCL may go over adapters between them: check the partitions of the fabric manager"
+            ));
+        }
+    }
+    // Without clusters of several hosts every host is a domain of its own.
+    let domain = |rank: u32| {
+        fabric(&rank).and_then(|fabric| if fabric.spans_hosts() { Some(&*fabric.clique) } else { host(&rank) })
+    };
+    for RankGroup { ranks: members, .. } in group_ranks(all().map(domain)) {
+        let is_of_several = group_ranks(members.iter().map(host)).len() > 1;
+        let lacks_channel = |rank: &u32| !ranks[*rank as usize].has_imex_channel;
+        let without: Vec<u32> = members.into_iter().filter(lacks_channel).collect();
+        if is_of_several && !without.is_empty() {
+            warnings.push(format!(
+                "the hosts of {} share NVLink with others and have no IMEX channel (/dev/nvidia-caps-imex-channels), so NCCL goes over adapters: start nvidia-imex, and give the job a channel",
+                named(&without)
+            ));
+        }
+    }
+    let mut communicators: BTreeMap<&str, usize> = BTreeMap::new();
+    for group in groups.iter().filter(|groups| groups.axis != Axis::Pair).flat_map(|groups| &groups.groups) {
+        let parts = group_ranks(group.iter().map(|rank| domain(*rank))).into_iter();
+        let taking = parts.filter(|part| part.ranks.len() >= LEAST_GPUS_OF_NVLS);
+        taking.for_each(|part| *communicators.entry(part.key).or_default() += 1);
+    }
+    if let Some((domain, count)) = communicators.into_iter().max_by_key(|(_, count)| *count)
+        && count * SLOTS_OF_COMMUNICATOR + SPARE_SLOTS > MULTICAST_SLOTS
+    {
+        warnings.push(format!(
+            "this plan opens {count} communicators of at least three GPUs within NVLink of {domain}, which take {} of the {MULTICAST_SLOTS} multicast slots of an NVSwitch; without one NCCL ends with an error of multicast memory (nccl#2077): measure fewer axes in one run, or use --nvls off",
+            count * SLOTS_OF_COMMUNICATOR
+        ));
+    }
+    warnings
+}
+
 /// The first 64 bits of a SHA-256; 0 for an empty text.
 pub(super) fn short_hash(text: &str) -> u64 {
     if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
@@ -248,6 +314,53 @@ pub(super) fn group_ranks<K: Hash + Eq + Copy>(keys: impl IntoIterator<Item = Op
 mod tests {
     // Tests of which ranks share a host: the locations of four ranks, the host names they get, and the warnings.
     use super::*;
+    use crate::device_probe::Fabric;
+
+    fn fabrics(of: &[(&str, bool)]) -> Vec<RankFabric> {
+        let fabric = |clique: &str| (!clique.is_empty()).then(|| Fabric { clique: clique.into(), is_healthy: true });
+        of.iter().map(|(clique, has)| RankFabric { fabric: fabric(clique), has_imex_channel: *has }).collect()
+    }
+
+    const ALONE: &str = "00000000000000000000000000000000:0";
+    const RACK: &str = "0707:1";
+
+    #[test]
+    fn a_fabric_that_keeps_nccl_from_nvlink_is_named_with_its_ranks() {
+        let hosts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        for (names, of, said) in [
+            (&["a", "a", "b"][..], &[(ALONE, false), (ALONE, false), (ALONE, false)][..], None),
+            (&["a", "b"], &[("", false), ("", false)], None),
+            (&["a", "b"], &[(RACK, true), (RACK, true)], None),
+            (&["a", "b"], &[(RACK, true), (RACK, false)], Some("the hosts of rank 1 share NVLink")),
+            (&["a", "a"], &[(RACK, true), ("0707:2", true)], Some("host a are not all in one NVLink clique")),
+            (&["a", "a"], &[(RACK, true), ("", true)], Some("host a are not all in one NVLink clique")),
+            // Two racks.
+            (&["a", "b"], &[(RACK, true), ("0808:1", true)], None),
+        ] {
+            let warnings = fabric_warnings(&hosts(names), &fabrics(of), &[]);
+            assert_eq!(warnings.len(), usize::from(said.is_some()), "{of:?}: {warnings:?}");
+            assert!(said.is_none_or(|said| warnings[0].contains(said)), "{warnings:?}");
+        }
+        let mut ill = fabrics(&[(ALONE, false), (ALONE, false)]);
+        ill[1].fabric.as_mut().unwrap().is_healthy = false;
+        let warnings = fabric_warnings(&hosts(&["a", "a"]), &ill, &[]);
+        assert!(warnings[0].contains("the GPUs of rank 1 are no healthy members"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_plan_near_the_multicast_slots_of_an_nvswitch_is_said_before_it_runs() {
+        let hosts: Vec<String> = (0..72).map(|rank| format!("n{}", rank / 4)).collect();
+        let of = |size: u32| Groups {
+            axis: Axis::Tp,
+            groups: (0..72 / size).map(|group| (group * size..(group + 1) * size).collect()).collect(),
+        };
+        let pairs = Groups { axis: Axis::Pair, groups: (0..200).map(|_| vec![0, 1, 2]).collect() };
+        let warned = |clique: &str, groups: &[Groups]| fabric_warnings(&hosts, &fabrics(&[(clique, true); 72]), groups);
+        assert!(warned(RACK, &[of(2), of(4), of(8), of(72), pairs]).is_empty(), "28 communicators");
+        let warnings = warned(RACK, &[of(3), of(4), of(8)]);
+        assert!(warnings[0].contains("51 communicators") && warnings[0].contains("102 of the 128"), "{warnings:?}");
+        assert!(warned(ALONE, &[of(3), of(4), of(8)]).is_empty(), "every host has switches of its own");
+    }
 
     fn rank(host: &str, boot: u64, leader: u32, shared_memory: u64) -> RankLocation {
         RankLocation {

@@ -4,16 +4,17 @@
 use crate::backend::mpi::MpiBackend;
 use crate::backend::nccl::{Deadlines, Log, Opened, Placing, visible_devices};
 use crate::backend::{Backend, mpi, nccl};
+use crate::device_probe::RankFabric;
 use crate::launch_check::{
-    Allowances, Fact, LaunchFacts, LaunchReport, NumberVariable, RankLocation, RankProfile, ensure_joined, inspect,
-    launcher_env, locate_ranks,
+    Allowances, Fact, LaunchFacts, LaunchReport, NumberVariable, RankLocation, RankProfile, ensure_joined,
+    fabric_warnings, inspect, launcher_env, locate_ranks,
 };
 use crate::mpi_call::{Communicator, Waiting};
 use crate::session::TimeLimit;
 use crate::session::pace::Signals;
 use crate::session::request::{Request, Resume};
 use crate::watchdog::Watch;
-use crate::world::{World, agree, decided, from_first, share_all};
+use crate::world::{World, agree, decided, from_first, gather_all, share_all};
 use crate::{launcher, mpi_call, watchdog};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::Fault;
@@ -337,8 +338,14 @@ impl Rank {
     ///
     /// # Errors
     /// If ranks cannot communicate.
-    pub fn check(&self, launch: &Launch, hosts: LaunchFacts, request: Result<Request>) -> Result<Checked> {
+    pub fn check(&self, launch: &Launch, mut hosts: LaunchFacts, request: Result<Request>) -> Result<Checked> {
         let opened = OpenedBackend::open(launch, &hosts.hosts, &self.world);
+        let mine = match &opened {
+            Ok(OpenedBackend::Nccl(opened)) => opened.fabric(),
+            _ => RankFabric::default(),
+        };
+        let groups = request.as_ref().map_or(&[][..], |request| &request.plan.groups);
+        hosts.warnings.extend(fabric_warnings(&hosts.hosts, &gather_all(&self.world, &mine)?, groups));
         let report = compare(launch, &self.world, &hosts, request.as_ref().ok(), opened.as_ref().ok())?;
         Ok(Checked { report, hosts, request, opened })
     }

@@ -59,8 +59,9 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
 
     let tally = completed.tally.clone();
     let unwatched_hosts = BTreeSet::new();
-    let reads_counters = !backend.facts().virtual_clock && is_first_of_host(&ranks, world.process());
-    let counters = reads_counters.then(|| HostCounters::below(Path::new("/")));
+    let is_first = is_first_of_host(&ranks, world.process());
+    let reads_counters = !backend.facts().virtual_clock && (is_first || backend.device_reader().is_some());
+    let counters = reads_counters.then(|| HostCounters::of(is_first.then(|| Path::new("/")), backend.device_reader()));
     let library_use = LibraryUseLine::default();
     let mut run = Run {
         world,

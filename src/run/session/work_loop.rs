@@ -49,7 +49,7 @@ pub(super) struct Run<'a> {
     pub tally: Tally,
     /// The hosts that lost their watchdog according to the record; the same on every process.
     pub unwatched_hosts: BTreeSet<String>,
-    /// On the first process of each host, unless one process simulates all ranks.
+    /// On the first process of each host and on those with a device, unless one process simulates all ranks.
     pub counters: Option<HostCounters>,
     /// What the libraries of all ranks used when that was last recorded; on process 0.
     pub library_use: LibraryUseLine,
@@ -77,7 +77,7 @@ impl Run<'_> {
         let Some(begun) = self.begin(item.estimate(self))? else { return Ok(false) };
         item.carry_out(self, backend)?;
         if let Some(counters) = &mut self.counters {
-            counters.measured(item.keys().iter().filter_map(WorkKey::case));
+            counters.measured(item.keys().iter().filter_map(WorkKey::case), backend.device_reader());
         }
         self.signals.done(&begun);
         Ok(true)
@@ -244,9 +244,7 @@ type DeviceReadings = (DeviceState, DeviceState);
 pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
     let (source, identity) = (reader.source(), reader.identity());
-    let nvlinks_active = reader.read().and_then(|state| state.nvlinks_active);
-    let mine = DeviceReport { source, identity: identity.map(|device| DeviceFacts { nvlinks_active, ..device }) };
-    let all: Vec<DeviceReport> = gather_all(run.world, &mine)?;
+    let all: Vec<DeviceReport> = gather_all(run.world, &DeviceReport { source, identity })?;
     run.journal.write(|| Line::Devices(Box::new(devices_line(all))))
 }
 
@@ -293,7 +291,7 @@ pub(super) fn record_evidence(run: &mut Run, backend: &mut dyn Backend, moment: 
     if backend.facts().virtual_clock {
         return Ok(());
     }
-    let mine = run.counters.as_mut().map(HostCounters::report);
+    let mine = run.counters.as_mut().map(|counters| counters.report(backend.device_reader()));
     let all = gather_all(run.world, &mine)?;
     let line = counters::line(all, run.ranks.facts.iter().map(|facts| facts.host.as_str()));
     let is_recorded = moment == EvidenceMoment::End || !line.blocks.is_empty();
@@ -364,17 +362,6 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
     }
     let reasons: Vec<&String> = ascending(before.throttle_reasons.iter().chain(&after.throttle_reasons));
     what.extend(reasons.into_iter().map(|reason| format!("throttled by {reason}")));
-    if let (Some(first), Some(second)) = (before.nvlinks_active, after.nvlinks_active)
-        && first != second
-    {
-        what.push(format!("{first} -> {second} NVLinks up"));
-    }
-    for (name, count) in &after.error_counts {
-        let rise = count.saturating_sub(before.error_counts.get(name).copied().unwrap_or(*count));
-        if rise > 0 {
-            what.push(format!("{rise} more {name}"));
-        }
-    }
     (!what.is_empty()).then(|| what.join(", "))
 }
 
@@ -382,7 +369,6 @@ fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
 mod tests {
     // Tests of the device messages, on synthetic readings.
     use super::*;
-    use std::collections::BTreeMap;
 
     fn state(clock: f64, reasons: &[&str], is_idle: bool) -> DeviceState {
         DeviceState {
@@ -392,18 +378,11 @@ mod tests {
             temperature_celsius: Some(50.0),
             throttle_reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
             is_idle,
-            nvlinks_active: Some(18),
-            error_counts: BTreeMap::new(),
         }
     }
 
     #[test]
-    fn throttling_and_lost_clocks_or_links_are_reported_and_waking_up_is_not() {
-        let links = |nvlinks_active| DeviceState { nvlinks_active: Some(nvlinks_active), ..state(1980.0, &[], false) };
-        let replays = |count: Option<u64>| DeviceState {
-            error_counts: count.map(|count| ("NVLink replays".to_owned(), count)).into_iter().collect(),
-            ..DeviceState::default()
-        };
+    fn throttling_and_lost_clocks_are_reported_and_waking_up_is_not() {
         for (before, after, expected) in [
             (state(1980.0, &[], false), state(1980.0, &[], false), None),
             (state(1980.0, &[], false), state(1950.0, &[], false), None),
@@ -416,12 +395,6 @@ mod tests {
                 state(1980.0, &["power cap"], false),
                 Some("throttled by power cap"),
             ),
-            (links(18), links(17), Some("18 -> 17 NVLinks up")),
-            (replays(Some(4)), replays(Some(4)), None),
-            (replays(Some(4)), replays(Some(821)), Some("817 more NVLink replays")),
-            // Reset, and never told before.
-            (replays(Some(4)), replays(Some(0)), None),
-            (replays(None), replays(Some(9)), None),
             (DeviceState::default(), DeviceState::default(), None),
         ] {
             assert_eq!(change(&before, &after).as_deref(), expected, "{before:?} {after:?}");

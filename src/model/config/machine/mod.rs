@@ -13,7 +13,7 @@ mod level;
 mod lint;
 
 pub use calls::MeasuredCall;
-pub use counters::{CounterKind, KnownCounter, known_counters};
+pub use counters::{CounterKind, KnownCounter, known_counter, known_counters};
 pub use description::{
     Computing, Expectation, ExpectedCall, ExpectedGroup, JudgedRuns, Limit, Machine, Network, NetworkExpectation,
     NodeLinks, Noise, RequiredCoverage, RequiredTransport, Version,

@@ -2,12 +2,11 @@
 //! topology or `NCCL_IB_HCA` says otherwise. NCCL is not queried.
 
 use crate::backend::{DeviceReader, DeviceState};
-use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
+use crate::device_probe::{DeviceCounters, Fabric, MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
 use commgauge_base::host::processors;
 use commgauge_model::record::header::DeviceFacts;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
-use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +138,8 @@ fn processors_of(set: &CpuSet) -> Vec<usize> {
 
 /// Reads one device through NVML.
 pub(super) struct NvmlReader {
-    nvml: Result<Nvml, String>,
+    nvml: Result<&'static Nvml, String>,
+    counters: Option<DeviceCounters<'static>>,
     uuid: String,
     pci: String,
 }
@@ -148,17 +148,25 @@ impl NvmlReader {
     /// Reader of the device with this UUID, at this PCI address.
     pub fn new(uuid: &str, pci: &str) -> NvmlReader {
         let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
+        // It stays open until the process ends, as its threads and events do.
+        let nvml = nvml.map(|nvml| &*Box::leak(Box::new(nvml)));
         let nvml = nvml.map_err(|error| format!("NVML ({LIBRARY}) cannot be used: {error}"));
-        NvmlReader { nvml, uuid: uuid.to_owned(), pci: pci.to_owned() }
+        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device, which has them.
+        let find = |nvml: &'static Nvml| match uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(uuid)) {
+            Some(Ok(device)) => Some(device),
+            _ => nvml.device_by_pci_bus_id(pci).ok(),
+        };
+        let counters = nvml.as_ref().ok().and_then(|nvml| find(nvml)).map(DeviceCounters::of);
+        NvmlReader { nvml, counters, uuid: uuid.to_owned(), pci: pci.to_owned() }
     }
 
-    fn device(&self) -> Option<Device<'_>> {
-        let nvml = self.nvml.as_ref().ok()?;
-        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device, which has them.
-        match self.uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(self.uuid.as_str())) {
-            Some(Ok(device)) => Some(device),
-            _ => nvml.device_by_pci_bus_id(self.pci.as_str()).ok(),
-        }
+    /// The NVLink fabric that the device belongs to.
+    pub fn fabric(&self) -> Option<Fabric> {
+        self.counters.as_ref()?.fabric()
+    }
+
+    fn device(&self) -> Option<&Device<'static>> {
+        self.counters.as_ref().map(|counters| &counters.device)
     }
 }
 
@@ -176,7 +184,7 @@ impl DeviceReader for NvmlReader {
         let device = self.device()?;
         let cuda = nvml.sys_cuda_driver_version().ok();
         let numa = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", self.pci));
-        let links = (0..MAX_NVLINKS).filter(|link| device.link_wrapper_for(*link).is_active().is_ok()).count() as u32;
+        let links = || (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok());
         Some(DeviceFacts {
             name: device.name().unwrap_or_default(),
             uuid: self.uuid.clone(),
@@ -186,16 +194,20 @@ impl DeviceReader for NvmlReader {
             driver: nvml.sys_driver_version().ok(),
             cuda: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
             power_limit_watts: device.enforced_power_limit().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
-            nvlinks: Some(links),
+            nvlinks: Some(links().count() as u32),
+            nvlinks_active: Some(links().filter(|active| *active).count() as u32),
             ..DeviceFacts::default()
         })
+    }
+
+    fn counters(&mut self) -> BTreeMap<String, u64> {
+        self.counters.as_mut().map(DeviceCounters::read).unwrap_or_default()
     }
 
     fn read(&mut self) -> Option<DeviceState> {
         let device = self.device()?;
         let reasons = device.current_throttle_reasons().ok();
         let names = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
-        let active = |link: &u32| device.link_wrapper_for(*link).is_active().is_ok_and(|active| active);
         Some(DeviceState {
             multiprocessor_clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),
             memory_clock_mhz: device.clock_info(Clock::Memory).ok().map(f64::from),
@@ -203,28 +215,8 @@ impl DeviceReader for NvmlReader {
             temperature_celsius: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
             throttle_reasons: reasons.into_iter().flat_map(names).map(|(_, name)| (*name).to_owned()).collect(),
             is_idle: reasons.is_some_and(|reasons| reasons.contains(ThrottleReasons::GPU_IDLE)),
-            nvlinks_active: Some((0..MAX_NVLINKS).filter(active).count() as u32),
-            error_counts: error_counts(&device),
         })
     }
-}
-
-/// The errors of a device's memory since its driver was loaded, and of all its NVLinks together.
-fn error_counts(device: &Device) -> BTreeMap<String, u64> {
-    const MEMORY: [(&str, MemoryError); 2] =
-        [("corrected ECC errors", MemoryError::Corrected), ("uncorrected ECC errors", MemoryError::Uncorrected)];
-    const LINKS: [(&str, ErrorCounter); 3] = [
-        ("NVLink replays", ErrorCounter::DlReplay),
-        ("NVLink recoveries", ErrorCounter::DlRecovery),
-        ("NVLink CRC errors", ErrorCounter::DlCrcData),
-    ];
-    let of_memory = |kind: &MemoryError| device.total_ecc_errors(*kind, EccCounter::Volatile).ok();
-    let of_links = |kind: &ErrorCounter| {
-        let counts = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).error_counter(*kind).ok());
-        counts.reduce(|sum, more| sum.saturating_add(more))
-    };
-    let memory = MEMORY.iter().filter_map(|(name, kind)| Some(((*name).to_owned(), of_memory(kind)?)));
-    memory.chain(LINKS.iter().filter_map(|(name, kind)| Some(((*name).to_owned(), of_links(kind)?)))).collect()
 }
 
 #[cfg(test)]

@@ -283,6 +283,10 @@ const CHANNELS: &str = "NCCL_NCHANNELS_PER_NET_PEER";
 /// The variables of Open MPI's collectives over HCOLL (with SHARP) and UCC, which a value of 0 leaves out.
 const OFFLOADED_MPI: [&str; 2] = ["OMPI_MCA_coll_hcoll_enable", "OMPI_MCA_coll_ucc_enable"];
 
+/// The variable for `nvlinkCentricSched` of all communicators (NCCL, `src/init.cc`), which nccl-tests sets (`src/common.cu`): a launch attribute
+/// of kernels from Blackwell on. Versions before 2.28 ignore it.
+const FOR_NVLINK: &str = "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE";
+
 /// The variable by which a message leaves through its own GPU's adapter (NCCL user guide, "NCCL_P2P_PXN_LEVEL"). NCCL sends one to a GPU on
 /// another rail through the adapter of the neighbour on that rail, and a map of pairs would blame the wrong one.
 const DIRECT: (&str, &str) = ("NCCL_P2P_PXN_LEVEL", "0");
@@ -340,6 +344,8 @@ pub struct Environment {
     pub record_algorithm: bool,
     /// Whether pairs of ranks are measured.
     pub pairs: MeasuredPairs,
+    /// Whether kernels are placed for the use of NVLink, as nccl-tests has them.
+    pub schedules_for_nvlink: bool,
 }
 
 impl Environment {
@@ -382,6 +388,9 @@ impl Environment {
                 )
             };
             require(ORDER.0, ORDER.1, &conflict)?;
+        }
+        if self.schedules_for_nvlink {
+            set_if_unset(FOR_NVLINK, "1");
         }
         if self.pairs == MeasuredPairs::Only {
             set_if_unset(DIRECT.0, DIRECT.1);

@@ -16,6 +16,7 @@ use super::log::Log;
 use super::product::{Cublas, OwnWork};
 use super::{adapters, communicator, driver, library, prepared};
 use crate::backend::{BackendFacts, Binding, Setting, mpi};
+use crate::device_probe::RankFabric;
 use crate::mpi_call::{self, Waiting};
 use crate::world::share_all;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
@@ -83,6 +84,7 @@ pub struct Opened {
     forced_ctas: ForcedCtas,
     /// The processors to which the rank was bound, if any.
     processors: Option<String>,
+    reader: NvmlReader,
 }
 
 /// Facts about a rank's device that ranks exchange before use.
@@ -143,6 +145,7 @@ impl Opened {
         let kernels = Kernels::load(&device).map_err(with_device)?;
         let driver_version = driver::version().map_err(needs)?;
         Ok(Opened {
+            reader: NvmlReader::new(&device.uuid, &device.pci),
             device,
             library,
             kernels,
@@ -158,6 +161,13 @@ impl Opened {
     /// The device in words, for reports.
     pub fn device(&self) -> String {
         self.device.to_string()
+    }
+
+    /// The NVLink fabric of the device.
+    pub fn fabric(&self) -> RankFabric {
+        let channels = std::fs::read_dir("/dev/nvidia-caps-imex-channels");
+        let has_imex_channel = channels.is_ok_and(|mut channels| channels.next().is_some());
+        RankFabric { fabric: self.reader.fabric(), has_imex_channel }
     }
 
     /// Facts by which the ranks of a launch are compared.
@@ -220,7 +230,6 @@ impl Opened {
         world.all_max(&mut cold)?;
         // Whole numbers far below 2^53.
         let cold_bytes = cold[0].value as u64;
-        let reader = NvmlReader::new(&device.uuid, &device.pci);
         let capabilities = Capabilities {
             library,
             driver: self.driver_version,
@@ -230,7 +239,7 @@ impl Opened {
         };
         Ok(NcclBackend {
             world,
-            reader,
+            reader: self.reader,
             log,
             connected: Connected { ranks_per_id: options.ranks_per_id, ..Connected::default() },
             capabilities,

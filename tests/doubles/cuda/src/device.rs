@@ -4,9 +4,8 @@ use crate::answer::{
     Answer, INVALID_DEVICE, INVALID_VALUE, MPS_CONNECTION_FAILED, NO_DEVICE, PEER_ACCESS_UNSUPPORTED, answer,
     set_initialized,
 };
-use settings::SETTINGS;
+use settings::{SETTINGS, bus, uuid, uuid_text};
 use std::ffi::{CStr, c_char, c_int, c_uint};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -40,28 +39,6 @@ pub fn number_on_host(device: c_int) -> Result<u32, c_int> {
 /// From the call of the host to the work on the device: 2 to 4 us, different for each device.
 pub fn submission_delay(device: c_int) -> Duration {
     Duration::from_nanos(2_000 + u64::from(number_on_host(device).unwrap_or(0)) * 700 % 2_001)
-}
-
-/// Different on every host, the same for every process of it.
-fn uuid(number: u32) -> [u8; 16] {
-    let mut name = [0u8; 256];
-    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    let half = |salt: u32| {
-        let mut hasher = DefaultHasher::new();
-        (&name[..], number, salt).hash(&mut hasher);
-        hasher.finish().to_be_bytes()
-    };
-    [half(0), half(1)].concat().try_into().expect("two halves of 8 bytes")
-}
-
-fn uuid_text(number: u32) -> String {
-    let hex: String = uuid(number).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-/// The third part of the PCI address; the others are 0. Parts of one GPU share it.
-fn bus(number: u32) -> u32 {
-    0x10 * (number / SETTINGS.parts + 1)
 }
 
 /// For the stand-in for NCCL: the name of the whole GPU that a device is, or is a part of. Not a function of the driver.

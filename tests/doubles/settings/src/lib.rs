@@ -4,9 +4,11 @@
 
 mod channels;
 mod fault;
+mod name;
 
 pub use channels::channels_of_a_peer;
 pub use fault::{Fault, Kind, parse};
+pub use name::{bus, uuid, uuid_text};
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -39,6 +41,10 @@ pub struct Settings {
     pub shared: PathBuf,
     /// The injected faults.
     pub faults: Vec<Fault>,
+    /// What NVML answers, as `144@1=1; 4=0+2`: see `tests/doubles/README.md`.
+    pub nvml: Vec<NvmlAnswer>,
+    /// Microseconds that every call of NVML takes.
+    pub nvml_microseconds: u64,
     /// Rank of this process in its launch, if the launcher sets it.
     pub process_rank: Option<u32>,
 }
@@ -62,10 +68,44 @@ pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
     counted_ranks: number("COMMGAUGE_DOUBLE_RANKS").map(|ranks| ranks as u32),
     shared: text("COMMGAUGE_DOUBLE_SHARED").unwrap_or_else(|| "/dev/shm".to_owned()).into(),
     faults: parse(&text("COMMGAUGE_DOUBLE_FAULTS").unwrap_or_default()).unwrap_or_else(|cause| stop(&cause)),
+    nvml: text("COMMGAUGE_DOUBLE_NVML")
+        .unwrap_or_default()
+        .split(';')
+        .filter(|entry| !entry.trim().is_empty())
+        .map(nvml_answer)
+        .collect(),
+    nvml_microseconds: number("COMMGAUGE_DOUBLE_NVML_MICROSECONDS").unwrap_or(0),
     process_rank: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
         .into_iter()
         .find_map(|name| text(name)?.parse().ok()),
 });
+
+/// A number that NVML answers.
+#[derive(Clone, Debug)]
+pub struct NvmlAnswer {
+    /// The number of a field, or a name.
+    pub what: String,
+    /// The device; without it, every one.
+    pub device: Option<u32>,
+    pub first: u64,
+    /// By how much it rises with every reading.
+    pub rise: u64,
+}
+
+fn nvml_answer(entry: &str) -> NvmlAnswer {
+    const VARIABLE: &str = "COMMGAUGE_DOUBLE_NVML";
+    let Some((what, value)) = entry.trim().split_once('=') else {
+        stop(&format!("{VARIABLE}: `{entry}` has no value"))
+    };
+    let (what, device) = what.split_once('@').map_or((what, None), |(what, device)| (what, Some(device)));
+    let (first, rise) = value.split_once('+').unwrap_or((value, "0"));
+    NvmlAnswer {
+        what: what.to_owned(),
+        device: device.map(|device| whole(VARIABLE, device) as u32),
+        first: whole(VARIABLE, first),
+        rise: whole(VARIABLE, rise),
+    }
+}
 
 impl Settings {
     /// Bytes of memory of a device of this host.
