@@ -250,6 +250,11 @@ fn shares_of_the_state_multiply_only_where_everything_is_sharded() {
         let used = memory(step, 0);
         assert_eq!((used.parameters.0, used.optimizer.0), (2 * 405_853_388_800, 12 * 405_853_388_800));
     });
+    // Of the 8.03 B parameters of Llama 3 8B, 2 x 128,256 x 4,096 of embedding and head and the last norm stay in 16 bits.
+    let in_8_bits = "data_style = 'zero1'\nparameter_element_type = 'fp8_e4m3'";
+    with_step("llama-3-8b", in_8_bits, "dp = 8", 8, |step| {
+        assert_eq!(memory(step, 0).parameters.0, 8_030_261_248 + 1_050_677_248);
+    });
 }
 
 #[test]

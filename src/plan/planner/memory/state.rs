@@ -41,7 +41,10 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
         }
     };
     MemoryUse {
-        parameters: bytes(if gathers { shared_by_groups(1, of_parameter) } else { whole(of_parameter) }),
+        parameters: bytes(match gathers {
+            true => shared_by_groups(1, of_parameter),
+            false => whole(of_parameter) + u128::from(wider_ends(step, stage)),
+        }),
         gradients,
         optimizer: bytes(match groups_of_optimizer(step) {
             Some(groups) => shared_by_groups(groups, of_optimizer),
@@ -54,6 +57,12 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
         }),
         ..MemoryUse::default()
     }
+}
+
+/// What embedding and head take more than linears in 8 bits: they stay in 16 (Megatron-LM core/fp8_utils.py).
+fn wider_ends(step: &TrainingStep, stage: u32) -> u64 {
+    let is_in_8_bits = parameter_bytes_per_parameter(step) == 1;
+    if is_in_8_bits { step.rank_end_parameters(stage).total() } else { 0 }
 }
 
 /// The buffer in which ZeRO gathers gradients to reduce them (DeepSpeed runtime/zero/stage_1_and_2.py `setup_buckets`, stage3.py).
