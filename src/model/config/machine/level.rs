@@ -85,14 +85,14 @@ impl Level {
         Ok(Item::from(file).read::<Levels>()?.level)
     }
 
-    /// The level for a GPU, of some levels: its own, else that of the same GPU in another precision or of one with the same chip, else that
+    /// The level for a GPU, of some levels: its own, else that of the same GPU in the nearest precision or of one with the same chip, else that
     /// of any GPU. All but the first have the interval of any GPU.
     pub fn of(levels: &[Level], gpu: Option<&str>, bits: u8, layers: LayerKind) -> Option<Level> {
         let of_gpu = |gpu: &str, exact: bool| {
             let alike = |level: &&Level| {
                 level.gpu == gpu && level.layers == layers && (!exact || level.bits.is_none_or(|own| own == bits))
             };
-            levels.iter().find(alike)
+            levels.iter().filter(alike).min_by_key(|level| level.bits.map_or(0, |own| own.abs_diff(bits)))
         };
         if let Some(own) = gpu.and_then(|gpu| of_gpu(gpu, true)) {
             return Some(own.clone());
