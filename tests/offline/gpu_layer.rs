@@ -31,9 +31,9 @@ fn planned_milliseconds(folder: &Path, layers: u32, sequence: u32, more: &[&str]
 }
 
 /// Products, attention, and norms, rotations and gates that PyTorch runs as several kernels each: fused, as Megatron has them, a layer takes less.
-/// The level of published steps makes both longer: a job loses more than a layer that runs alone.
+/// The level of published steps makes both longer than the products of A100 do.
 #[test]
-fn a_layer_alone_is_planned_as_long_as_pytorch_runs_it_and_longer_by_the_level_of_whole_steps() {
+fn a_layer_alone_is_planned_as_long_as_pytorch_runs_it_by_the_level_of_whole_steps() {
     let measured: Value = serde_json::from_slice(&std::fs::read(data("pytorch-layers.json")).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let products = data("products.jsonl");
@@ -45,10 +45,10 @@ fn a_layer_alone_is_planned_as_long_as_pytorch_runs_it_and_longer_by_the_level_o
         for (efficiency, unfused, errors) in [
             (&alone[..], &["--unfused-kernels"][..], -0.13..-0.05),
             (&alone, &[], -0.27..-0.19),
-            (&[], &["--unfused-kernels"], 0.17..0.31),
-            (&[], &[], 0.03..0.17),
-            (&with_products, &["--unfused-kernels"], 0.08..0.21),
-            (&with_products, &[], -0.05..0.07),
+            (&[], &["--unfused-kernels"], -0.03..0.07),
+            (&[], &[], -0.17..-0.06),
+            (&with_products, &["--unfused-kernels"], -0.1..0.0),
+            (&with_products, &[], -0.24..-0.14),
         ] {
             let more = [efficiency, unfused].concat();
             let planned = |layers| planned_milliseconds(folder.path(), layers, sequence, &more);
