@@ -69,7 +69,7 @@ mod tests {
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let heading = reader.headers().unwrap().clone();
         let rows: Vec<_> = reader.records().map(|row| row.unwrap()).collect();
-        assert_eq!(rows.len(), 10 + 12 + 8 + 109 + 46 + 54 + 148 + 124);
+        assert_eq!(rows.len(), 10 + 12 + 8 + 109 + 46 + 54 + 148 + 136 + 64);
         let column = |name: &str| heading.iter().position(|heading| heading == name).unwrap();
         assert_eq!((&rows[0][0], &rows[0][column("model")]), ("megatron-table-1", "megatron-1.7b"));
         let document = serde_json::to_value(&ALL.sets[0].runs[0]).unwrap();

@@ -182,6 +182,7 @@ mod tests {
         assert_eq!(of(Some("X1"), 8, dense), ("X1".to_owned(), Some(16), false));
         assert_eq!(of(Some("H200"), 16, dense), ("H100".to_owned(), Some(16), false));
         assert_eq!(of(Some("B200"), 8, dense), ("GB200".to_owned(), Some(8), false));
+        assert_eq!(of(Some("B200"), 16, dense), ("GB200".to_owned(), Some(8), false), "the nearest of 4 and 8 bits");
         assert_eq!(of(Some("B200"), 8, experts), ("B200".to_owned(), None, true));
         let any = Level::of(&levels, Some("MI300X"), 16, dense).unwrap();
         assert_eq!((any.gpu.as_str(), any.is_of(Some("MI300X"), 16)), (ANY_GPU, false));
