@@ -213,12 +213,7 @@ fn plan_on(folder: &Path, machine: &str, flags: &str) -> (Option<i32>, String, S
 fn a_plan_names_the_level_of_its_gpu_and_says_first_where_nothing_was_validated() {
     let folder = folder();
     for (machine, flags, origin, validated) in [
-        (
-            "h100-nvswitch-ndr",
-            "",
-            "level of H100 in 16 bits, dense: 102 runs of 2 sources",
-            true,
-        ),
+        ("h100-nvswitch-ndr", "", "level of H100 in 16 bits, dense: 102 runs of 2 sources", true),
         ("h100-nvswitch-ndr", "--fp8-linears", "level of H100 in 8 bits, dense: 41 runs of", true),
         ("a100-nvswitch-hdr", "", "level of A100 in 16 bits, dense: 317 runs of 6 sources", true),
         ("h200-nvswitch-ndr", "", "level of H100 in 16 bits, dense", false),

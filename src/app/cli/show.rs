@@ -1,7 +1,7 @@
 //! `commgauge show`: what commgauge knows, from names and shipped files to schemas and man pages.
 
 use super::layout::LayoutCommand;
-use super::output::{AnswerArguments, print};
+use super::output::{AnswerArguments, print, replace};
 use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument};
 use crate::report::formats::SCHEMA_VERSION;
 use crate::report::model::ModelDocument;
@@ -347,20 +347,36 @@ impl ManCommand {
     /// Prints the page of one program, or writes the pages of all.
     pub fn execute(&self, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
         let Some(folder) = &self.output else {
-            let (mut page, definition) = (Vec::new(), definition_of(self.program.unwrap_or_default()));
-            let made = clap_mangen::Man::new(definition).render(&mut page);
-            made.map_err(|cause| Error::environment(format!("cannot make the man page: {cause}")))?;
-            return print(&String::from_utf8_lossy(&page)).map(|()| 0);
+            return print(&page(definition_of(self.program.unwrap_or_default()))?).map(|()| 0);
         };
         if !folder.is_dir() {
             return Err(Error::usage(format!("--output {}: there is no such folder; make it first", folder.shown())));
         }
         let programs = self.program.as_ref().map_or(ProgramName::value_variants(), std::slice::from_ref);
-        let write = |program: &ProgramName| clap_mangen::generate_to(definition_of(*program), folder);
-        programs.iter().try_for_each(write).map_err(|cause| Error::file("write the man pages in", folder, cause))?;
+        for program in programs {
+            let mut definition = definition_of(*program).disable_help_subcommand(true);
+            definition.build();
+            write_pages(&definition, folder)?;
+        }
         eprintln!("the man pages of {} are in {}", counted(programs.len(), "program"), folder.shown());
         Ok(0)
     }
+}
+
+/// Writes the pages of a program, or a command, and of its commands.
+fn write_pages(definition: &Command, folder: &Path) -> Result<()> {
+    let name = definition.get_display_name().unwrap_or(definition.get_name());
+    replace(&folder.join(format!("{name}.1")), &page(definition.clone())?)?;
+    let mut shown = definition.get_subcommands().filter(|command| !command.is_hide_set());
+    shown.try_for_each(|command| write_pages(command, folder))
+}
+
+/// A man page.
+fn page(definition: Command) -> Result<String> {
+    let mut page = Vec::new();
+    let made = clap_mangen::Man::new(definition).render(&mut page);
+    made.map_err(|cause| Error::environment(format!("cannot make the man page: {cause}")))?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
 /// The script by which a shell completes a program.
