@@ -196,7 +196,7 @@ fn run(row: &Row, machines: &mut Machines, time_column: &'static str, measured_s
         in_graphs: row.truth("cuda_graphs")?.unwrap_or(usual.in_graphs),
     };
     let bits = match (row.truth("fp4_linears")?, row.truth("fp8_linears")?) {
-        (Some(true), Some(true)) => return Err(row.wrong("fp4_linears", "and fp8_linears are both true")),
+        (Some(true), Some(true)) => return Err(row.wrong("fp4_linears", "fp8_linears is true too; accepted: one of them")),
         (Some(true), _) => 4,
         (_, Some(true)) => 8,
         _ => 8 * training.activation_element_type.size() as u8,
