@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub const GAP: usize = 2;
 
 /// A sentence needs some width even below a narrow table.
-const MIN_SENTENCE_WIDTH: usize = 60;
+const MIN_SENTENCE_WIDTH: usize = 40;
 
 /// A terminal of this many columns, with or without colours.
 #[derive(Clone, Copy, Debug)]
