@@ -13,13 +13,13 @@ use commgauge_model::config::machine::{ANY_GPU, Computing as Gpu, LayerKind, Lev
 use commgauge_model::config::step::Framework;
 use commgauge_model::config::{Machine, Model, Shipped};
 use commgauge_model::record::Record;
-use commgauge_plan::planner::Kernels;
 use commgauge_plan::planner::compute::{
     Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
 };
 use commgauge_plan::planner::rates::{Both, Fitted, Published, Rates};
 use commgauge_plan::planner::step_error::{ANCHORED, StepError};
 use commgauge_plan::planner::validate::{Site, anchor, layers_of, read_runs};
+use commgauge_plan::planner::{AttentionKernel, Kernels};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of shapes that a note lists.
@@ -179,8 +179,11 @@ impl ComputingFlags {
         if let (Some(path), Some(calls)) = (&self.anchor, calls) {
             self.set_by(path, &mut computing, &level, model, machine, calls)?;
         }
-        computing.compute.kernels.fused_attention = !self.unfused_attention;
-        computing.compute.kernels.ampere_attention = self.ampere_attention;
+        computing.compute.kernels.attention = match (self.unfused_attention, self.ampere_attention) {
+            (true, _) => AttentionKernel::Separate,
+            (_, true) => AttentionKernel::FusedForAmpere,
+            _ => AttentionKernel::Fused,
+        };
         computing.compute.kernels.in_graphs = self.cuda_graphs;
         if self.unfused_kernels == Some(true) {
             computing.compute.kernels.fused_elementwise = false;

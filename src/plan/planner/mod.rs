@@ -23,14 +23,22 @@ use commgauge_model::config::step::Framework;
 /// The name of GELU by its formula, operation by operation.
 const GELU_BY_OPERATIONS: &str = "gelu_new";
 
+/// The kernels of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionKernel {
+    /// Several, which store scores and their dropout, as in arXiv 2205.05198.
+    Separate,
+    /// One that stores no matrix of tokens by tokens (arXiv 2205.14135), as in every current framework; it skips what a causal mask hides.
+    Fused,
+    /// The same made for Ampere, on a newer GPU: FlashAttention 1 and 2 do without Hopper's asynchronous instructions.
+    FusedForAmpere,
+}
+
 /// How a layer is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernels {
-    /// Attention in one kernel that stores no matrix of tokens by tokens (arXiv 2205.14135), as in every current framework; it skips what
-    /// a causal mask hides. Without it a layer stores scores and their dropout, as in arXiv 2205.05198.
-    pub fused_attention: bool,
-    /// Fused attention made for Ampere runs on newer GPUs: FlashAttention 1 and 2 do without Hopper's asynchronous instructions.
-    pub ampere_attention: bool,
+    /// What attention is.
+    pub attention: AttentionKernel,
     /// Norms, rotations and gates in one kernel each, as in Megatron; else separate PyTorch kernels.
     pub fused_elementwise: bool,
     /// CUDA graphs start the kernels, without the host's time for each.
@@ -39,10 +47,9 @@ pub struct Kernels {
 
 impl Kernels {
     /// The minimum number of kernels.
-    pub const FUSED: Kernels =
-        Kernels { fused_attention: true, ampere_attention: false, fused_elementwise: true, in_graphs: false };
+    pub const FUSED: Kernels = Kernels { attention: AttentionKernel::Fused, fused_elementwise: true, in_graphs: false };
     /// As in 2022: attention stores its matrices.
-    pub const WITH_ATTENTION_MATRICES: Kernels = Kernels { fused_attention: false, ..Kernels::FUSED };
+    pub const WITH_ATTENTION_MATRICES: Kernels = Kernels { attention: AttentionKernel::Separate, ..Kernels::FUSED };
 
     /// A framework's default: Hugging Face's models, unless compiled, use separate PyTorch kernels.
     pub fn usual_of(framework: Option<Framework>) -> Kernels {
@@ -52,7 +59,12 @@ impl Kernels {
     /// How much longer attention takes than in kernels made for the GPU: FlashAttention-3 takes half to two thirds of the time of
     /// FlashAttention-2 on an H100 (arXiv 2407.08608, abstract).
     pub fn attention_slowdown(self) -> f64 {
-        if self.ampere_attention { 2.0 } else { 1.0 }
+        if self.attention == AttentionKernel::FusedForAmpere { 2.0 } else { 1.0 }
+    }
+
+    /// Whether attention stores no matrix of tokens by tokens.
+    pub fn fuses_attention(self) -> bool {
+        self.attention != AttentionKernel::Separate
     }
 
     /// Whether a norm is one kernel: PyTorch has one for norms that subtract the mean and have a bias.

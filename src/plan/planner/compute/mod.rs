@@ -166,7 +166,8 @@ mod tests {
     const COUNTING: f64 = 1.0;
 
     fn counting(fused_attention: bool) -> Compute {
-        Compute { kernels: Kernels { fused_attention, ..Kernels::FUSED }, ..Compute::constant(COUNTING, 1.0) }
+        let kernels = if fused_attention { Kernels::FUSED } else { Kernels::WITH_ATTENTION_MATRICES };
+        Compute { kernels, ..Compute::constant(COUNTING, 1.0) }
     }
 
     fn operations(stage: &StageCompute) -> f64 {

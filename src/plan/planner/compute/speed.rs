@@ -227,7 +227,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
 }
 
 fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
-    let fused_attention = compute.kernels.fused_attention;
+    let fused_attention = compute.kernels.fuses_attention();
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let element = step.activation().size() as f64;
     let linears = attention_linears(model, t, n).into_iter();

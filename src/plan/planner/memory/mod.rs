@@ -182,7 +182,7 @@ impl MemoryChoices {
             (_, 1) => format!("{in_flight} micro-batches in flight ({schedule})"),
             _ => format!("{in_flight} chunks of {chunks} on the rank in flight ({schedule})"),
         };
-        let attention = if self.kernels.fused_attention { "fused attention" } else { "attention with its matrices" };
+        let attention = if self.kernels.fuses_attention() { "fused attention" } else { "attention with its matrices" };
         let elementwise = if self.kernels.fused_elementwise { "" } else { ", norms and gates in separate kernels" };
         let recompute = step.training.tensor.recompute;
         format!("{layers} layers, {flight}, {each} a layer: {attention}{elementwise}, recompute {recompute}")
@@ -264,8 +264,8 @@ mod kept_tests {
     // Stored activations against the tensors that transformers' own layers save for their backward pass (`scripts/check-frameworks` records
     // them in tests/data/transformers/kept.json).
     use super::*;
-    use crate::planner::Kernels;
     use crate::planner::testing::with_step;
+    use crate::planner::{AttentionKernel, Kernels};
     use serde::Deserialize;
     use serde_json::Value;
     use std::collections::BTreeMap;
@@ -314,7 +314,8 @@ mod kept_tests {
         let Recorded { sequence, kept: rows, configs } = recorded();
         assert!(rows.len() >= 85 && configs.len() >= 16);
         for row in rows {
-            let kernels = Kernels { fused_attention: row.attention == "sdpa", ..UNFUSED };
+            let attention = if row.attention == "sdpa" { AttentionKernel::Fused } else { AttentionKernel::Separate };
+            let kernels = Kernels { attention, ..UNFUSED };
             let found = kept(&configs[&row.model], &row.computed, sequence, kernels);
             let error = found / row.bytes as f64 - 1.0;
             assert!(error.abs() < 0.01, "{} {} {}: {:+.1} %", row.model, row.attention, row.computed, 100.0 * error);
@@ -329,7 +330,7 @@ mod kept_tests {
             let separate = UNFUSED;
             // LayerNorm and GELU are one PyTorch kernel, and gpt2 uses GELU by operations.
             assert!(of(Kernels::FUSED) < of(separate), "{model}");
-            assert!(of(separate) < of(Kernels { fused_attention: false, ..separate }), "{model}");
+            assert!(of(separate) < of(Kernels { attention: AttentionKernel::Separate, ..separate }), "{model}");
         }
     }
 }

@@ -333,7 +333,7 @@ impl Shape<'_> {
         let head = u128::from(m.attention.head_dimension);
         let kv_heads = (u128::from(m.attention.kv_heads) / self.t).max(1);
         // Sums of exponentials of the fused kernel (arXiv 2205.14135, algorithm 2).
-        let sums = if self.kernels.fused_attention { FULL_PRECISION_BYTES * heads } else { 0 };
+        let sums = if self.kernels.fuses_attention() { FULL_PRECISION_BYTES * heads } else { 0 };
         let width = match &m.attention.latent {
             Some(latent) => heads * latent_numbers_of_a_head(latent, head, self.kernels),
             None => head * self.heads_kept(heads, kv_heads),
@@ -355,7 +355,7 @@ impl Shape<'_> {
         if self.kernels.fused_elementwise {
             return 2 * (heads + kv_heads);
         }
-        let is_fused = self.kernels.fused_attention;
+        let is_fused = self.kernels.fuses_attention();
         let copies = !is_fused && kv_heads < heads;
         let in_transformers = self.model.family.transformers;
         let joined = in_transformers.joins_products && !in_transformers.as_gpt2 && !copies;
@@ -396,7 +396,7 @@ impl Shape<'_> {
 
     /// Softmax, the mask of its dropout and the output of dropout: 5as²b/t in GPT, softmax alone without dropout.
     pub(super) fn attention_matrices(&self, layer: u32) -> u128 {
-        if self.kernels.fused_attention || self.model.parts_of(layer).mixer != Some(Mixer::Attention) {
+        if self.kernels.fuses_attention() || self.model.parts_of(layer).mixer != Some(Mixer::Attention) {
             return 0;
         }
         let each = match (self.dropout, self.kernels.fused_elementwise) {

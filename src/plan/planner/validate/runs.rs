@@ -1,7 +1,7 @@
 //! Training runs as a CSV file: one row per run with its layout, the keys of `[training]`, and the time of a step. Users' files and the
 //! published sets are read alike.
 
-use crate::planner::Kernels;
+use crate::planner::{AttentionKernel, Kernels};
 use commgauge_base::embedded;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
@@ -190,13 +190,19 @@ fn run(row: &Row, machines: &mut Machines, time_column: &'static str, measured_s
     }
     let usual = Kernels::usual_of(training.framework);
     let kernels = Kernels {
-        fused_attention: row.truth("fused_attention")?.unwrap_or(usual.fused_attention),
-        ampere_attention: row.truth("ampere_attention")?.unwrap_or(usual.ampere_attention),
+        attention: match (row.truth("fused_attention")?, row.truth("ampere_attention")?) {
+            (Some(false), Some(true)) => return Err(row.wrong("ampere_attention", "needs fused attention")),
+            (_, Some(true)) => AttentionKernel::FusedForAmpere,
+            (Some(false), _) => AttentionKernel::Separate,
+            _ => usual.attention,
+        },
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
         in_graphs: row.truth("cuda_graphs")?.unwrap_or(usual.in_graphs),
     };
     let bits = match (row.truth("fp4_linears")?, row.truth("fp8_linears")?) {
-        (Some(true), Some(true)) => return Err(row.wrong("fp4_linears", "fp8_linears is true too; accepted: one of them")),
+        (Some(true), Some(true)) => {
+            return Err(row.wrong("fp4_linears", "fp8_linears is true too; accepted: one of them"));
+        }
         (Some(true), _) => 4,
         (_, Some(true)) => 8,
         _ => 8 * training.activation_element_type.size() as u8,
