@@ -564,12 +564,19 @@ fn allocate_by_nccl(bytes: usize, library: &'static Library) -> Result<CUdevicep
 /// Maximum number of graphs: they contain the addresses of buffers, so rotating through many copies takes many.
 const MOST_GRAPHS: u64 = 64;
 
-/// Rotation through copies of the buffers, which `make` derives from the length of one and from `bytes`; limited by the number of graphs of a
-/// case. One copy serves all calls of a group.
-pub(super) fn rotation(buffer_bytes: u64, bytes: u64, variant: Variant, make: fn(u64, u64) -> Rotation) -> Rotation {
+/// Rotation through copies of the buffers that fill `cold_bytes` or fit `within`; limited by the number of graphs of a case. One copy serves
+/// all calls of a group.
+pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, within: Option<u64>, variant: Variant) -> Rotation {
     let copy_bytes = Rotation::new(buffer_bytes, 0).stride_bytes.saturating_mul(u64::from(variant.aggregate));
-    let most_copies = variant.calls_in_a_graph().map_or(u64::MAX, |calls| MOST_GRAPHS * u64::from(calls));
-    make(copy_bytes, bytes.min(copy_bytes.saturating_mul(most_copies)))
+    let calls = variant.calls_in_a_graph().map(u64::from);
+    let most_bytes = calls.map_or(u64::MAX, |calls| copy_bytes.saturating_mul(MOST_GRAPHS * calls));
+    if let Some(within) = within {
+        return Rotation::within(copy_bytes, within.min(most_bytes));
+    }
+    let copies = cold_bytes.min(most_bytes).div_ceil(copy_bytes);
+    // Whole graphs, so that no captured call overwrites what one of another graph left to be compared.
+    let copies = calls.filter(|calls| copies > *calls).map_or(copies, |calls| copies.next_multiple_of(calls));
+    Rotation::new(copy_bytes, copies * copy_bytes)
 }
 
 /// The captured graphs of a call.

@@ -444,13 +444,10 @@ const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 impl NcclBackend {
     /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
     pub(super) fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
+        let cold_bytes = if binding.warm_buffers { 0 } else { self.buffers.cold_bytes };
         // As nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`).
-        let (bytes, make): (u64, fn(u64, u64) -> Rotation) = match (binding.warm_buffers, binding.rotation_within) {
-            (true, _) => (0, Rotation::new),
-            (false, None) => (self.buffers.cold_bytes, Rotation::new),
-            (false, Some(within)) => (within.0, Rotation::within),
-        };
-        driver::rotation(binding.largest_buffer_bytes(view), bytes, binding.variant, make)
+        let within = binding.rotation_within.filter(|_| !binding.warm_buffers);
+        driver::rotation(binding.largest_buffer_bytes(view), cold_bytes, within.map(|within| within.0), binding.variant)
     }
 
     /// The communicator with these members and this limit on thread blocks, if any.
