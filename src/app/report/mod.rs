@@ -199,7 +199,10 @@ fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(products::replays_document(&view.replays, &view.steps));
     blocks.extend(notes.document());
     blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings.all));
-    blocks.extend(Block::headed_list("Warnings", Mark::Dash, &view.warnings));
+    match &view.warnings[..] {
+        [one] => blocks.push(Block::marked(Mark::None, [format!("Warning: {one}")])),
+        many => blocks.extend(Block::headed_list("Warnings", Mark::Dash, many)),
+    }
     blocks.push(Block::Strong(view.summary()));
     blocks.extend(view::peaks(&view.rows).map(|peaks| Block::marked(Mark::None, [peaks])));
     blocks
@@ -265,7 +268,9 @@ fn provenance_in_short(header: &Header) -> Vec<Block> {
         let Block::Facts(facts) = block else { continue };
         let text = |label: &&str| facts.iter().find(|fact| fact.label == *label).map(|fact| fact.text.clone());
         let on = WHERE.iter().filter_map(text).collect::<Vec<_>>().join("; ");
-        facts.retain(|fact| SHOWN_IN_SHORT.contains(&&*fact.label));
+        // A sweep by flags has no file; its rows say what it is.
+        let is_shown = |label: &str| SHOWN_IN_SHORT.contains(&label) && (label != "suite" || header.suite.path.is_some());
+        facts.retain(|fact| is_shown(&fact.label));
         facts.insert(0, Fact::new("run on", on));
     }
     blocks

@@ -39,8 +39,10 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     }
     facts.push(("suite", said("suite")));
     facts.push(("measuring", said("measuring")));
-    if !header.environment.is_empty() {
-        let variables: Vec<String> = header.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let is_of_user = |name: &str| header.launch_command.is_none() || name != SET_BY_BINDING;
+    let variables = header.environment.iter().filter(|(name, _)| is_of_user(name));
+    let variables: Vec<String> = variables.map(|(name, value)| format!("{name}={value}")).collect();
+    if !variables.is_empty() {
         facts.push(("variables", variables.join(" ")));
     }
     facts.extend(header.notes.iter().map(|note| ("note", note.clone())));
@@ -48,6 +50,9 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     facts.push(("command", command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")));
     facts
 }
+
+/// What Open MPI sets for the `--bind-to` of the command that is shown.
+const SET_BY_BINDING: &str = "OMPI_MCA_hwloc_base_binding_policy";
 
 /// What the library carried data over, where its log says so.
 pub(super) fn carried(record: &Record) -> Option<(&'static str, String)> {
@@ -174,17 +179,18 @@ fn gathered(sentences: impl Iterator<Item = CaseSentence>) -> Vec<String> {
 fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
     let settings = &record.header.settings;
     let within = settings.within.filter(|_| !settings.soak)?;
-    let wide = || rows.iter().filter(|row| row.is_less_precise_than_requested());
-    let precision = |row: &Row| row.precision_reached.unwrap_or(f64::INFINITY);
-    let widest = wide().max_by(|a, b| precision(a).total_cmp(&precision(b)))?;
-    let names: HashSet<&str> = wide().map(|row| row.facts.name.as_str()).collect();
+    let wide = rows.iter().filter(|row| row.is_less_precise_than_requested());
+    let names: HashSet<&str> = wide.map(|row| row.facts.name.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
     let is_full = |line: &CaseLine| line.stop == Some(StopReason::MaximumSamples) && names.contains(&*line.name);
     let full: HashSet<&str> = record.cases.iter().filter(|line| is_full(line)).map(|line| &*line.name).collect();
     warning(
         "not precise",
         context! {
             wide => names.len(), rows => rows.len(), full => full.len(), precision => settings.precision, within => within.0,
-            maximum_samples => settings.maximum_samples, widest => in_words(&widest.facts), reached => widest.precision_reached,
+            maximum_samples => settings.maximum_samples,
             elapsed => record.end.as_ref().map_or(within, |end| end.elapsed_seconds).0,
         },
     )
