@@ -4,10 +4,13 @@
 //! `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
 //! escaped by itself: each format has a filter for its texts.
 
-use super::document::{Column, Table, TableLayout, gigabytes, percent, signed_percent, widths};
+use super::document::{
+    Block, Column, Row, Table, TableLayout, Tone, gigabytes, percent, seconds_range, signed_percent, widths,
+};
 use super::text::{harmless, visible, wrap};
 use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::stats::{Interval, Span};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_base::visible::{ShownPath, visible_lines};
 use commgauge_model::config::likely_key;
@@ -123,6 +126,10 @@ fn environment() -> Environment<'static> {
     environment.add_filter("thousands", thousands);
     environment.add_filter("three_digits", three_digits);
     environment.add_filter("gigabytes", |bytes: u64| gigabytes(Bytes(bytes)));
+    environment.add_filter("seconds_range", |low: Option<f64>, high: Option<f64>| {
+        let interval = low.zip(high).map(|(low, high)| Interval { low, high });
+        seconds_range(Span { middle: 0.0, interval })
+    });
     environment
         .add_filter("percent", |share: Option<f64>, decimals: usize| share.map(|share| percent(share, decimals)));
     environment.add_filter("optional", |value: JinjaValue| if value.is_none() { "-".into() } else { value });
@@ -151,26 +158,62 @@ fn plain_text(value: &JinjaValue) -> String {
 /// Replaces `|` within a cell: a character that no visible text has.
 const BAR: &str = "\u{1}";
 
-/// The table of a text whose lines are rows, with `|` between their cells. Of the first, the headings, those of numbers begin with `>`, and
-/// those that end in `:N` are of columns that narrow terminals do without, the largest N first. Where the last ends in `...`, its cells are
-/// cut, so that every row stays on one line.
+/// The table of a text whose lines are rows, with `|` between their cells. Of the first, the headings, those of numbers begin with `>`, a
+/// unit comes after `;`, and those that end in `:N` are of columns that narrow terminals do without, the largest N first; `:page` is for
+/// pages only. Where the last ends in `...`, its cells are cut, so that every row stays on one line.
 fn table(text: &str, width: u16) -> String {
+    let mut table = parsed_table("", text.lines());
+    let whole = table.columns.last_mut().and_then(|last| Some((last.heading.strip_suffix("...")?, last)));
+    let is_cut = whole.map(|(heading, last)| last.heading = heading).is_some();
+    if is_cut { with_last_cut(table, width) } else { table }.text(width)
+}
+
+fn parsed_table<'a>(title: &str, lines: impl Iterator<Item = &'a str>) -> Table {
     let cells = |line: &str| line.split('|').map(|cell| cell.trim().replace(BAR, "|")).collect::<Vec<String>>();
     let column = |heading: String| {
-        let parts = heading.rsplit_once(':').and_then(|(name, expendable)| Some((name, expendable.parse().ok()?)));
-        let (name, expendable) = parts.unwrap_or((&heading, 0));
         // Headings live as long as the program, and a table has few.
-        match name.strip_prefix('>') {
-            Some(number) => Column::right(number.to_owned().leak(), expendable),
-            None => Column::left(name.to_owned().leak(), expendable),
-        }
+        let heading: &'static str = heading.leak();
+        let rank = |word: &str| if word == "page" { Some(Column::PAGES_ONLY) } else { word.parse().ok() };
+        let parts = heading.rsplit_once(':').and_then(|(name, word)| Some((name, rank(word)?)));
+        let (name, expendable) = parts.unwrap_or((heading, 0));
+        let (name, unit) = name.split_once(';').unwrap_or((name, ""));
+        let number = name.strip_prefix('>').map(|name| Column::right(name, expendable));
+        number.unwrap_or(Column::left(name, expendable)).in_unit(unit)
     };
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).map(cells);
-    let mut columns: Vec<Column> = lines.next().into_iter().flatten().map(column).collect();
-    let whole = columns.last_mut().and_then(|last| Some((last.heading.strip_suffix("...")?, last)));
-    let is_cut = whole.map(|(heading, last)| last.heading = heading).is_some();
-    let table = Table::new("", &columns, lines);
-    if is_cut { with_last_cut(table, width) } else { table }.text(width)
+    let mut lines = lines.filter(|line| !line.trim().is_empty());
+    let columns: Vec<Column> = lines.next().map(cells).into_iter().flatten().map(column).collect();
+    let row = |line: &str| {
+        let toned = TONES.iter().find_map(|(mark, tone)| Some((line.trim_start().strip_prefix(mark)?, *tone)));
+        let (line, tone) = toned.unwrap_or((line, Tone::Plain));
+        Row::toned(tone, cells(line))
+    };
+    Table::new(title, &columns, lines.map(row))
+}
+
+/// Marks at the beginning of a row.
+const TONES: [(&str, Tone); 3] = [("[good]", Tone::Good), ("[bad]", Tone::Bad), ("[unsure]", Tone::Unsure)];
+
+/// The blocks of a template of the program, with an empty line between them: lists of sentences, and tables.
+///
+/// A table begins with `#` and its title, or `##` below another part; the lines of the filter `table` follow, rows with a tone behind
+/// `[good]`, `[bad]` or `[unsure]`. A line of `<` collapses it on a page, `^` says where all rows are, and `~` is the note below it.
+pub(super) fn blocks(name: &'static str, source: &str, answer: JinjaValue) -> Vec<Block> {
+    let text = prose(name, source, answer);
+    text.split("\n\n").map(|part| part.trim_matches('\n')).filter(|part| !part.is_empty()).map(block).collect()
+}
+
+fn block(text: &str) -> Block {
+    let Some((title, lines)) = text.strip_prefix('#').and_then(|table| table.split_once('\n')) else {
+        return Block::list(text.lines());
+    };
+    let remark = |mark| lines.lines().find_map(|line| line.strip_prefix(mark)).map(str::trim);
+    let rows = lines.lines().filter(|line| !line.starts_with(['<', '^', '~']));
+    let table = Table {
+        elsewhere: remark('^').unwrap_or_default().to_owned(),
+        folded: remark('<').is_some(),
+        ..parsed_table(title.trim_start_matches('#').trim(), rows).noted(remark('~').unwrap_or_default())
+    };
+    Block::Table(if title.starts_with('#') { table.below() } else { table })
 }
 
 /// Minimum width of a column that is cut; narrower terminals wrap it.

@@ -1,15 +1,16 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
-use super::{Crossover, Family, StepOp, StepView, Sum, Totals};
-use crate::report::document::{
-    Block, Column, Fields, Table, Tone, gigabytes, optional, percent, range, seconds_range, yes_or_no,
-};
+use super::{Crossover, Family, StepOp, StepView, Totals};
+use crate::report::columns::collective;
+use crate::report::document::Block;
 use crate::report::row::Row;
+use crate::report::template::blocks;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
-use commgauge_base::units::{Bytes, Seconds, three_digits};
+use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::workload::{Crossing, StepFacts};
 use commgauge_plan::planner::rank::{Order, OrderPlace, Rule, TIE};
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -33,6 +34,8 @@ struct JsonOp<'a> {
     axis: &'static str,
     style: &'static str,
     collective: &'static str,
+    /// The collective and what else distinguishes two calls of it.
+    call: String,
     element_type: &'static str,
     group_size: u32,
     groups: u32,
@@ -63,6 +66,11 @@ struct JsonTotals {
     wire_bytes_per_step: Bytes,
     ops: usize,
     ops_without_a_time: usize,
+    /// Time of the calls that have one.
+    known_seconds_per_step: Seconds,
+    exposed_ops: usize,
+    exposed_ops_without_a_time: usize,
+    known_exposed_seconds_per_step: Seconds,
     seconds_per_step_median: Option<f64>,
     seconds_per_step_interval_low: Option<f64>,
     seconds_per_step_interval_high: Option<f64>,
@@ -75,6 +83,8 @@ struct JsonTotals {
 struct JsonRanking {
     by: &'static str,
     order: Vec<JsonPlace>,
+    /// The order in words: `>` is sure, `=` a tie, `?` not known.
+    text: String,
     rule: &'static str,
     rule_text: String,
 }
@@ -131,6 +141,7 @@ fn json_op<'a>(step: &StepView, op: &'a StepOp, row: &'a Row) -> Option<JsonOp<'
         axis: op.axis.name(),
         style: op.used.style.name(),
         collective: facts.collective.name(),
+        call: collective(row),
         element_type: facts.element_type.name(),
         group_size: facts.group_size,
         groups: facts.groups,
@@ -162,6 +173,10 @@ fn json_totals(totals: &Totals) -> JsonTotals {
         wire_bytes_per_step: totals.wire_bytes_per_step,
         ops: totals.time.ops,
         ops_without_a_time: totals.time.without_a_time,
+        known_seconds_per_step: Seconds(totals.time.known_seconds.middle),
+        exposed_ops: totals.exposed_time.ops,
+        exposed_ops_without_a_time: totals.exposed_time.without_a_time,
+        known_exposed_seconds_per_step: Seconds(totals.exposed_time.known_seconds.middle),
         seconds_per_step_median: time[0],
         seconds_per_step_interval_low: time[1],
         seconds_per_step_interval_high: time[2],
@@ -184,6 +199,7 @@ fn json_ranking(ranking: &Order) -> JsonRanking {
     JsonRanking {
         by: ranking.measure.name(),
         order: ranking.places.iter().map(place).collect(),
+        text: ranking.text(),
         rule,
         rule_text: ranking.rule_text(),
     }
@@ -214,154 +230,8 @@ fn json_crossing(crossing: &Crossing) -> JsonCrossing {
     }
 }
 
-// A step: its calls, the totals of axes and styles, the rule TP > DP > PP, and where the order flips.
-
-/// Where a page has all calls.
-const WHOLE: &str = "`commgauge report --format json` has every call";
-
-/// The step, with the rows that its times came from.
-pub(in crate::report) fn document(step: &StepView, rows: &[crate::report::Row]) -> Vec<Block> {
-    let facts = &step.facts;
-    let mut all = vec![
-        Block::Table(ops(step, rows)),
-        Block::list(below_ops(step)),
-        Block::Table(totals("axis", &step.axes, &step.whole)),
-        Block::Table(totals("style", &step.styles, &step.whole)),
-    ];
-    // With a single parallelism there is nothing to compare.
-    if step.rankings.iter().any(|ranking| ranking.rule != Rule::NothingToCompare) {
-        all.push(Block::Table(rankings(&step.rankings)));
-    }
-    if !step.crossovers.is_empty() {
-        let title = format!("tokens of a replica at which the order turns round (here {})", facts.tokens_per_replica);
-        all.push(Block::Table(crossovers(title, &step.crossovers)));
-    }
-    all
-}
-
-fn ops(step: &StepView, rows: &[crate::report::Row]) -> Table {
-    let facts = &step.facts;
-    let title = format!(
-        "step: {}, {}, {}: {} micro-batches, {} tokens of a replica",
-        facts.model, facts.layout, facts.phase, facts.micro_batches, facts.tokens_per_replica
-    );
-    let row = |op: &StepOp| rows.get(op.row);
-    let called = |op: &StepOp| row(op).map(|row| &row.facts);
-    let seconds = |op: &StepOp, span: Option<Span>| match span {
-        Some(span) => Seconds(span.middle).to_string(),
-        None => row(op).map_or("missing", |row| row.status.label()).to_owned(),
-    };
-    let tone = |op: &&StepOp| if op.seconds_per_step().is_some() { Tone::Plain } else { Tone::Unsure };
-    Fields::of(&step.ops)
-        .left("axis", 0, |op| op.axis)
-        .left("style", 3, |op| op.used.style.name())
-        .left("call", 0, |op| optional(row(op).map(crate::report::columns::collective)))
-        .left("type", 5, |op| optional(called(op).map(|facts| facts.element_type)))
-        .right("groups x ranks", 6, |op| {
-            optional(called(op).map(|facts| format!("{} x {}", facts.groups, facts.group_size)))
-        })
-        .right("size", 0, |op| optional(called(op).map(|facts| facts.bytes_total)))
-        .right("a step", 0, |op| op.used.count_per_step)
-        .right("one call", 2, |op| seconds(op, op.seconds_per_call))
-        .right("in a step", 0, |op| seconds(op, op.seconds_per_step()))
-        .left("[95 %]", 1, |op| optional(op.seconds_per_step().map(seconds_range)))
-        .right("share", 0, |op| optional(step.share(op).map(|share| percent(share, 1))))
-        .left("exposed", 0, |op| yes_or_no(op.used.exposed))
-        .left("hidden by", 7, |op| optional(op.overlaps_with()))
-        .right("wire", Column::PAGES_ONLY, |op| gigabytes(op.used.wire_bytes_per_step))
-        .left("case", Column::PAGES_ONLY, |op| optional(called(op).map(|facts| &facts.name)))
-        .left("why", Column::PAGES_ONLY, |op| op.used.why.clone())
-        // A cadence that all have is given in a sentence below.
-        .when(cadence_of_all(step).is_none(), |fields| {
-            fields.left("taken from", 4, |op| optional(op.seconds_per_call.map(|_| op.cadence)))
-        })
-        .toned(title, tone)
-        .whole_in(WHOLE)
-        .folded()
-}
-
-/// The cadence that all times were taken from, if it is one.
-fn cadence_of_all(step: &StepView) -> Option<Cadence> {
-    let mut cadences = step.ops.iter().filter(|op| op.seconds_per_call.is_some()).map(|op| op.cadence);
-    let first = cadences.next()?;
-    cadences.all(|cadence| cadence == first).then_some(first)
-}
-
-fn below_ops(step: &StepView) -> Vec<String> {
-    let mut sentences = Vec::new();
-    if let Some(cadence) = cadence_of_all(step) {
-        sentences.push(format!("times of one call are those of {cadence} calls"));
-    }
-    for (what, sum) in
-        [("all calls one after another", &step.whole.time), ("the exposed alone", &step.whole.exposed_time)]
-    {
-        sentences.push(match sum.complete() {
-            Some(span) => format!("{what}: {} [{}]", Seconds(span.middle), seconds_range(span)),
-            None => format!("{what}: {}", sum_text(sum)),
-        });
-    }
-    sentences
-}
-
-fn totals(what: &'static str, totals: &[Totals], whole: &Totals) -> Table {
-    let whole = whole.time.complete().filter(|whole| whole.middle > 0.0);
-    let share = |totals: &Totals| Some(totals.time.complete()?.middle / whole?.middle);
-    let exposed = |totals: &Totals| totals.exposed_time.complete().filter(|_| totals.exposed_time.ops > 0);
-    Fields::of(totals)
-        .left(what, 0, |totals| totals.name)
-        .right("payload", 1, |totals| gigabytes(totals.payload_bytes_per_step))
-        .right("wire", 0, |totals| gigabytes(totals.wire_bytes_per_step))
-        .right("time", 0, |totals| sum_text(&totals.time))
-        .left("[95 %]", 2, |totals| optional(totals.time.complete().map(seconds_range)))
-        .right("share", 3, |totals| optional(share(totals).map(|share| percent(share, 1))))
-        .right("exposed", 0, |totals| sum_text(&totals.exposed_time))
-        .left("exposed [95 %]", 4, |totals| optional(exposed(totals).map(seconds_range)))
-        .table(format!("per {what} and step"))
-        .below()
-}
-
-fn rankings(rankings: &[Order]) -> Table {
-    Fields::of(rankings)
-        .left("by", 0, |ranking| ranking.measure.name())
-        .left("order", 1, |ranking| ranking.text())
-        .left("the rule", 0, |ranking| ranking.rule_text())
-        .table("the rule TP > DP > PP")
-        .below()
-}
-
-fn crossovers(title: String, crossovers: &[Crossover]) -> Table {
-    let interval = |crossing: &Crossing| match crossing {
-        Crossing::At { tokens, .. } => range(tokens.interval.map(|interval| interval.map(tokens_text))),
-        _ => optional(None::<String>),
-    };
-    Fields::of(crossovers)
-        .left("pair", 0, |crossover| crossover.families.map(Family::name).join(" and "))
-        .right("by wire bytes", 0, |crossover| crossing_text(&crossover.wire))
-        .right("by time", 0, |crossover| crossing_text(&crossover.time))
-        .left("[95 %]", 0, |crossover| interval(&crossover.time))
-        .table(title)
-        .below()
-}
-
-fn crossing_text(crossing: &Crossing) -> String {
-    match crossing {
-        Crossing::At { tokens, larger_above } => {
-            format!("{} (above: {})", tokens_text(tokens.middle), larger_above.name())
-        }
-        Crossing::Never(larger) => format!("never: always {}", larger.name()),
-        Crossing::Unknown => "not known".to_owned(),
-    }
-}
-
-fn tokens_text(tokens: f64) -> String {
-    if tokens < 100.0 { three_digits(tokens) } else { format!("{tokens:.0}") }
-}
-
-/// The sum, or the reason why it is incomplete.
-fn sum_text(sum: &Sum) -> String {
-    match sum.incomplete() {
-        Some(what) => format!("> {}, {what}", Seconds(sum.known_seconds.middle)),
-        None if sum.ops == 0 => "none".to_owned(),
-        None => Seconds(sum.known_seconds.middle).to_string(),
-    }
+/// The step for people, with the rows that its times came from: its calls, the totals of axes and styles, the rule TP > DP > PP, and where
+/// the order flips.
+pub(in crate::report) fn document(step: &StepView, rows: &[Row]) -> Vec<Block> {
+    blocks("step.txt", include_str!("../templates/step.txt"), Serde(JsonStep::new(step, rows)).into())
 }
