@@ -201,10 +201,11 @@ impl CallCommand {
                 "synthetic: the fit comes from records without real times; these are not predictions of a machine"
             );
         }
+        let document = predictions_document(&self.fit, &fit, &input, &answers);
         self.shown.write(&match format {
-            AnswerFormat::Table => predictions_text(&fit, &input, &answers, self.shown.to.columns()),
+            AnswerFormat::Table => predictions_text(&document, self.shown.to.columns()),
             AnswerFormat::Csv => predictions_csv(&input, &answers)?,
-            AnswerFormat::Json => pretty_json(&predictions_document(&self.fit, &fit, &input, &answers))?,
+            AnswerFormat::Json => pretty_json(&document)?,
         })?;
         let refused = answers.iter().any(|answer| answer.status == Status::Refused);
         Ok(if refused && self.queries.is_none() { REFUSED } else { 0 })

@@ -1,14 +1,15 @@
 //! The tables of a fit (every curve, the held-out errors, the coefficients of contention, interference and overlap) and its plots.
 
-use super::document::{Block, Fields, Mark, Table, Terminal, Tone, between, gigabytes_per_second, optional, wrapped};
+use super::document::{Block, Mark, Terminal};
+use super::template::{blocks, prose};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Shade, Svg, Unit, xy};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Bytes, Seconds, three_digits};
+use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
-use commgauge_base::writing::{CommaSeparated, grouped};
-use commgauge_cost::cost::{
-    Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Prediction, Predictor, Query,
-};
+use commgauge_base::writing::CommaSeparated;
+use commgauge_cost::cost::{CurveFit, FamilyFit, FamilyKey, Fit, PointFit, Prediction, Predictor, Query};
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
@@ -17,69 +18,18 @@ use std::path::Path;
 pub fn fit_text(fit: &Fit, width: u16) -> String {
     let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
     let mut blocks: Vec<Block> = fit.synthetic.then(|| Block::Alarm(synthetic.to_owned())).into_iter().collect();
-    blocks.push(Block::Table(Table { title: String::new(), ..curves(fit) }));
-    blocks.extend(match held_out(fit) {
-        Some(table) => vec![Block::Table(table)],
-        None => vec![
-            Block::heading("Held-out errors, relative"),
-            Block::list(["not available: too few sizes to leave any out"]),
-        ],
-    });
-    blocks.extend(coefficients(fit));
+    blocks.extend(tables(fit));
     blocks.push(Block::marked(Mark::Star, &fit.warnings));
     Terminal::plain(width).draw(&blocks)
 }
 
-/// Every curve.
-pub(super) fn curves(fit: &Fit) -> Table {
-    let title = "Alpha: cost of a call however small. 1/beta: bytes_total over time of a call however large";
-    let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
-    let alpha = |curve: &CurveFit| between(curve.alpha_seconds_low, curve.alpha_seconds_high, "..", microseconds);
-    let beta =
-        |curve: &CurveFit| between(curve.bytes_per_second_low, curve.bytes_per_second_high, "..", gigabytes_per_second);
-    let error = |curve: &CurveFit, of: fn(Errors) -> f64| {
-        optional(curve.held_out_sizes.map(|errors| format!("{:.1}", 100.0 * of(errors))))
-    };
-    let curves = fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (&family.key, curve)));
-    Fields::of(curves)
-        .left("collective", 0, |(key, _)| key.collective.to_string() + &labels(key))
-        .left("type", 0, |(key, _)| element(key))
-        .left("locality", 0, |(key, _)| key.place)
-        .left("cadence", 0, |(key, _)| key.cadence)
-        .right("ranks", 0, |(_, curve)| curve.ranks)
-        .right("sizes", 5, |(_, curve)| curve.points.len())
-        .right("disturbed", 7, |(_, curve)| curve.points.iter().filter(|point| point.is_disturbed()).count())
-        .right("alpha us", 0, |(_, curve)| microseconds(curve.alpha_seconds))
-        .right("95 %", 3, |(_, curve)| alpha(curve))
-        .right("1/beta GB/s", 0, |(_, curve)| optional(curve.bytes_per_second.map(gigabytes_per_second)))
-        .right("95 % GB/s", 4, |(_, curve)| beta(curve))
-        .right("held-out median %", 1, |(_, curve)| error(curve, |errors| errors.median))
-        .right("mean %", 8, |(_, curve)| {
-            error(curve, |errors| errors.mean) + if curve.untrusted { " UNTRUSTED" } else { "" }
-        })
-        .toned(title, |(_, curve)| if curve.untrusted { Tone::Unsure } else { Tone::Plain })
-        .whole_in("`commgauge calibrate --format json` has every curve")
+/// Every curve, the errors at what the fit did not see, and the coefficients that it has.
+pub(super) fn tables(fit: &Fit) -> Vec<Block> {
+    blocks("fit.txt", include_str!("templates/fit.txt"), Serde(fit).into())
 }
 
 fn element(key: &FamilyKey) -> String {
     key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string())
-}
-
-/// Errors at what the fit did not see; none where nothing could be left out.
-pub(super) fn held_out(fit: &Fit) -> Option<Table> {
-    let percent = |value: f64| format!("{:.1}", 100.0 * value);
-    let sizes = fit.held_out.sizes.iter().map(|errors| ("every second size".to_owned(), errors));
-    let regimes = fit.held_out.regimes.iter().map(|by| (format!("  {}", by.regime.name()), &by.errors));
-    let group_sizes = fit.held_out.group_sizes.iter().map(|errors| ("inner group sizes".to_owned(), errors));
-    let table = Fields::of(sizes.chain(regimes).chain(group_sizes))
-        .left("left out", 0, |(name, _)| name.clone())
-        .right("points", 2, |(_, errors)| errors.points)
-        .right("median %", 0, |(_, errors)| percent(errors.median))
-        .right("p95 %", 0, |(_, errors)| optional(errors.p95.map(percent)))
-        .right("maximum %", 0, |(_, errors)| percent(errors.maximum))
-        .right("bias %", 1, |(_, errors)| percent(errors.bias))
-        .table("Held-out errors, relative");
-    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Labels that distinguish a curve from others of the same call.
@@ -87,74 +37,6 @@ pub(super) fn labels(key: &FamilyKey) -> String {
     let words: Vec<String> =
         key.labels.iter().map(|(name, text)| format!("{} {}", name.escape_debug(), text.escape_debug())).collect();
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
-}
-
-/// The tables of coefficients, as far as the fit has them.
-pub(super) fn coefficients(fit: &Fit) -> impl Iterator<Item = Block> + '_ {
-    let tables = [contention(fit), interference(fit), overlap(fit), both_ways(fit)];
-    tables.into_iter().filter(|table| !table.rows.is_empty()).map(Block::Table)
-}
-
-fn contention(fit: &Fit) -> Table {
-    let title = "Contention: with x times as many groups at once a call takes x^exponent times as long";
-    let counted_per = |one: &Contention| match one.adapters_per_node {
-        None => "node".to_owned(),
-        Some(adapters) => format!("adapter ({adapters} a node)"),
-    };
-    Fields::of(&fit.contention)
-        .left("call", 0, |one| one.collective.map_or_else(|| "all others".to_owned(), |call| call.to_string()))
-        .left("groups", 1, |one| if one.across_nodes { "across nodes" } else { "within a node" })
-        .left("cadence", 3, |one| one.cadence)
-        .left("counted per", 5, |one| counted_per(one))
-        .right("measured", 2, |one| format!("{}..{} groups", one.groups_fewest, one.groups_most))
-        .right("latency ^", 0, |one| value(one.latency_exponent.as_ref()))
-        .right("95 %", 0, |one| interval(one.latency_exponent.as_ref()))
-        .right("bandwidth ^", 0, |one| value(one.bandwidth_exponent.as_ref()))
-        .right("95 %", 0, |one| interval(one.bandwidth_exponent.as_ref()))
-        .right("error p95 %", 1, |one| format!("{:.1}", 100.0 * one.errors.p95_or_maximum()))
-        .left("of", 4, |one| one.errors_from.name())
-        .table(title)
-}
-
-fn interference(fit: &Fit) -> Table {
-    let title = "Interference: time of a call while calls of another axis are in flight, over its time alone";
-    Fields::of(&fit.interference)
-        .left("timed", 0, |pair| format!("{} {}", pair.calls.axis, pair.calls.collective))
-        .left("beside", 0, |pair| format!("{} {}", pair.calls.beside_axis, pair.calls.beside_collective))
-        .right("together/alone", 0, |pair| value(Some(&pair.slowdown)))
-        .right("95 %", 0, |pair| interval(Some(&pair.slowdown)))
-        .right("replicates", 1, |pair| pair.slowdown.measurements)
-        .table(title)
-}
-
-fn overlap(fit: &Fit) -> Table {
-    Fields::of(&fit.overlap)
-        .left("axis", 0, |overlap| overlap.axis)
-        .right("hidden share", 0, |overlap| value(Some(&overlap.hidden_share)))
-        .right("95 %", 0, |overlap| interval(Some(&overlap.hidden_share)))
-        .right("hidden/alone", 0, |overlap| value(overlap.slowdown.as_ref()))
-        .right("95 %", 0, |overlap| interval(overlap.slowdown.as_ref()))
-        .right("replays", 1, |overlap| overlap.hidden_share.measurements)
-        .table("Overlap with computing, from replays")
-}
-
-fn both_ways(fit: &Fit) -> Table {
-    Fields::of(&fit.both_ways)
-        .left("stages", 0, |both| if both.between_hosts { "on different hosts" } else { "on one host" })
-        .right("message both ways/alone", 0, |both| value(Some(&both.slowdown)))
-        .right("95 %", 0, |both| interval(Some(&both.slowdown)))
-        .right("replays", 1, |both| both.slowdown.measurements)
-        .table("Messages of both directions at once, from replays without computing")
-}
-
-/// A number and its interval.
-fn value(coefficient: Option<&Coefficient>) -> String {
-    optional(coefficient.map(|found| format!("{:.2}", found.value)))
-}
-
-fn interval(coefficient: Option<&Coefficient>) -> String {
-    let (low, high) = coefficient.map_or((None, None), |found| (found.low, found.high));
-    between(low, high, "..", |end| format!("{end:.2}"))
 }
 
 // Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
@@ -461,33 +343,8 @@ pub fn predictions_csv(input: &QueryInput, answers: &[Prediction]) -> Result<Str
 }
 
 /// The answers for a terminal of this width.
-pub fn predictions_text(fit: &Fit, input: &QueryInput, answers: &[Prediction], width: u16) -> String {
-    let status =
-        |answer: &Prediction| format!("{}{}", answer.status.name(), if answer.untrusted { ", untrusted" } else { "" });
-    let table = Fields::of(input.queries.iter().zip(answers))
-        .left("collective", 0, |(query, _)| query.collective)
-        .right("ranks", 0, |(query, _)| query.ranks)
-        .right("size", 0, |(query, _)| query.bytes_total)
-        .right("time", 0, |(_, answer)| optional(answer.seconds))
-        .right("low", 0, |(_, answer)| optional(answer.low))
-        .right("high", 0, |(_, answer)| optional(answer.high))
-        .left("status", 0, |(_, answer)| status(answer))
-        .text(width);
-    let head = if fit.synthetic { "SYNTHETIC: the fit comes from records without real times\n\n" } else { "" };
-    head.to_owned() + &table + &reasons(input, answers, width)
-}
-
-/// Reasons for refusals, and sources of scaled answers: each reason once, with the first call that it applies to.
-fn reasons(input: &QueryInput, answers: &[Prediction], width: u16) -> String {
-    let answered = input.queries.iter().zip(answers);
-    let reasons = answered.filter_map(|(query, answer)| Some((answer.reason.as_deref()?, query)));
-    let sentence = |(reason, queries): (&str, Vec<&Query>)| {
-        let Query { collective, ranks, bytes_total, .. } = queries[0];
-        let more = if queries.len() > 1 { format!(" and {} more", queries.len() - 1) } else { String::new() };
-        wrapped(&format!("{collective} of {bytes_total} on {ranks} ranks{more}: {reason}"), width)
-    };
-    let lines: String = grouped(reasons).into_iter().map(sentence).collect();
-    if lines.is_empty() { lines } else { format!("\n{lines}") }
+pub fn predictions_text(document: &Predictions, width: u16) -> String {
+    prose("predictions.txt", include_str!("templates/predictions.txt"), context! { width, ..Serde(document) })
 }
 
 #[cfg(test)]
@@ -514,6 +371,33 @@ mod tests {
             FitOptions { resamples: 40, ..FitOptions::default() },
         )
         .unwrap()
+    }
+
+    #[test]
+    fn coefficients_are_in_tables_of_their_own_with_a_dash_for_what_is_not_known() {
+        let coefficient = |low: Option<f64>| serde_json::json!({ "value": 0.5, "low": low, "high": low.map(|low| low + 0.25), "measurements": 7 });
+        let errors = serde_json::json!({ "points": 3, "median": 0.01, "mean": 0.02, "maximum": 0.125, "bias": 0.0 });
+        let mut fit = serde_json::to_value(h100()).unwrap();
+        fit["contention"] = serde_json::json!([{
+            "cadence": "streaming", "across_nodes": true, "adapters_per_node": 8, "latency_exponent": coefficient(None),
+            "groups_fewest": 1, "groups_most": 8, "curves": 2, "errors": errors, "errors_from": "curves_left_out"
+        }]);
+        fit["interference"] = serde_json::json!([{
+            "axis": "tp", "collective": "all_reduce", "beside_axis": "dp", "beside_collective": "all_gather", "slowdown": coefficient(Some(0.25))
+        }]);
+        fit["overlap"] = serde_json::json!([{ "axis": "dp", "hidden_share": coefficient(Some(0.25)) }]);
+        fit["both_ways"] = serde_json::json!([{ "between_hosts": true, "slowdown": coefficient(Some(0.25)) }]);
+        let text = fit_text(&serde_json::from_value(fit).unwrap(), 200);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        for expected in [
+            "all others across nodes streaming adapter (8 a node) 1..8 groups 0.50 - - - 12.5 curves left out",
+            "tp all_reduce dp all_gather 0.50 0.25..0.50 7",
+            "dp 0.50 0.25..0.50 - - 7",
+            "on different hosts 0.50 0.25..0.50 7",
+        ] {
+            assert!(lines.iter().any(|line| line == expected), "{expected}: {text}");
+        }
     }
 
     #[test]

@@ -269,7 +269,8 @@ fn provenance_in_short(header: &Header) -> Vec<Block> {
         let text = |label: &&str| facts.iter().find(|fact| fact.label == *label).map(|fact| fact.text.clone());
         let on = WHERE.iter().filter_map(text).collect::<Vec<_>>().join("; ");
         // A sweep by flags has no file; its rows say what it is.
-        let is_shown = |label: &str| SHOWN_IN_SHORT.contains(&label) && (label != "suite" || header.suite.path.is_some());
+        let is_shown =
+            |label: &str| SHOWN_IN_SHORT.contains(&label) && (label != "suite" || header.suite.path.is_some());
         facts.retain(|fact| is_shown(&fact.label));
         facts.insert(0, Fact::new("run on", on));
     }

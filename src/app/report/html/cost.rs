@@ -41,9 +41,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         "{from}. Between measured sizes the curve interpolates; outside, in the shaded parts, it follows lines of alpha + bytes / rate. \
          Errors are those of sizes that were left out of the fit."
     ))];
-    blocks.push(Block::Table(fit::curves(fitted)));
-    blocks.extend(fit::held_out(fitted).map(Block::Table));
-    blocks.extend(fit::coefficients(fitted));
+    blocks.extend(fit::tables(fitted));
     blocks.extend(calibrated);
     let predictor = Predictor::new(fitted);
     let of_family = |(number, family)| Vec::from_iter(curves_of(number, family));
