@@ -26,8 +26,10 @@ const TOOL_DEFAULTS: [(&str, [&str; 3]); 8] = [
     ("format", ["nccl-tests", "osu", "imb"]),
 ];
 
-/// The flag; of those listed above `--like` sets the value, unless it is given.
+/// The flag; of those listed above `--like` sets the value, unless it is given. A negative number is its value, so that the error names it.
 pub fn with_tool_defaults(flag: Arg) -> Arg {
+    let takes_value = flag.get_action().takes_values();
+    let flag = flag.allow_negative_numbers(takes_value);
     let Some((_, values)) = TOOL_DEFAULTS.iter().find(|(name, _)| flag.get_id() == name) else { return flag };
     let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(*value)));
     flag.default_value_ifs(when)

@@ -6,7 +6,7 @@ use crate::report::{
     verdict_text, written,
 };
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
-use clap::error::ErrorKind as FlagError;
+use clap::error::{ContextKind, ErrorKind as FlagError};
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use commgauge_base::collective::Collective;
 use commgauge_base::embedded::pairs;
@@ -15,7 +15,7 @@ use commgauge_base::output_file::{folder_of, write_output};
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
 use commgauge_base::writing::eprintln;
 use commgauge_judge::verdict::{LoadedRecord, Verdict};
-use commgauge_model::config::Shipped;
+use commgauge_model::config::{Shipped, likeliest};
 use commgauge_model::record::{Journal, Line};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -547,11 +547,14 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
     let words = if definition.get_name() == "commgauge" { with_one_name_for_ranks(words) } else { words };
     let parsed = definition.try_get_matches_from_mut(words.clone());
     let parsed = parsed.map_err(|error| {
-        let unknown =
-            words.get(1).and_then(|word| word.to_str()).filter(|_| error.kind() == FlagError::InvalidSubcommand);
-        match unknown.and_then(meant_command) {
-            Some(meant) => definition
-                .error(error.kind(), format!("`{}` is no command; {meant}", visible(unknown.unwrap_or_default()))),
+        let is_unknown = error.kind() == FlagError::InvalidSubcommand;
+        let unknown = words.get(1).and_then(|word| word.to_str()).filter(|_| is_unknown).unwrap_or_default();
+        let suites = Shipped::Suite.names();
+        let known = pairs(MEANT).map(|(name, _)| name).chain(suites.iter().map(String::as_str));
+        let near = || likeliest(unknown, known).and_then(meant_command);
+        let has_tip = error.get(ContextKind::SuggestedSubcommand).is_some();
+        match meant_command(unknown).or_else(|| near().filter(|_| is_unknown && !has_tip)) {
+            Some(meant) => definition.error(error.kind(), format!("`{}` is no command; {meant}", visible(unknown))),
             None => with_fix_first(error, &mut definition, &words[1..]),
         }
     })?;
@@ -560,11 +563,12 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
 
 /// A usage error with what is missing, accepted or meant in its first line, where the parser writes it below.
 fn with_fix_first(error: clap::Error, mut command: &mut clap::Command, words: &[OsString]) -> clap::Error {
-    let text = error.render().to_string();
+    let said = error.render().to_string();
+    let text = said.replace("invalid digit found in string", "accepted: a whole number");
     let fixes = text.lines().skip(1).take_while(|line| !line.starts_with(|first: char| first.is_ascii_alphabetic()));
     let fixes = fixes.map(str::trim).filter(|fix| !fix.is_empty() && !fix.starts_with("tip: to pass"));
     let fixes = fixes.collect::<Vec<_>>().join("; ");
-    if !error.use_stderr() || fixes.is_empty() {
+    if !error.use_stderr() || (fixes.is_empty() && text == said) {
         return error;
     }
     for word in words {
@@ -574,8 +578,12 @@ fn with_fix_first(error: clap::Error, mut command: &mut clap::Command, words: &[
         command = command.find_subcommand_mut(word).expect("it was found");
     }
     let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    let mark = if what.ends_with(':') { "" } else { ";" };
-    command.error(error.kind(), format!("{what}{mark} {fixes}"))
+    let mark = match fixes.is_empty() {
+        true => "",
+        false if what.ends_with(':') => " ",
+        false => "; ",
+    };
+    command.error(error.kind(), format!("{what}{mark}{fixes}"))
 }
 
 /// Commands of other tools, and parts of ours, with the command that does it.

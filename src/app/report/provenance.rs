@@ -39,7 +39,7 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     }
     facts.push(("suite", said("suite")));
     facts.push(("measuring", said("measuring")));
-    let is_of_user = |name: &str| header.launch_command.is_none() || name != SET_BY_BINDING;
+    let is_of_user = |name: &str| header.launch_command.is_none() || !SET_BY_LAUNCHER.contains(&name);
     let variables = header.environment.iter().filter(|(name, _)| is_of_user(name));
     let variables: Vec<String> = variables.map(|(name, value)| format!("{name}={value}")).collect();
     if !variables.is_empty() {
@@ -51,8 +51,8 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What Open MPI sets for the `--bind-to` of the command that is shown.
-const SET_BY_BINDING: &str = "OMPI_MCA_hwloc_base_binding_policy";
+/// What Open MPI sets for the `--bind-to` and `--oversubscribe` of the command that is shown.
+const SET_BY_LAUNCHER: [&str; 2] = ["OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_oversubscribe"];
 
 /// What the library carried data over, where its log says so.
 pub(super) fn carried(record: &Record) -> Option<(&'static str, String)> {

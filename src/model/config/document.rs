@@ -191,9 +191,13 @@ impl Table {
 
 /// Which known key a misspelt one may mean, as the end of a sentence: `; did you mean ...?`, or a full stop where none is like it.
 pub fn likely_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let likely = known.map(|known| (key_likeness(key, known), known)).filter(|(likeness, _)| *likeness > 0.75);
-    let likeliest = likely.max_by(|a, b| a.0.total_cmp(&b.0));
-    likeliest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"))
+    likeliest(key, known).map_or(".".to_owned(), |known| format!("; did you mean `{known}`?"))
+}
+
+/// The known word that was probably meant, if any.
+pub fn likeliest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likely = known.map(|known| (key_likeness(word, known), known)).filter(|(likeness, _)| *likeness > 0.75);
+    likely.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 /// How much a misspelt key is like a known one: above 1 where the known one has all its words, which may be shorter, as those of a flag.

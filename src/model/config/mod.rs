@@ -11,7 +11,7 @@ mod suite_sweep;
 mod suite_work;
 mod typed;
 
-pub use document::{Place, Table, likely_key, toml_string};
+pub use document::{Place, Table, likeliest, likely_key, toml_string};
 pub use machine::{Expectation, Limit, Machine};
 pub use model::{
     Blocks, Family, FeedForward, Indexer, Inferred, LatentAttention, LayerParts, LinearAttention,
