@@ -1,9 +1,9 @@
 //! A plan as text: the best layouts as a table with the breakdown of the first, as CSV, and two layouts side by side.
 
 use crate::chart::{Axis, Bar, Bars, Plot, Point, Series, Unit, xy};
-use crate::report::document::{Badge, Block, Fields, Figure, Mark, Table, Terminal, Tone, optional, percent};
+use crate::report::document::{Badge, Block, Figure, Mark, Terminal, Tone};
 use crate::report::framework_defaults;
-use crate::report::template::{lines, prose};
+use crate::report::template::{self, lines, prose};
 use crate::report::text::{fields_csv, object};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
@@ -56,11 +56,9 @@ fn choice(document: &PlanDocument) -> Vec<Block> {
 
 /// The table of the best layouts, and what decides between them.
 pub(super) fn choices(document: &PlanDocument) -> Vec<Block> {
-    let mut blocks = vec![Block::Table(layouts(document)), Block::apart(Mark::Flush, said("what decides", document))];
-    if !document.what_if.is_empty() {
-        blocks.push(Block::text("what another machine would choose"));
-        blocks.push(Block::Table(what_if(document)));
-    }
+    let mut blocks = tables("layouts", document);
+    blocks.push(Block::apart(Mark::Flush, said("what decides", document)));
+    blocks.extend(tables("what if", document));
     blocks
 }
 
@@ -71,11 +69,9 @@ fn blocks(document: &PlanDocument) -> Vec<Block> {
 
 /// The parts of the best layout's step and of its memory, and what they rest on.
 pub(super) fn made_of(document: &PlanDocument) -> Vec<Block> {
-    let best = document.layouts.first();
-    let memory = best.filter(|best| !best.memory.is_empty()).map(memory);
-    let tables = best.map(breakdown).into_iter().chain(memory).map(Block::Table);
+    let said = Block::apart(Mark::Flush, said("details", document));
     let framework = document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices)));
-    tables.chain([Block::apart(Mark::Flush, said("details", document))]).chain(framework).collect()
+    tables("made of", document).into_iter().chain([said]).chain(framework).collect()
 }
 
 /// A layout by its degrees, such as `tp4 cp2 pp4 dp2`.
@@ -155,31 +151,6 @@ fn pareto(document: &PlanDocument) -> Option<Plot> {
     (best.len() > 1).then_some(plot)
 }
 
-/// The choices of machines that differ in one thing.
-fn what_if(document: &PlanDocument) -> Table {
-    let today = document.layouts.first().map_or("", |best| best.name.as_str());
-    let seconds = |seconds: Option<f64>| optional(seconds.map(Seconds));
-    Fields::of(&document.what_if)
-        .left("if", 0, |other| other.change.clone())
-        .right("step", 0, |other| seconds(other.step_seconds))
-        .right("of today's choice", 1, |other| seconds(other.todays_step_seconds))
-        .left("best is then", 0, |other| match (&other.layout, other.same_choice) {
-            (None, _) => "nothing fits".to_owned(),
-            (_, true) => "the same".to_owned(),
-            (Some(layout), false) => differing_keys(today, layout),
-        })
-        .table("")
-}
-
-/// What a layout says otherwise than today's, both written as for `--only`: `pp=2,dp=4`. The order of the axes counts only where nothing
-/// else differs.
-fn differing_keys(today: &str, layout: &str) -> String {
-    let today: Vec<&str> = today.split(',').collect();
-    let (orders, others): (Vec<&str>, Vec<&str>) =
-        layout.split(',').filter(|key| !today.contains(key)).partition(|key| key.starts_with("order="));
-    (if others.is_empty() { orders } else { others }).join(",")
-}
-
 /// A byte count in decimal GB, as memory of GPUs is given.
 fn gigabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e9)
@@ -197,6 +168,11 @@ fn said(part: &str, document: &PlanDocument) -> Vec<String> {
     lines("plan.txt", SENTENCES, context! { part, surely_fits, ..Serde(document) })
 }
 
+/// A part of a plan, in tables.
+fn tables(part: &str, document: &PlanDocument) -> Vec<Block> {
+    template::blocks("plan.txt", SENTENCES, context! { part, ..Serde(document) })
+}
+
 const SENTENCES: &str = include_str!("templates/plan.txt");
 
 /// What the fullest GPU of a layout holds in GB, and whether it can.
@@ -207,59 +183,6 @@ fn memory_of(layout: &PlannedLayout) -> String {
         MemoryFit::DoesNotFit => " TOO MUCH",
     };
     gigabytes(layout.layout.memory.middle.0) + mark
-}
-
-fn layouts(document: &PlanDocument) -> Table {
-    let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
-    let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.price.step_seconds, 1);
-    let exchange = |layout: &PlannedLayout| layout.layout.exchange;
-    Fields::of(&document.layouts)
-        .right("step", 0, |layout| Seconds(layout.price.step_seconds))
-        .right("GPUs", of_gpus, |layout| layout.gpus)
-        .right("tp", 0, |layout| layout.layout.degrees.tp)
-        .right("cp", 0, |layout| layout.layout.degrees.cp)
-        .right("ep", 0, |layout| layout.layout.degrees.ep)
-        .right("pp", 0, |layout| layout.layout.degrees.pp)
-        .right("v", 0, |layout| layout.layout.virtual_stages)
-        .left("schedule", 0, |layout| layout.layout.schedule)
-        .right("dp", 0, |layout| layout.layout.degrees.dp)
-        .right("zero", 0, |layout| layout.layout.zero_stage)
-        .right("mb", 0, |layout| layout.layout.micro_batch)
-        .left("recompute", 0, |layout| layout.layout.recompute)
-        .when(document.layouts.iter().any(|layout| exchange(layout).is_some()), |fields| {
-            fields
-                .left("dispatcher", 5, move |layout| optional(exchange(layout).map(|exchange| exchange.dispatcher)))
-                .left("overlap", 6, move |layout| optional(exchange(layout).map(|exchange| exchange.overlaps)))
-        })
-        .right("alike", 1, |layout| layout.layout.variants.len())
-        .left("order", 0, |layout| layout.layout.order.clone())
-        .right("orders", 6, |layout| layout.layout.orders_alike)
-        .left("GB", 0, |layout| memory_of(layout))
-        .right("compute", 3, |layout| share(layout, layout.price.compute_seconds))
-        .right("bubble", 4, |layout| share(layout, layout.price.bubble_seconds))
-        .left("limited by", 1, |layout| layout.limited_by.replace(" of the step", ""))
-        .table("")
-        .without_columns_that_agree()
-}
-
-/// The non-zero parts of a step and their shares, and the step below them.
-fn breakdown(layout: &PlannedLayout) -> Table {
-    let step = layout.price.step_seconds;
-    let parts = layout.price.parts().into_iter().filter(|(_, seconds)| *seconds > 1e-9 * step);
-    Fields::of(parts.chain([("step".to_owned(), step)]))
-        .left("the best layout", 0, |(name, _)| name.clone())
-        .right("time", 0, |(_, seconds)| Seconds(*seconds))
-        .right("share", 0, |(_, seconds)| percent(seconds / step, 1))
-        .table("")
-}
-
-/// What its fullest GPU holds.
-fn memory(layout: &PlannedLayout) -> Table {
-    Fields::of(&layout.memory)
-        .left("its fullest GPU holds", 0, |part| part.part.clone())
-        .right("GB", 0, |part| gigabytes(part.bytes))
-        .left("made of", 1, |part| part.why.clone())
-        .table("")
 }
 
 // Two layouts side by side: their differences, and the cost of each part.

@@ -196,7 +196,8 @@ const TONES: [(&str, Tone); 3] = [("[good]", Tone::Good), ("[bad]", Tone::Bad), 
 /// The blocks of a template of the program, with an empty line between them: lists of sentences, and tables.
 ///
 /// A table begins with `#` and its title, or `##` below another part; the lines of the filter `table` follow, rows with a tone behind
-/// `[good]`, `[bad]` or `[unsure]`. A line of `<` collapses it on a page, `^` says where all rows are, and `~` is the note below it.
+/// `[good]`, `[bad]` or `[unsure]`. A line of `<` collapses it on a page, one of `=` leaves out columns that agree in all rows, `^` says where
+/// all rows are, and `~` is the note below it.
 pub(super) fn blocks(name: &'static str, source: &str, answer: JinjaValue) -> Vec<Block> {
     let text = prose(name, source, answer);
     text.split("\n\n").map(|part| part.trim_matches('\n')).filter(|part| !part.is_empty()).map(block).collect()
@@ -207,13 +208,14 @@ fn block(text: &str) -> Block {
         return Block::list(text.lines());
     };
     let remark = |mark| lines.lines().find_map(|line| line.strip_prefix(mark)).map(str::trim);
-    let rows = lines.lines().filter(|line| !line.starts_with(['<', '^', '~']));
+    let rows = lines.lines().filter(|line| !line.starts_with(['<', '=', '^', '~']));
     let table = Table {
         elsewhere: remark('^').unwrap_or_default().to_owned(),
         folded: remark('<').is_some(),
         ..parsed_table(title.trim_start_matches('#').trim(), rows).noted(remark('~').unwrap_or_default())
     };
-    Block::Table(if title.starts_with('#') { table.below() } else { table })
+    let table = if title.starts_with('#') { table.below() } else { table };
+    Block::Table(if remark('=').is_some() { table.without_columns_that_agree() } else { table })
 }
 
 /// Minimum width of a column that is cut; narrower terminals wrap it.
