@@ -588,7 +588,7 @@ fn a_plan_says_what_other_machines_would_choose_and_can_be_a_page() {
     }
     let (code, page, _) = plan(folder.path(), &format!("--machine machine.toml {SMALL} --what-if --format html"));
     assert_eq!(code, Some(0));
-    for expected in ["<html", "A plan for gpt2", "what another machine would choose", "NOT CALIBRATED", "95 of 100"] {
+    for expected in ["<html", "A plan for gpt2", "What another machine would choose", "NOT CALIBRATED", "95 of 100"] {
         assert!(page.contains(expected), "{expected}: {page}");
     }
 }

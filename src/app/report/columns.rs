@@ -1,20 +1,23 @@
 //! The columns of the table of cases: their contents, and the order in which they are left out where the width does not suffice.
 
-use super::document::{
-    self, Block, Column, Fields, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
-};
+use super::document::{self, Block, Column, Table, TableLayout, Tone, gigabytes_per_second, optional, range};
 use super::row::{Counts, Row, Status};
+use super::template;
+use super::view::View;
 use Role::{Always, Check, InHeading, InPlace, Labels, WhereKnown};
 use commgauge_base::collective::Placement;
 use commgauge_base::geometry::Splits;
-use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
-use commgauge_base::units::{Seconds, three_digits};
+use commgauge_base::sample::Cadence;
+use commgauge_base::stats::{MIN_FOR_INTERVAL, median, median_interval, sorted};
+use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_base::variant;
 use commgauge_base::writing::{distinct, grouped};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
 use commgauge_model::record::work_lines::{InterferenceLine, InterferingCall};
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -395,7 +398,7 @@ pub(super) fn without(cell: &str, shared: &[String]) -> String {
 // Slowdown of a call by others, replicate by replicate.
 
 /// Time of a call together with others over its time alone, both of the same replicate.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Slowdown {
     /// Median over the replicates; `null` where none has both times.
     pub factor_median: Option<f64>,
@@ -405,41 +408,27 @@ pub struct Slowdown {
     pub factor_interval_high: Option<f64>,
     /// Replicates in which both have a time.
     pub replicates: u32,
+    /// What it means.
+    pub reading: String,
 }
 
 impl Slowdown {
     fn of(ratios: impl Iterator<Item = f64>) -> Slowdown {
         let ratios = sorted(ratios);
-        let interval = median_interval(&ratios, 0.95);
-        Slowdown {
-            factor_median: median(&ratios),
-            factor_interval_low: interval.map(|interval| interval.low),
-            factor_interval_high: interval.map(|interval| interval.high),
-            replicates: ratios.len() as u32,
-        }
-    }
-
-    fn interval(&self) -> Option<Interval> {
-        self.factor_interval_low.zip(self.factor_interval_high).map(|(low, high)| Interval { low, high })
-    }
-
-    /// The factor, its interval and the replicates.
-    fn factor(&self) -> String {
-        optional(self.factor_median.map(three_digits))
-    }
-
-    fn range(&self) -> String {
-        range(self.interval().map(|interval| interval.map(three_digits)))
-    }
-
-    /// What it means.
-    pub(super) fn reading(&self) -> String {
-        match (self.factor_median, self.interval()) {
+        let (middle, interval) = (median(&ratios), median_interval(&ratios, 0.95));
+        let reading = match (middle, interval) {
             (None, _) => "no time of both".to_owned(),
             (_, None) => format!("not known: an interval needs {MIN_FOR_INTERVAL} replicates"),
             (_, Some(interval)) if interval.low > 1.0 => "slower together".to_owned(),
             (_, Some(interval)) if interval.high < 1.0 => "faster together".to_owned(),
             _ => "no difference seen".to_owned(),
+        };
+        Slowdown {
+            factor_median: middle,
+            factor_interval_low: interval.map(|interval| interval.low),
+            factor_interval_high: interval.map(|interval| interval.high),
+            replicates: ratios.len() as u32,
+            reading,
         }
     }
 }
@@ -451,14 +440,21 @@ pub struct Contention {
     pub case: String,
     /// The case with one group alone.
     pub solo_case: String,
+    /// The axis of the groups.
+    pub axis: Axis,
+    /// Who asks for the call.
+    pub style: &'static str,
+    /// The call and its variant.
+    pub call: String,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// How calls follow each other.
+    pub cadence: Cadence,
     /// Groups at once.
     pub groups: u32,
     /// How much slower it is.
     #[serde(flatten)]
     pub slowdown: Slowdown,
-    /// Index of the row with all groups at once.
-    #[serde(skip)]
-    pub row: usize,
 }
 
 impl Contention {
@@ -470,40 +466,31 @@ impl Contention {
         };
         let of = |solo: &Row, solo_row: usize| {
             let row = solo.facts.solo_of? as usize;
-            let (facts, all, alone) = (&rows.get(row)?.facts, medians(row)?, medians(solo_row)?);
+            let (together, all, alone) = (rows.get(row)?, medians(row)?, medians(solo_row)?);
+            let facts = &together.facts;
             let ratios = all
                 .iter()
                 .filter_map(|(replicate, time)| Some(time / alone.get(replicate).filter(|time| **time > 0.0)?));
             Some(Contention {
                 case: facts.name.clone(),
                 solo_case: solo.facts.name.clone(),
+                axis: facts.axis,
+                style: facts.style.name(),
+                call: collective_and_variant(together),
+                bytes_total: facts.bytes_total,
+                cadence: facts.cadence,
                 groups: facts.groups,
                 slowdown: Slowdown::of(ratios),
-                row,
             })
         };
         rows.iter().enumerate().filter_map(|(solo_row, solo)| of(solo, solo_row)).collect()
     }
 }
 
-/// The table of all pairs, where there are any.
-pub(super) fn contention_document(pairs: &[Contention], rows: &[Row]) -> Option<Block> {
-    let title = "contention: time of a call with all groups of its axis at once, over its time with one group alone";
-    let rows = pairs.iter().filter_map(|pair| Some((pair, rows.get(pair.row)?)));
-    let table = Fields::of(rows)
-        .left("axis", 0, |(_, row)| row.facts.axis)
-        .left("style", 4, |(_, row)| row.facts.style.name())
-        .left("call", 0, |(_, row)| collective_and_variant(row))
-        .right("size", 0, |(_, row)| row.facts.bytes_total)
-        .left("cadence", 3, |(_, row)| row.facts.cadence)
-        .right("groups at once", 2, |(pair, _)| pair.groups)
-        .right("factor", 0, |(pair, _)| pair.slowdown.factor())
-        .left("[95 %]", 0, |(pair, _)| pair.slowdown.range())
-        .right("repl.", 1, |(pair, _)| pair.slowdown.replicates)
-        .left("reads as", 5, |(pair, _)| pair.slowdown.reading())
-        .table(title);
-    let table = table.whole_in("`commgauge report --format json` has every call");
-    (!table.rows.is_empty()).then_some(Block::Table(table))
+/// The tables of calls that disturb each other: in all groups at once, and on several axes, where there are any.
+pub(super) fn disturbed_document(view: &View) -> Vec<Block> {
+    let answer = context! { contention => Serde(&view.contention), interference => Serde(&view.interference) };
+    template::blocks("disturbed.txt", include_str!("templates/disturbed.txt"), answer)
 }
 
 /// The median time of a call in each replicate that was measured, in nanoseconds.
@@ -595,31 +582,6 @@ fn shares_of(line: &InterferenceLine) -> Vec<f64> {
 
 fn middle(nanoseconds: &[u64]) -> Option<f64> {
     median(&sorted(nanoseconds.iter().map(|time| *time as f64)))
-}
-
-/// The table of all pairs, where there are any.
-pub(super) fn interference_document(pairs: &[CallInterference]) -> Option<Block> {
-    let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
-    let reading = |pair: &CallInterference| match &pair.problem {
-        Some(outcome) if outcome.is_wrong() => (Tone::Bad, "WRONG: corrupt data".to_owned()),
-        Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
-        _ => (Tone::Plain, pair.slowdown.reading()),
-    };
-    let title = "interference: time of a call while calls of another axis are in flight, over its time alone";
-    let table = Fields::of(pairs)
-        .left("timed", 0, |pair| call(&pair.timed))
-        .left("overlapping", 0, |pair| call(&pair.overlapping))
-        .right("its calls", 4, |pair| pair.calls_beside)
-        .right("alone", 2, |pair| optional(pair.alone))
-        .right("together", 2, |pair| optional(pair.together))
-        .right("factor", 0, |pair| pair.slowdown.factor())
-        .left("[95 %]", 0, |pair| pair.slowdown.range())
-        .right("repl.", 3, |pair| pair.slowdown.replicates)
-        .right("sure overlap", 0, |pair| optional(pair.certain_overlap.map(|share| percent(share, 0))))
-        .left("reads as", 5, |pair| reading(pair).1)
-        .toned(title, |pair| reading(pair).0);
-    let table = table.whole_in("`commgauge report --format json` has every pair");
-    (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 
 #[cfg(test)]

@@ -190,9 +190,8 @@ fn cases(view: &View, notes: &mut Notes) -> Vec<Block> {
 fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     let mut blocks: Vec<Block> = screen::document(view);
     blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
-    blocks.extend(columns::contention_document(&view.contention, &view.rows));
+    blocks.extend(columns::disturbed_document(view));
     blocks.extend(products::soak_document(&view.rows, &view.header).map(Block::Table));
-    blocks.extend(columns::interference_document(&view.interference));
     blocks.extend(view::document(view));
     blocks.extend(products::document(&view.products, &view.header));
     blocks.extend(products::copies_document(&view.copies, &view.header));

@@ -150,9 +150,8 @@ pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     for run in input.runs {
-        blocks.extend(columns::contention_document(&run.view.contention, &run.view.rows));
+        blocks.extend(columns::disturbed_document(&run.view));
         blocks.extend(products::soak_document(&run.view.rows, &run.view.header).map(Block::Table));
-        blocks.extend(columns::interference_document(&run.view.interference));
         blocks.extend(products::replays_document(&run.view.replays, &run.view.steps));
         // The first one is on the first screen.
         blocks.extend(run.view.replays.iter().skip(1).filter_map(products::timeline));

@@ -396,10 +396,7 @@ pub(super) mod tests {
         let [pair] = view.contention.as_slice() else { panic!("{:?}", view.contention) };
         assert!(near(pair.slowdown.factor_median.unwrap(), 1.25), "{pair:?}");
         assert!(pair.slowdown.factor_interval_low.unwrap() > 1.24);
-        assert_eq!(
-            (pair.slowdown.replicates, pair.groups, pair.slowdown.reading().as_str()),
-            (7, 2, "slower together")
-        );
+        assert_eq!((pair.slowdown.replicates, pair.groups, pair.slowdown.reading.as_str()), (7, 2, "slower together"));
         assert_eq!(view.steps[0].ops.len(), 3, "the case on one group alone belongs to no step");
 
         record.cases.retain(|line| line.replicate < 3);
