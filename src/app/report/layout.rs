@@ -6,7 +6,7 @@ use commgauge_base::writing::grouped;
 use commgauge_model::layout::{Axis, Degrees, Groups, Layout, Locality};
 use minijinja::context;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::ser::{Serialize, Serializer};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -20,8 +20,8 @@ pub const FORMAT: &str = "commgauge-layout";
 pub const VERSION: u32 = 1;
 
 /// The groups of every axis of a layout, and how they are placed on the nodes.
-#[derive(serde::Serialize, JsonSchema)]
-pub struct LayoutDocument<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct LayoutDocument {
     /// Name of the format.
     format: &'static str,
     /// Version of the format.
@@ -36,13 +36,15 @@ pub struct LayoutDocument<'a> {
     ranks_per_node: u32,
     /// For each axis the ranks of each group, in group-rank order. `etp` is there where its groups are not those of tp; all
     /// others always, unless some axes were requested. Ranks of inner stages are in no group of `embedding`.
-    #[serde(serialize_with = "groups")]
+    #[serde(skip_serializing)]
+    #[expect(dead_code, reason = "for the schema; each axis is written alone")]
     #[schemars(schema_with = "per_axis::<Vec<Vec<u32>>>")]
-    groups: &'a Overview,
+    groups: (),
     /// For each axis how a group is placed on the nodes (the busiest group where they differ).
-    #[serde(serialize_with = "localities")]
+    #[serde(skip_serializing)]
+    #[expect(dead_code, reason = "for the schema; each axis is written alone")]
     #[schemars(schema_with = "per_axis::<Locality>")]
-    locality: &'a Overview,
+    locality: (),
 }
 
 /// Writes the document.
@@ -58,21 +60,29 @@ pub fn write_json(overview: &Overview, out: &mut dyn Write) -> io::Result<()> {
         order: layout.order_name(),
         degrees: layout.degrees,
         ranks_per_node: overview.ranks_per_node,
-        groups: overview,
-        locality: overview,
+        groups: (),
+        locality: (),
     };
-    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Shallow::default());
-    document.serialize(&mut serializer)?;
-    writeln!(out)
+    let facts = serde_json::to_string_pretty(&document)?;
+    out.write_all(facts.trim_end_matches("\n}").as_bytes())?;
+    write_by_axis(overview, "groups", |view| serde_json::to_string(&layout.groups(view.axis).groups), out)?;
+    write_by_axis(overview, "locality", |view| serde_json::to_string(&view.locality), out)?;
+    writeln!(out, "\n}}")
 }
 
-/// The groups of each axis, computed while they are written.
-fn groups<S: Serializer>(of: &&Overview, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    serializer.collect_map(of.axes.iter().map(|view| (view.axis.name(), of.layout.groups(view.axis).groups)))
-}
-
-fn localities<S: Serializer>(of: &&Overview, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    serializer.collect_map(of.axes.iter().map(|view| (view.axis.name(), &view.locality)))
+/// A line for each axis: a layout of many ranks would otherwise be millions of lines.
+fn write_by_axis(
+    overview: &Overview,
+    key: &str,
+    value: impl Fn(&AxisView) -> serde_json::Result<String>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write!(out, ",\n  \"{key}\": {{")?;
+    for (index, view) in overview.axes.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        write!(out, "{comma}\n    \"{}\": {}", view.axis.name(), value(view)?)?;
+    }
+    write!(out, "\n  }}")
 }
 
 /// An object with the axes as keys.
@@ -81,51 +91,6 @@ fn per_axis<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let properties: serde_json::Map<_, _> =
         SHOWN.iter().map(|axis: &Axis| (axis.name().to_owned(), of_each.clone())).collect();
     schemars::json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
-}
-
-/// Puts each key of the two outer objects on its own line and everything inside them on the same line: a layout of many
-/// ranks would otherwise be millions of lines.
-#[derive(Default)]
-struct Shallow {
-    objects: usize,
-}
-
-impl Shallow {
-    fn new_line<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
-        write!(writer, "\n{:indent$}", "", indent = 2 * self.objects)
-    }
-}
-
-impl serde_json::ser::Formatter for Shallow {
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.objects += 1;
-        writer.write_all(b"{")
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.objects -= 1;
-        if self.objects < 2 {
-            self.new_line(writer)?;
-        }
-        writer.write_all(b"}")
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        match (self.objects < 3, first) {
-            (true, true) => self.new_line(writer),
-            (true, false) => writer.write_all(b",").and_then(|()| self.new_line(writer)),
-            (false, true) => Ok(()),
-            (false, false) => writer.write_all(b", "),
-        }
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
-    }
 }
 
 // A layout as text: the picture, the axes that stay inside nodes, and a table of the axes.
