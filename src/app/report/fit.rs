@@ -32,13 +32,6 @@ fn element(key: &FamilyKey) -> String {
     key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string())
 }
 
-/// Labels that distinguish a curve from others of the same call.
-pub(super) fn labels(key: &FamilyKey) -> String {
-    let words: Vec<String> =
-        key.labels.iter().map(|(name, text)| format!("{} {}", name.escape_debug(), text.escape_debug())).collect();
-    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
-}
-
 // Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
 // held-out sizes.
 
@@ -53,8 +46,9 @@ const WIDTH: f64 = 640.0;
 /// The name of an SVG file for each family, and its content.
 pub fn fit_plots(fit: &Fit) -> Vec<(String, String)> {
     let predictor = Predictor::new(fit);
-    let drawn =
-        |(index, family)| (format!("{}.svg", name(index, family)), picture(fit, &predictor, index).standalone());
+    let drawn = |(index, family)| {
+        (format!("{}.svg", name(index, family)), picture(fit, &predictor, index, family).standalone())
+    };
     fit.families.iter().enumerate().map(drawn).collect()
 }
 
@@ -65,7 +59,8 @@ fn name(index: usize, family: &FamilyFit) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
 }
 
-fn title(fit: &Fit, family: &FamilyFit) -> String {
+/// What distinguishes the curves of a family from all others.
+pub(super) fn title(fit: &Fit, family: &FamilyFit) -> String {
     let key = &family.key;
     let element = key.element_type.map_or_else(String::new, |element| format!(" of {element}"));
     let labels: String = key.labels.iter().map(|(name, text)| format!(", {name} {text}")).collect();
@@ -73,8 +68,8 @@ fn title(fit: &Fit, family: &FamilyFit) -> String {
     format!("{begin}{}{element}, locality {}, {}{labels}", key.collective, key.place, key.cadence)
 }
 
-fn picture(fit: &Fit, predictor: &Predictor, index: usize) -> Svg {
-    let family = &fit.families[index];
+/// The curves of the family of this number, and below them the errors of sizes that were left out.
+pub(super) fn picture(fit: &Fit, predictor: &Predictor, index: usize, family: &FamilyFit) -> Svg {
     let times = Plot {
         description: "Measured times, the curve through them, and the band in which 95 of 100 predictions lie"
             .to_owned(),
@@ -122,7 +117,8 @@ fn shades(family: &FamilyFit) -> Vec<Shade> {
     vec![shade((first / BEYOND).max(1.0), first), shade(last, last * BEYOND)]
 }
 
-fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -> Series {
+/// The points of a curve, and the curve with its band.
+pub(super) fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -> Series {
     let suffix = if curve.untrusted { ", untrusted" } else { "" };
     let mut series = Series::new(format!("{} ranks{suffix}", curve.ranks));
     series.color = Some(color);
@@ -143,7 +139,7 @@ fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -
 }
 
 /// The predicted times between two sizes in this many steps, and the band around them.
-pub(super) fn predicted(
+fn predicted(
     predictor: &Predictor,
     family: usize,
     ranks: u32,

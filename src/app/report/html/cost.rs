@@ -2,7 +2,7 @@
 
 use super::curves::thin;
 use super::page::{HtmlInput, without_many_passes};
-use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit, xy};
 use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone};
 use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};
 use crate::report::{fit, view};
@@ -12,20 +12,14 @@ use commgauge_cost::cost::{CurveFit, FamilyFit, Predictor};
 use commgauge_judge::verdict::{Decision, Row as VerdictRow, Verdict};
 use std::collections::BTreeMap;
 
-/// Curves with charts; further ones are in the table only.
+/// Kinds of calls whose curves are drawn; further ones are in the table only.
 const MAX_CURVES: usize = 6;
 
-/// Curves whose charts are open initially.
+/// Those whose charts are open initially.
 const MAX_OPEN: usize = 2;
-
-/// Factor by which a curve is drawn beyond the measured sizes.
-const BEYOND: f64 = 8.0;
 
 /// Measured sizes in the pictures and the table of a curve.
 const MAX_POINTS: usize = 200;
-
-/// Number of points of a drawn curve.
-const PLACES: u32 = 48;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
@@ -44,34 +38,33 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks.extend(fit::tables(fitted));
     blocks.extend(calibrated);
     let predictor = Predictor::new(fitted);
-    let of_family = |(number, family)| Vec::from_iter(curves_of(number, family));
-    let mut curves: Vec<Drawn> = fitted.families.iter().enumerate().flat_map(of_family).collect();
-    let all = curves.len();
-    curves.retain(|drawn| drawn.curve.points.len() >= 3);
-    for (index, drawn) in curves.iter().take(MAX_CURVES).enumerate() {
-        let (name, curve) = (name(drawn), drawn.curve);
-        let mut curve = curve.clone();
-        let left_out = thin(&mut curve.points, MAX_POINTS, |point| point.outlier);
-        let curve = &curve;
-        let plot = curve_plot(&name, &predictor, &Drawn { curve, ..*drawn });
-        let charts = Block::Charts(vec![Figure::new("Cost curve", plot.draw())]);
-        let mut shown = vec![charts, Block::Table(points(&name, curve))];
+    let has_curve = |family: &FamilyFit| family.curves.iter().any(|curve| curve.points.len() >= 3);
+    let curves = fitted.families.iter().enumerate().filter(|(_, family)| has_curve(family));
+    for (order, (index, family)) in curves.clone().take(MAX_CURVES).enumerate() {
+        let (name, mut family) = (fit::title(fitted, family), family.clone());
+        let thinned = |curve: &mut CurveFit| thin(&mut curve.points, MAX_POINTS, |point| point.outlier);
+        let left_out: usize = family.curves.iter_mut().map(thinned).sum();
+        let picture = fit::picture(fitted, &predictor, index, &family);
+        let mut shown =
+            vec![Block::Charts(vec![Figure::new("Cost curves", picture)]), Block::Table(points(&name, &family))];
         if left_out > 0 {
             shown.push(Block::text(format!(
                 "{} in between are omitted from the pictures and the table here; `commgauge calibrate` writes them all.",
                 counted(left_out, "size")
             )));
         }
-        if index < MAX_OPEN {
+        if order < MAX_OPEN {
             blocks.push(Block::heading(&name));
             blocks.extend(shown);
         } else {
             blocks.push(Block::folded(&name, shown));
         }
     }
-    let drawn = curves.len().min(MAX_CURVES);
+    let (all, drawn) = (fitted.families.len(), curves.count().min(MAX_CURVES));
     if all > drawn {
-        blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge calibrate` writes them all.")));
+        let sentence =
+            format!("{drawn} of {all} kinds of calls are drawn; `commgauge calibrate --plots DIR` draws them all.");
+        blocks.push(Block::text(sentence));
     }
     const MAX: usize = 30;
     let more = fitted.warnings.len().saturating_sub(MAX);
@@ -87,65 +80,18 @@ pub(super) fn in_short(input: &HtmlInput) -> String {
     counted(curves, "curve")
 }
 
-/// A curve, its family, and the number of that in the fit.
-#[derive(Clone, Copy)]
-struct Drawn<'a> {
-    number: usize,
-    family: &'a FamilyFit,
-    curve: &'a CurveFit,
-}
-
-fn curves_of(number: usize, family: &FamilyFit) -> impl Iterator<Item = Drawn<'_>> {
-    family.curves.iter().map(move |curve| Drawn { number, family, curve })
-}
-
-/// What distinguishes a curve from every other one.
-fn name(Drawn { family, curve, .. }: &Drawn) -> String {
-    let key = &family.key;
-    let element_type = key.element_type.map_or_else(String::new, |element_type| format!(", {element_type}"));
-    let (collective, ranks, place, cadence) = (key.collective, curve.ranks, &key.place, key.cadence);
-    format!("Cost of {collective}, {ranks} ranks, {place}{element_type}, {cadence}{}", fit::labels(key))
-}
-
-fn curve_plot(name: &str, predictor: &Predictor, Drawn { number, curve, .. }: &Drawn) -> Plot {
-    let mut plot = Plot::new("Time of a call", Axis::log("bytes_total", Unit::Bytes), Axis::log("time", Unit::Seconds));
-    plot.description = format!("{name}: measured points, the curve with its band, extrapolation shaded.");
-    let sizes = || curve.points.iter().map(|point| point.bytes_total.0 as f64).filter(|bytes| *bytes > 0.0);
-    let (low, high) = sizes().fold((f64::INFINITY, 0.0f64), |(low, high), bytes| (low.min(bytes), high.max(bytes)));
-    let mut measured = Series { color: Some(0), ..Series::new("measured") };
-    let mut passed_by = Series { color: Some(1), ..Series::new("disturbed") };
-    for point in curve.points.iter().filter(|point| point.bytes_total.0 > 0) {
-        let at = Point::at(point.bytes_total.0 as f64, point.measured_seconds.0);
-        match point.outlier {
-            true => passed_by.points.push(Point { crossed: true, ..at }),
-            false => measured.points.push(at),
-        }
-    }
-    let mut fitted = Series { color: Some(2), ..Series::new("model") };
-    if low.is_finite() && high > 0.0 {
-        let (first, last) = ((low / BEYOND).max(1.0), high * BEYOND);
-        (fitted.curve, fitted.band) = fit::predicted(predictor, *number, curve.ranks, first, last, PLACES);
-        for (from, to) in [(first, low), (high, last)] {
-            plot.shades.push(Shade { from, to, name: "extrapolated".into() });
-        }
-    }
-    plot.series = vec![fitted, measured];
-    if !passed_by.points.is_empty() {
-        plot.series.push(passed_by);
-    }
-    plot
-}
-
-fn points(name: &str, curve: &CurveFit) -> Table {
-    Fields::of(&curve.points)
-        .right("bytes_total", 0, |point| point.bytes_total)
-        .right("measured", 0, |point| point.measured_seconds)
-        .right("curve", 0, |point| {
+fn points(name: &str, family: &FamilyFit) -> Table {
+    let points = family.curves.iter().flat_map(|curve| curve.points.iter().map(|point| (curve.ranks, point)));
+    Fields::of(points)
+        .right("ranks", 0, |(ranks, _)| *ranks)
+        .right("bytes_total", 0, |(_, point)| point.bytes_total)
+        .right("measured", 0, |(_, point)| point.measured_seconds)
+        .right("curve", 0, |(_, point)| {
             point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string())
         })
-        .right("replicates", 0, |point| point.replicates)
-        .right("disturbed", 0, |point| point.replicates_disturbed)
-        .toned(format!("Table: {name}"), |point| if point.outlier { Tone::Unsure } else { Tone::Plain })
+        .right("replicates", 0, |(_, point)| point.replicates)
+        .right("disturbed", 0, |(_, point)| point.replicates_disturbed)
+        .toned(format!("Table: {name}"), |(_, point)| if point.outlier { Tone::Unsure } else { Tone::Plain })
         .folded()
 }
 
@@ -267,11 +213,10 @@ mod tests {
         assert_eq!(fit.families.len(), 2);
         let predictor = Predictor::new(&fit);
         for (number, family) in fit.families.iter().enumerate() {
-            for drawn in curves_of(number, family) {
-                let plot = curve_plot("", &predictor, &drawn);
-                let line = &plot.series[0].curve;
+            for curve in &family.curves {
+                let line = fit::series(&predictor, number, curve, 0).curve;
                 assert!(line.len() > 20, "{:?}", family.key.labels);
-                for point in drawn.curve.points.iter().skip(1).rev().skip(1) {
+                for point in curve.points.iter().skip(1).rev().skip(1) {
                     let near = |bytes: f64| (bytes.ln() - (point.bytes_total.0 as f64).ln()).abs();
                     let drawn = line.iter().min_by(|a, b| near(a.x).total_cmp(&near(b.x))).unwrap();
                     let (drawn, measured) = (drawn.y, point.measured_seconds.0);
