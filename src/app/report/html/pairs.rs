@@ -3,7 +3,7 @@
 
 use super::page::HtmlRun;
 use crate::chart::{Cell, HeatMap};
-use crate::report::document::{Block, Column, Figure, optional};
+use crate::report::document::{Block, Figure};
 use crate::report::pairs::{self, Measure, MemberKind, Pair, PairLocality, PairsView};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::{Bytes, counted};
@@ -23,17 +23,14 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>, map: Vec<Block>) 
     let Some(view) = &run.view.pairs else { return Vec::new() };
     let references = References::of(run, view, verdict);
     let mut blocks = vec![Block::text(view.sentence())];
-    let cells = pairs::measured(view).map(|(locality, measure)| references.cell(view, locality, measure));
-    let column = Column::left("the median pair reaches", Column::PAGES_ONLY);
-    blocks.push(Block::Table(pairs::localities(view).with_column(column, cells)));
+    blocks.extend(pairs::localities(view, |locality, measure| references.cell(view, locality, measure)));
     let pictures = Pictures::of(run, view, references);
     let worst = worst_measure(view);
     blocks.extend(map);
     for measure in Measure::ALL.into_iter().filter(|measure| *measure != worst) {
         blocks.push(Block::folded(heading(view, measure), pictures.of_measure(measure)));
     }
-    blocks.push(Block::Table(pairs::standings(view)));
-    blocks.push(Block::Table(pairs::pairs(view)));
+    blocks.extend(pairs::tables(view));
     blocks
 }
 
@@ -277,15 +274,15 @@ impl References {
     }
 
     /// For a table: the median of the pairs' shares and what they are shares of, with its number where that is the same for all.
-    pub fn cell(&self, view: &PairsView, locality: PairLocality, measure: Measure) -> String {
+    pub fn cell(&self, view: &PairsView, locality: PairLocality, measure: Measure) -> Option<String> {
         let pairs = || view.pairs.iter().filter(|pair| pair.locality == locality);
         let shares = sorted(pairs().filter_map(|pair| self.percent(view, pair, measure)));
         let kind = self.kinds[locality as usize][measure as usize];
-        let Some((kind, share)) = kind.zip(median(&shares)) else { return optional(None::<String>) };
+        let (kind, share) = kind.zip(median(&shares))?;
         let mut values = pairs().filter_map(|pair| self.reference(view, pair, measure));
         let first = values.next().filter(|first| values.all(|value| value == *first));
         let number = first.map_or_else(String::new, |value| format!(", {}", measure.shown(value)));
-        format!("{share:.0} % of {}{number}", kind.name())
+        Some(format!("{share:.0} % of {}{number}", kind.name()))
     }
 }
 
@@ -346,7 +343,7 @@ mod tests {
         let (view, references) = with_bounds(|_| false, 2);
         for measure in Measure::ALL {
             assert!(view.pairs.iter().all(|pair| references.share(&view, pair, measure).is_none()), "{measure:?}");
-            assert_eq!(references.cell(&view, PairLocality::DifferentHosts, measure), "-");
+            assert_eq!(references.cell(&view, PairLocality::DifferentHosts, measure), None);
         }
     }
 
@@ -360,7 +357,7 @@ mod tests {
         assert_eq!(references.share(&view, across, Measure::OneWay), Some(share.clone()));
         assert_eq!(references.share(&view, across, Measure::Latency), None);
         assert_eq!(references.share(&view, within, Measure::OneWay), None, "that link is not between hosts");
-        let cell = references.cell(&view, PairLocality::DifferentHosts, Measure::OneWay);
+        let cell = references.cell(&view, PairLocality::DifferentHosts, Measure::OneWay).unwrap();
         assert!(cell.ends_with(" % of the bound of the links, 2.00 GB/s"), "{cell}");
     }
 
@@ -368,7 +365,7 @@ mod tests {
     fn where_one_round_has_no_bound_no_pair_has_a_share() {
         let (view, references) = with_bounds(|facts| !facts.name.starts_with("pair/round-0/"), 2);
         let mixed = PairLocality::ALL.map(|locality| references.cell(&view, locality, Measure::BothWays));
-        assert_eq!(mixed, ["-", "-"]);
+        assert_eq!(mixed, [None, None]);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The pairs: what was measured, the median of each locality, averages of hosts and ranks, and the pairs or their matrix.
 
-use super::view::{
-    LocalityStatistics, Measure, MemberKind, Pair, PairLocality, PairRank, PairsView, SlowPair, Standing,
-};
-use crate::report::document::{Block, Fields, Table, Terminal, Tone};
+use super::view::{LocalityStatistics, Measure, MemberKind, Pair, PairLocality, PairsView, SlowPair, Standing};
+use crate::report::document::{Block, Terminal};
+use crate::report::template::blocks;
 use crate::report::text::{Line, Paint, object, visible, wrap};
 use commgauge_base::error::Result;
-use commgauge_base::units::{Bytes, three_digits};
+use commgauge_base::units::Bytes;
+use minijinja::context;
+use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -22,7 +23,9 @@ const EXPLAINED: &str = "Latency: one way, half the round trip. Bandwidth: of on
 /// For a terminal, with the matrix of each measure; each section after an empty line.
 pub(in crate::report) fn text(view: &PairsView, terminal: Terminal) -> String {
     let standings = if view.hosts.is_empty() { &view.standings } else { &view.hosts };
-    let above = [Block::text(view.sentence()), medians(view), Block::Table(worst_standings(view, standings))];
+    let mut above = vec![Block::text(view.sentence())];
+    above.extend(localities(view, |_, _| None));
+    above.extend(worst_standings(view, standings));
     let mut out = format!("\n{}", terminal.draw(&above));
     let mut shaded = terminal.paint() == Paint::Colors;
     for measure in Measure::ALL {
@@ -36,118 +39,60 @@ pub(in crate::report) fn text(view: &PairsView, terminal: Terminal) -> String {
 
 /// For pages.
 pub(in crate::report) fn document(view: &PairsView) -> Vec<Block> {
-    vec![
-        Block::text(format!("{}.", view.sentence())),
-        medians(view),
-        Block::Table(standings(view)),
-        Block::Table(pairs(view)),
-        Block::text(EXPLAINED),
-    ]
+    let mut blocks = vec![Block::text(format!("{}.", view.sentence()))];
+    blocks.extend(localities(view, |_, _| None));
+    blocks.extend(tables(view));
+    blocks.push(Block::text(EXPLAINED));
+    blocks
 }
 
-fn medians(view: &PairsView) -> Block {
-    let table = localities(view);
-    if table.rows.is_empty() { Block::text("nothing was measured") } else { Block::Table(table) }
+/// A part of the template.
+fn part(part: &str, facts: minijinja::Value) -> Vec<Block> {
+    blocks("pairs.txt", include_str!("../templates/pairs.txt"), context! { part, ..facts })
 }
 
-/// The localities and measures with a value.
-pub(in crate::report) fn measured(view: &PairsView) -> impl Iterator<Item = (PairLocality, Measure)> {
-    let all = PairLocality::ALL.into_iter().flat_map(|locality| Measure::ALL.map(|measure| (locality, measure)));
-    all.filter(|(locality, measure)| view.middles[*locality as usize][*measure as usize].is_some())
+/// The median of each locality and measure, with what the median pair reaches where that is known.
+pub(in crate::report) fn localities(
+    view: &PairsView,
+    reaches: impl Fn(PairLocality, Measure) -> Option<String>,
+) -> Vec<Block> {
+    let reaches = PairLocality::ALL.map(|locality| Measure::ALL.map(|measure| reaches(locality, measure)));
+    let localities = PairLocality::ALL.map(|locality| json_locality(view, locality));
+    let messages = (view.latency_bytes, view.bandwidth_bytes);
+    part("localities", context! { localities => Serde(localities), messages => Serde(messages), reaches })
 }
 
-/// A row for each locality and measure with a value.
-pub(in crate::report) fn localities(view: &PairsView) -> Table {
-    let row = |(locality, measure): (PairLocality, Measure)| {
-        Some((locality, measure, view.middles[locality as usize][measure as usize]?))
+/// Every host and every rank, and the pairs, the worst first.
+pub(in crate::report) fn tables(view: &PairsView) -> Vec<Block> {
+    let standings = view.hosts.iter().chain(&view.standings).map(json_standing).collect::<Vec<_>>();
+    let mut order: Vec<(f64, usize)> = (view.pairs.iter().zip(0..))
+        .map(|(pair, index)| (worst(pair.values.map(|value| value.map(|value| value.percent))), index))
+        .collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let pair = |(worst, index): &(f64, usize)| {
+        let (known, slow) = (worst.is_finite().then_some(*worst), view.slow.iter().any(|slow| slow.pair == *index));
+        context! { worst => known, slow, ..Serde(json_pair(view, &view.pairs[*index])) }
     };
-    let is_latency = |measure: &Measure| *measure == Measure::Latency;
-    let end = |measure: &Measure, low: f64, high: f64| measure.shown(if is_latency(measure) { low } else { high });
-    Fields::of(measured(view).filter_map(row))
-        .left("locality", 0, |(locality, ..)| *locality)
-        .right("pairs", 2, |(_, _, middle)| middle.pairs)
-        .left("measure", 0, |(_, measure, _)| measure.short_name())
-        .right("message", 3, |(_, measure, _)| view.message(*measure))
-        .right("median", 0, |(_, measure, middle)| measure.shown(middle.median))
-        .right("fastest", 1, |(_, measure, middle)| end(measure, middle.minimum, middle.maximum))
-        .right("slowest", 1, |(_, measure, middle)| end(measure, middle.maximum, middle.minimum))
-        .table("median of each locality")
+    let pairs = order.iter().take(MAX_PAIRS).map(pair).collect::<Vec<_>>();
+    part("all", context! { what => "host or rank", standings => Serde(standings), pairs, all => order.len() })
 }
 
-/// Every host and every rank.
-pub(in crate::report) fn standings(view: &PairsView) -> Table {
-    standing_table("host or rank", view.hosts.iter().chain(&view.standings))
-        .whole_in("`commgauge report --format json` has them all")
-        .folded()
+/// The lowest speed of the measures, in per cent of the median; infinite without any.
+fn worst(percents: [Option<f64>; 3]) -> f64 {
+    let speeds = percents.into_iter().zip(Measure::ALL).filter_map(|(percent, measure)| Some(measure.speed(percent?)));
+    speeds.fold(f64::INFINITY, f64::min)
 }
 
 /// All of them, or the worst where there are too many.
-fn worst_standings(view: &PairsView, standings: &[Standing]) -> Table {
-    let worst = |standing: &Standing| {
-        let shares = Measure::ALL.iter().zip(standing.percent);
-        shares.filter_map(|(measure, percent)| Some(measure.speed(percent?))).fold(f64::INFINITY, f64::min)
-    };
+fn worst_standings(view: &PairsView, standings: &[Standing]) -> Vec<Block> {
     let mut shown: Vec<&Standing> = standings.iter().collect();
     if shown.len() > MAX_STANDINGS {
-        shown.sort_by(|one, other| worst(one).total_cmp(&worst(other)));
+        shown.sort_by(|one, other| worst(one.percent).total_cmp(&worst(other.percent)));
         shown.truncate(MAX_STANDINGS);
     }
-    let left_out = shown.len() < standings.len();
-    let note = format!("(the worst {} of {})", shown.len(), standings.len());
-    let table = standing_table(if view.hosts.is_empty() { "rank" } else { "host" }, shown);
-    if left_out { table.noted(note) } else { table }
-}
-
-fn standing_table<'a>(what: &'static str, standings: impl IntoIterator<Item = &'a Standing>) -> Table {
-    let percent = |standing: &Standing, measure: Measure| {
-        standing.percent[measure as usize].map_or_else(|| "n/a".to_owned(), |share| three_digits(measure.speed(share)))
-    };
-    Fields::of(standings)
-        .left(what, 0, |standing| standing.name.clone())
-        .right("pairs", 1, |standing| standing.pairs)
-        .right("latency", 0, |standing| percent(standing, Measure::Latency))
-        .right("one way", 0, |standing| percent(standing, Measure::OneWay))
-        .right("both ways", 0, |standing| percent(standing, Measure::BothWays))
-        .table(format!("each {what} with everybody, speed in % of the median"))
-}
-
-/// The pairs, the worst first.
-pub(in crate::report) fn pairs(view: &PairsView) -> Table {
-    let worst = |pair: &Pair| {
-        let values = pair.values.iter().zip(Measure::ALL);
-        let shares = values.filter_map(|(value, measure)| Some(measure.speed((*value)?.percent)));
-        shares.fold(f64::INFINITY, f64::min)
-    };
-    let mut order: Vec<(f64, usize)> =
-        view.pairs.iter().enumerate().map(|(index, pair)| (worst(pair), index)).collect();
-    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let ranks = |pair: &Pair| [&view.ranks[pair.a], &view.ranks[pair.b]];
-    let hosts =
-        |[a, b]: [&PairRank; 2]| if a.node == b.node { a.host.clone() } else { format!("{}, {}", a.host, b.host) };
-    let value = |pair: &Pair, measure: Measure| match pair.values[measure as usize] {
-        Some(value) => format!("{} ({:.0})", measure.shown(value.value), measure.speed(value.percent)),
-        None => "n/a".to_owned(),
-    };
-    let is_slow = |index: usize| view.slow.iter().any(|slow| slow.pair == index);
-    let worst_first = order.iter().take(MAX_PAIRS).map(|(worst, index)| (*worst, *index, &view.pairs[*index]));
-    let table = Fields::of(worst_first)
-        .left("ranks", 0, |(_, _, pair)| ranks(pair).map(|rank| rank.rank.to_string()).join(", "))
-        .left("hosts", 0, |(_, _, pair)| hosts(ranks(pair)))
-        .left("locality", 0, |(_, _, pair)| pair.locality)
-        .right("latency (speed, % of median)", 0, |(_, _, pair)| value(pair, Measure::Latency))
-        .right("one way (%)", 0, |(_, _, pair)| value(pair, Measure::OneWay))
-        .right("both ways (%)", 0, |(_, _, pair)| value(pair, Measure::BothWays))
-        .right("worst, % of the median's speed", 0, |(worst, ..)| {
-            if worst.is_finite() { three_digits(*worst) } else { "n/a".to_owned() }
-        })
-        .toned("pairs of ranks, the worst first", |(_, index, _)| if is_slow(*index) { Tone::Bad } else { Tone::Plain })
-        .folded();
-    match order.len() {
-        all if all > MAX_PAIRS => {
-            table.noted(format!("{MAX_PAIRS} of {all} pairs; `commgauge report --format csv` has every pair"))
-        }
-        _ => table,
-    }
+    let what = if view.hosts.is_empty() { "rank" } else { "host" };
+    let shown: Vec<_> = shown.into_iter().map(json_standing).collect();
+    part("worst", context! { what, standings => Serde(shown), all => standings.len() })
 }
 
 /// Every pair, by the keys of the JSON document.

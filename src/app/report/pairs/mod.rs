@@ -5,7 +5,7 @@
 pub(super) mod document;
 mod view;
 
-pub(super) use document::{document, localities, measured, pairs, standings, text};
+pub(super) use document::{document, localities, tables, text};
 pub use view::{Measure, MemberKind, Pair, PairLocality, PairsView};
 
 use commgauge_base::collective::Collective;

@@ -45,15 +45,6 @@ impl Measure {
         }
     }
 
-    /// Name in table columns.
-    pub(in crate::report) fn short_name(self) -> &'static str {
-        match self {
-            Measure::Latency => "latency",
-            Measure::OneWay => "one way",
-            Measure::BothWays => "both ways",
-        }
-    }
-
     /// A share of the median in per cent, inverted where smaller values are better, so that below 100 is always worse.
     pub(in crate::report) fn speed(self, percent: f64) -> f64 {
         if self == Measure::Latency { 1e4 / percent } else { percent }
