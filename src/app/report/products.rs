@@ -1,15 +1,15 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Fields, Table, optional, percent, range, signed_percent};
+use super::document::{Block, Column, Fields, Table, optional, range, signed_percent};
 use super::row::{self, Row};
 use super::step::StepView;
-use super::template::lines;
+use super::template::{blocks, lines};
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::record::line::{Header, Outcome};
 use commgauge_model::record::times::{CopyTime, MergedTimes, ProductTime};
-use commgauge_model::record::work_lines::{ReplayAxis, ReplayLine};
+use commgauge_model::record::work_lines::ReplayLine;
 use minijinja::context;
 use minijinja::value::Serde;
 use schemars::JsonSchema;
@@ -236,7 +236,7 @@ impl<'a> JsonReplay<'a> {
 
 /// A table and sentences for each replay.
 pub(super) fn replays_document(replays: &[ReplayLine], steps: &[StepView]) -> impl Iterator<Item = Block> {
-    replays.iter().flat_map(|replay| [Block::Table(axes(steps, replay)), Block::list(sentences(replay))])
+    replays.iter().flat_map(|replay| axes(steps, replay).into_iter().chain([Block::list(sentences(replay))]))
 }
 
 /// What the ranks of a replay did in its last repetition; `None` where nothing was timed.
@@ -276,49 +276,27 @@ pub(super) fn timeline(replay: &ReplayLine) -> Option<Block> {
     })))
 }
 
-fn axes(steps: &[StepView], replay: &ReplayLine) -> Table {
-    let layout = steps
-        .get(replay.step as usize)
-        .map_or_else(String::new, |step| format!("{}, {}, ", step.facts.model, step.facts.layout));
-    let title = if replay.is_of_trace() {
-        "replay of a trace".to_owned()
-    } else {
-        format!(
-            "replay: {layout}{}, {} of forward pass in each layer",
-            replay.schedule, replay.forward_seconds_per_layer
-        )
+fn axes(steps: &[StepView], replay: &ReplayLine) -> Vec<Block> {
+    let step = steps.get(replay.step as usize).map(|step| format!("{}, {}, ", step.facts.model, step.facts.layout));
+    let context = context! {
+        part => "axes", of_trace => replay.is_of_trace(), step, schedule => &replay.schedule,
+        forward => replay.forward_seconds_per_layer.0, axes => Serde(&replay.axes),
     };
-    Fields::of(&replay.axes)
-        .left("axis", 0, |axis| axis.axis)
-        .right("calls", 1, |axis| axis.calls_counted)
-        .right("waited for", 0, |axis| Seconds::from_nanoseconds(axis.waiting_nanoseconds_median))
-        .right("in flight", 0, |axis| Seconds::from_nanoseconds(axis.under_way_nanoseconds_median))
-        .right("hidden", 0, |axis| optional(axis.overlap_efficiency.map(|share| percent(share, 0))))
-        .right("payload", 3, |axis| bytes(axis.payload_bytes_counted))
-        .right("wire", 2, |axis| bytes(axis.wire_bytes_counted))
-        .left("as listed", 0, |axis| if is_as_listed(axis) { "yes" } else { "NO" })
-        .table(title)
+    blocks("replay.txt", REPLAY, context)
 }
 
-fn is_as_listed(axis: &ReplayAxis) -> bool {
-    axis.payload_bytes_counted == axis.payload_bytes_listed && axis.wire_bytes_counted == axis.wire_bytes_listed
-}
-
-/// Unrounded, since they are compared with the list of ops.
-fn bytes(bytes: Bytes) -> String {
-    format!("{} B", bytes.0)
-}
+const REPLAY: &str = include_str!("templates/replay.txt");
 
 fn sentences(replay: &ReplayLine) -> Vec<String> {
     let (time, seconds) = (replay_time(replay), |nanoseconds| Seconds::from_nanoseconds(nanoseconds).0);
     // Without the timeline, which may be long.
     let context = context! {
-        of_trace => replay.is_of_trace(), outcome => Serde(&replay.outcome), wrong => replay.outcome.mismatch(),
+        part => "sentences", of_trace => replay.is_of_trace(), outcome => Serde(&replay.outcome), wrong => replay.outcome.mismatch(),
         median => time.map(|time| time.median.0), interval => range(time.and_then(|time| time.interval)),
         repetitions => replay.slowest_nanoseconds.len(), computing => seconds(replay.computing_nanoseconds_median),
         job => replay.job_nanoseconds.map(seconds), bytes_as_listed => replay.bytes_as_listed,
     };
-    lines("replay.txt", include_str!("templates/replay.txt"), context)
+    lines("replay.txt", REPLAY, context)
 }
 
 // The rates of a soak over its time: each case in the first and the last quarter of the rounds, and in its slowest round.

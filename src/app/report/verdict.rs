@@ -4,18 +4,18 @@
 
 use super::document::{Terminal, escaped_markdown, markdown, wrapped};
 use crate::report::document::{
-    Block, Column, Fields, Mark, Table, Tone, between, optional, share, signed_bounds, signed_percent,
+    Block, Column, Fields, Mark, Table, Tone, between, optional, signed_bounds, signed_percent,
 };
 use crate::report::products::flops_unit;
 use crate::report::row::subject_in_words;
-use crate::report::template::{lines, through};
+use crate::report::template::{blocks, lines, through};
 use crate::report::text::{Line, Paint, object, pretty_json, visible};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_base::writing::distinct;
 use commgauge_judge::verdict::{
-    AgainstBase, AgainstLimit, CurveChange, CurvePart, Decision, Finding, Metric, Problem, Question, Row, RowCall,
-    RowSubject, Run, Verdict,
+    AgainstBase, AgainstLimit, CurveChange, Decision, Finding, Metric, Problem, Question, Row, RowCall, RowSubject,
+    Run, Verdict,
 };
 use minijinja::context;
 use minijinja::value::Serde;
@@ -205,22 +205,11 @@ fn own_reasons(row: &Row, shared: &[String]) -> Vec<String> {
 }
 
 /// The rules of self-consistency that calls break, with how sure each is, for pages.
-pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
-    let over = |times: f64| format!("+{}", share(times - 1.0));
-    let at_least = |low: f64| if low > 1.0 { over(low) } else { "nothing".to_owned() };
-    const HIDDEN: u8 = Column::PAGES_ONLY;
-    let table = Fields::of(&verdict.findings)
-        .left("finding", HIDDEN, |finding| finding_in_words(finding, &verdict.rows))
-        .right("over what is allowed", HIDDEN, |finding| over(finding.times_allowed))
-        .right("at least", HIDDEN, |finding| optional(finding.times_allowed_lower_bound.map(at_least)))
-        .right("p corrected", HIDDEN, |finding| three_digits(finding.p_corrected))
-        .left("chance", HIDDEN, |finding| if finding.certain { "ruled out" } else { "not ruled out" })
-        .toned("Calls that break a rule of self-consistency, the worst first", |finding| {
-            if finding.certain { Tone::Bad } else { Tone::Plain }
-        })
-        .whole_in("`commgauge compare --consistency RECORD --format json` has every finding");
-    let many = table.rows.len() > MAX_OPEN;
-    (!table.rows.is_empty()).then_some(Block::Table(if many { table.folded() } else { table }))
+pub(in crate::report) fn findings(verdict: &Verdict) -> Vec<Block> {
+    let words: Vec<_> = verdict.findings.iter().map(|finding| finding_in_words(finding, &verdict.rows)).collect();
+    let folded = words.len() > MAX_OPEN;
+    let answer = context! { part => "findings", findings => Serde(&verdict.findings), words, folded };
+    blocks("changes.txt", CHANGES, answer)
 }
 
 pub(super) fn origins(verdict: &Verdict) -> Vec<String> {
@@ -400,27 +389,13 @@ fn flops(per_second: f64) -> String {
 // Changes of whole curves: alpha and beta before and after, one line each.
 
 /// The table, the worst first, where there are any.
-pub(in crate::report) fn curves_document(curves: &[&CurveChange]) -> Option<Block> {
+pub(in crate::report) fn curves_document(curves: &[&CurveChange]) -> Vec<Block> {
     let mut curves = curves.to_vec();
     curves.sort_by(|a, b| b.worse.cmp(&a.worse).then(b.slowdown.total_cmp(&a.slowdown)));
-    let value = |curve: &CurveChange, cost: f64| match curve.part {
-        CurvePart::Latency => Seconds(cost).to_string(),
-        CurvePart::Bandwidth => Rate(1.0 / cost).to_string(),
-    };
-    let table = Fields::of(curves)
-        .left("curve", 0, |curve| curve.name.clone())
-        .right("sizes", 4, |curve| curve.cases)
-        .left("part", 0, |curve| curve.part.name())
-        .right("base", 2, |curve| value(curve, curve.base))
-        .right("new", 2, |curve| value(curve, curve.new))
-        .right("costs more", 0, |curve| signed_percent(curve.slowdown))
-        .left("bounds", 3, |curve| signed_bounds(curve.slowdown_lower_bound, curve.slowdown_upper_bound))
-        .right("p corrected", 1, |curve| format!("{:.4}", curve.p_corrected))
-        .left("verdict", 0, |curve| if curve.worse { "worse" } else { "-" })
-        .toned("Latency and bandwidth of whole curves:", |curve| if curve.worse { Tone::Bad } else { Tone::Plain })
-        .whole_in("`commgauge compare --format json` has every curve");
-    (!table.rows.is_empty()).then_some(Block::Table(table))
+    blocks("changes.txt", CHANGES, context! { part => "curves", curves => Serde(curves) })
 }
+
+const CHANGES: &str = include_str!("templates/changes.txt");
 
 #[cfg(test)]
 mod tests {
