@@ -1,8 +1,6 @@
 //! `commgauge show model`: the parameters and the shape of a model, and the values inferred from its file.
 
-use super::document::GAP;
 use super::template::prose;
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use commgauge_base::element::ElementType;
 use commgauge_base::visible::visible_lines;
 use commgauge_base::writing::grouped;
@@ -14,43 +12,11 @@ use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A rule under the headings and nothing else, as all tables have. Texts are broken within their cells here.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
-
-/// Line for line what is shown, with the rows of its tables.
-const TEMPLATE: &str = include_str!("templates/model.txt");
-
 /// The complete text for a terminal of this width.
 pub fn text(document: &ModelDocument, width: u16) -> String {
     let linear_rule = document.shape.linear_attention.as_ref().map(|linear| linear.rule.name());
-    let has_parts = document.has_parts();
-    let text = prose("model.txt", TEMPLATE, context! { linear_rule, has_parts, ..Serde(document) });
-    let is_row = |line: &&str| line.contains(CELLS);
-    let lines: Vec<&str> = text.lines().collect();
-    let drawn = |block: &[&str]| match is_row(&block[0]) {
-        true => table(block, width),
-        false => block.concat() + "\n",
-    };
-    let drawn: String = lines.chunk_by(|one, next| is_row(one) && is_row(next)).map(drawn).collect();
-    visible_lines(&drawn).into_owned()
-}
-
-/// What is between the cells of a row of the template.
-const CELLS: &str = " | ";
-
-/// The first row has the headings, with a mark before those of numbers.
-fn table(rows: &[&str], width: u16) -> String {
-    let headings: Vec<&str> = rows[0].split(CELLS).collect();
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    table.force_no_tty();
-    table.set_header(headings.iter().map(|heading| heading.trim_start_matches('>')));
-    table.add_rows(rows[1..].iter().map(|row| row.splitn(headings.len(), CELLS)));
-    for (index, (column, heading)) in table.column_iter_mut().zip(&headings).enumerate() {
-        column.set_padding((0, if index + 1 == headings.len() { 0 } else { GAP as u16 }));
-        column.set_cell_alignment(if heading.starts_with('>') { CellAlignment::Right } else { CellAlignment::Left });
-    }
-    table.to_string().lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+    let context = context! { width, linear_rule, has_parts => document.has_parts(), ..Serde(document) };
+    visible_lines(&prose("model.txt", include_str!("templates/model.txt"), context)).into_owned()
 }
 
 // The document.

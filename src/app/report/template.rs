@@ -160,16 +160,27 @@ const BAR: &str = "\u{1}";
 
 /// The table of a text whose lines are rows, with `|` between their cells. Of the first, the headings, those of numbers begin with `>`, a
 /// unit comes after `;`, and those that end in `:N` are of columns that narrow terminals do without, the largest N first; `:page` is for
-/// pages only. Where the last ends in `...`, its cells are cut, so that every row stays on one line.
+/// pages only. Where the last ends in `...`, its cells are cut, so that every row stays on one line; where it ends in `+`, they go on below.
 fn table(text: &str, width: u16) -> String {
     let mut table = parsed_table("", text.lines());
-    let whole = table.columns.last_mut().and_then(|last| Some((last.heading.strip_suffix("...")?, last)));
-    let is_cut = whole.map(|(heading, last)| last.heading = heading).is_some();
-    if is_cut { with_last_cut(table, width) } else { table }.text(width)
+    let Some(last) = table.columns.last_mut() else { return String::new() };
+    let heading = last.heading.trim_end_matches(['.', '+']);
+    match std::mem::replace(&mut last.heading, heading).strip_prefix(heading) {
+        Some("...") => with_last_cut(table, width),
+        Some("+") => with_last_broken(table, width),
+        _ => table,
+    }
+    .text(width)
 }
 
 fn parsed_table<'a>(title: &str, lines: impl Iterator<Item = &'a str>) -> Table {
-    let cells = |line: &str| line.split('|').map(|cell| cell.trim().replace(BAR, "|")).collect::<Vec<String>>();
+    // Those of the first column may be indented.
+    let cells = |line: &str| {
+        let (first, others) = line.split_once('|').unzip();
+        let others = others.into_iter().flat_map(|others| others.split('|')).map(str::trim);
+        let all = [first.unwrap_or(line).trim_end()].into_iter().chain(others);
+        all.map(|cell| cell.replace(BAR, "|")).collect::<Vec<String>>()
+    };
     let column = |heading: String| {
         // Headings live as long as the program, and a table has few.
         let heading: &'static str = heading.leak();
@@ -183,7 +194,7 @@ fn parsed_table<'a>(title: &str, lines: impl Iterator<Item = &'a str>) -> Table 
     let mut lines = lines.filter(|line| !line.trim().is_empty());
     let columns: Vec<Column> = lines.next().map(cells).into_iter().flatten().map(column).collect();
     let row = |line: &str| {
-        let toned = TONES.iter().find_map(|(mark, tone)| Some((line.trim_start().strip_prefix(mark)?, *tone)));
+        let toned = TONES.iter().find_map(|(mark, tone)| Some((line.strip_prefix(mark)?, *tone)));
         let (line, tone) = toned.unwrap_or((line, Tone::Plain));
         Row::toned(tone, cells(line))
     };
@@ -218,15 +229,19 @@ fn block(text: &str) -> Block {
     Block::Table(if remark('=').is_some() { table.without_columns_that_agree() } else { table })
 }
 
-/// Minimum width of a column that is cut; narrower terminals wrap it.
+/// Minimum width of a column that is cut or broken; narrower terminals wrap it.
 const SHORTEST: usize = 20;
 
-fn with_last_cut(mut table: Table, width: u16) -> Table {
-    let last = table.columns.len() - 1;
+/// What the others leave of the width.
+fn room_of_last(table: &Table, width: u16) -> usize {
     let mut widths = widths(&table.columns, &table.rows);
-    widths[last] = SHORTEST;
+    widths[table.columns.len() - 1] = SHORTEST;
     let before = TableLayout::new(&table.columns, widths, usize::from(width));
-    let longest = SHORTEST + usize::from(width).saturating_sub(before.width());
+    SHORTEST + usize::from(width).saturating_sub(before.width())
+}
+
+fn with_last_cut(mut table: Table, width: u16) -> Table {
+    let (last, longest) = (table.columns.len() - 1, room_of_last(&table, width));
     for row in &mut table.rows {
         let cell = visible(&row.cells[last]);
         row.cells[last] = match cell.chars().count() > longest {
@@ -234,6 +249,21 @@ fn with_last_cut(mut table: Table, width: u16) -> Table {
             false => cell,
         };
     }
+    table
+}
+
+fn with_last_broken(mut table: Table, width: u16) -> Table {
+    let (last, longest) = (table.columns.len() - 1, room_of_last(&table, width));
+    let broken = |row: Row| {
+        let text = wrap(&row.cells[last], longest, 0);
+        let line = |(index, line): (usize, &str)| {
+            let mut cells = if index == 0 { row.cells.clone() } else { vec![String::new(); last + 1] };
+            line.clone_into(&mut cells[last]);
+            Row::toned(row.tone, cells)
+        };
+        text.lines().enumerate().map(line).collect::<Vec<_>>()
+    };
+    table.rows = table.rows.into_iter().flat_map(broken).collect();
     table
 }
 
