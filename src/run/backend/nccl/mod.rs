@@ -106,7 +106,7 @@ impl NcclBackend {
 
     /// NCCL, if it allocates the buffers of a case.
     fn allocator(&self, binding: &Binding) -> Option<&'static Library> {
-        (binding.variant.buffers != Buffers::Plain).then_some(self.maker.library)
+        (binding.variant.buffers != Buffers::Plain || self.buffers.allocates_plain).then_some(self.maker.library)
     }
 
     /// The memory available to the buffers of a case: the free memory of the device, and buffers of earlier cases.
