@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_adapters_next_to_slow_messages_accuse_the_library_slow_ones_the_link_and_nothing_is_guessed() {
+    fn slow_messages_over_fast_adapters_name_the_library_and_slow_adapters_the_link() {
         let (sent, ndr) = (Some(12e9), "400 Gb/sec (4X NDR)");
         let what = "ib_write_bw from mlx5_0 of b to mlx5_1 of a";
         for (sent, carried, adapter, expected) in [
