@@ -35,22 +35,27 @@ fn every_kind_of_copy_comes_out_right_alone_and_together_and_is_in_every_report(
         .ended_with(0);
     let written = lines(&record);
     let measured = of_kind(&written, "copy");
-    // To and from the host on two kinds of memory, both ways on one, within, to two peers, and both ways with them; in two sizes, alone and
-    // together, twice.
-    assert_eq!(measured.len(), (2 * 2 + 1 + 1 + 2 + 2) * 2 * 2 * 2);
+    // To and from the host on two kinds of memory, both ways and by kernels on one, within, with all peers in four ways, and to, from and both
+    // ways with two peers by engines and kernels; in two sizes, alone and together, twice. Latencies have one size.
+    assert_eq!(measured.len(), ((2 * 2 + 1 + 2 + 1 + 4 + 2 * (5 + 2)) * 2 + 1 + 2) * 2 * 2);
     for line in &measured {
         assert_eq!(line["outcome"]["verified"], true, "{line}");
         let of_rank = line["median_nanoseconds"].as_array().unwrap();
         assert!(of_rank.len() == 3 && of_rank.iter().all(|time| time.as_u64() > Some(0)), "{line}");
-        assert_eq!(line["copies_per_sample"], 16, "{line}");
+        let is_latency = line["copy"]["kind"].as_str().unwrap().ends_with("_latency_sm");
+        assert_eq!((line["copies_per_sample"] == 4096, line["copy"]["bytes"] == 8), (is_latency, is_latency), "{line}");
+        assert!(is_latency || line["copies_per_sample"] == 16, "{line}");
     }
     assert_eq!(of_kind(&written, "plan")[0]["product_lines"], measured.len());
     assert_eq!(of_kind(&written, "end")[0]["exit_code"], 0);
     for (format, words) in [
         ("table", "peer-both-ways"),
-        ("table", "40 copies: 40 synthetic"),
+        ("table", "110 copies: 110 synthetic"),
         ("json", "\"seconds_median_of_rank\""),
+        ("json", "\"nvbandwidth\": \"all_to_one_read_ce\""),
         ("markdown", "host-to-device"),
+        ("json", "\"nvbandwidth\": \"device_to_device_latency_sm\""),
+        ("markdown", "host\\_to\\_all\\_memcpy\\_ce"),
     ] {
         let mut report = Command::new(COMMGAUGE);
         report.env("NO_COLOR", "1").arg("report").arg(&record).args(["--format", format]);
@@ -89,6 +94,25 @@ fn what_cannot_be_copied_is_skipped_with_its_reason_and_the_rest_is_measured() {
             _ => "needs 20 MiB of device memory, ",
         };
         assert!(reason.contains(wanted) && (wanted.is_empty() == reason.is_empty()), "{line}");
+    }
+}
+
+#[test]
+fn with_all_peers_a_rank_without_a_way_to_one_of_them_skips_the_copy_and_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = "kinds = ['to-all-peers', 'all-peers-from-one', 'host-latency-sm']\nbytes = '1KiB'\neach = 'alone'";
+    // Two of three ranks share a device.
+    let mut command = copies(folder.path(), table);
+    Ran::of(with_doubles(command.arg("--share-gpu"), 2), 60).ended_with(0);
+    let written = lines(&record_of(folder.path()));
+    let measured = of_kind(&written, "copy");
+    assert_eq!(measured.len(), 3 * 2);
+    for line in measured {
+        let reason = line["outcome"]["reason"].as_str().unwrap_or_default();
+        match line["copy"]["kind"].as_str().unwrap() {
+            "host_latency_sm" => assert_eq!(line["outcome"]["verified"], true, "{line}"),
+            _ => assert!(reason.contains("both ranks are on one GPU"), "{line}"),
+        }
     }
 }
 

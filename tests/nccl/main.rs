@@ -17,6 +17,7 @@ mod expected_of_tools;
 mod faults;
 mod gpu_check;
 mod pairs;
+mod perftest;
 mod products;
 mod ranks;
 mod unkind;

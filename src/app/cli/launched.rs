@@ -10,6 +10,7 @@ use super::work::{PlannedWork, Work, planned};
 use super::{output, suite};
 use crate::report::{View, launch_check_text, pretty_json, refusal as refusal_text};
 use clap::Parser;
+use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
@@ -17,6 +18,7 @@ use commgauge_model::config::{Machine, Peer};
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{End, EndStatus};
+use commgauge_model::workload::Case;
 use commgauge_run::backend::nccl;
 use commgauge_run::launch_check::LaunchReport;
 use commgauge_run::session::{
@@ -211,7 +213,8 @@ fn backend<W: Work>(work: &W) -> Result<LaunchedBackend> {
 
 fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
     let arguments: &NcclArguments = &work.launched().nccl;
-    let settings = arguments.settings();
+    let sends = |case: &Case| case.op.collective == Collective::SendRecv;
+    let (settings, like_nccl_tests) = (arguments.settings(), work.like() == Some(Peer::NcclTests));
     NcclLaunch {
         environment: nccl::Environment {
             share_gpu: arguments.share_gpu,
@@ -219,13 +222,15 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
             calls_overlap: work.calls_overlap(),
             record_algorithm: arguments.record_algorithm,
             pairs: work.measured_pairs(),
-            schedules_for_nvlink: work.like() == Some(Peer::NcclTests),
+            schedules_for_nvlink: like_nccl_tests,
+            two_peers: like_nccl_tests && work.plan(2).is_ok_and(|work| work.plan.cases.iter().all(sends)),
         },
         options: nccl::Options {
             library: arguments.nccl_library.clone(),
             cublas: arguments.cublas_library.clone(),
             ctas: nccl::CtaLimits { least: arguments.min_ctas, most: arguments.only_max_ctas() },
             buffers: arguments.only_buffers(),
+            allocates_plain: like_nccl_tests,
             stays_on_processors: arguments.no_numa_binding,
             deadlines: nccl::Deadlines::default(),
             settings,

@@ -66,6 +66,10 @@ pub struct LaunchedArguments {
     /// Test option: a rank that hangs, loops, stops, dies or leaves at a call, as RANK:KIND[:CALL]
     #[arg(long, value_name = "RANK:KIND[:CALL]", value_parser = Fault::parse, conflicts_with = "no_watchdog", hide = true)]
     pub inject_fault: Option<Fault>,
+    /// Also write between the adapters of the first two hosts with perftest's `ib_write_bw`, in host memory and by GPUDirect where it can, so that
+    /// `judge` tells a slow link from a slow library; over these adapters [default: those next to the ranks' GPUs]
+    #[arg(long, value_name = "ADAPTERS", num_args = 0.., require_equals = true, value_delimiter = ',', hide_short_help = true)]
+    pub perftest: Option<Vec<String>>,
     /// Print no result, only write the record
     #[arg(long, hide_short_help = true)]
     pub quiet: bool,

@@ -115,7 +115,11 @@ pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes, machine: Op
             return Err(Error::usage("--trace: a trace is replayed on host memory; accepted: --backend mpi"));
         }
     }
-    Ok(PlannedWork { work, after_plan: AfterPlan { interference, replay } })
+    let perftest = program.launched().perftest.clone();
+    if perftest.is_some() && backend == Backend::Simulated {
+        return Err(Error::usage("--perftest: simulated hosts have no adapters; accepted: --backend mpi or nccl"));
+    }
+    Ok(PlannedWork { work, after_plan: AfterPlan { interference, replay, perftest } })
 }
 
 // The flags of `commgauge-step`, and the requested work. `launched` runs it.

@@ -400,7 +400,7 @@ impl RecordState {
                 self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
                 self.round = Some((growth.round, growth.cases.len()));
             }
-            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
+            Line::Perftest(_) | Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
             Line::Devices(_) | Line::DeviceReadings(_) | Line::Counters(_) | Line::LibraryUse(_) => {}
             Line::Unwatched(_) => self.is_unwatched = true,
         }

@@ -115,7 +115,7 @@ pub(super) fn copies_document(copies: &[CopyTime], header: &Header) -> Option<Bl
 }
 
 fn copies_table(copies: &[CopyTime], header: &Header) -> Table {
-    let title = "copies by the copy engines of the ranks' GPUs, one rank of a host after the other (alone) or all at once (together): time of \
+    let title = "copies by the copy engines of the ranks' GPUs, or by kernels (sm), one rank of a host after the other (alone) or all at once (together): time of \
                  the slowest rank, and its rate in each direction";
     let check = |time: &CopyTime| row::check(&time.times.outcome, "byte", header);
     let gigabytes = |rate: Rate| three_digits(rate.gigabytes_per_second());
@@ -127,18 +127,15 @@ fn copies_table(copies: &[CopyTime], header: &Header) -> Table {
         .left("host memory", 1, |time| optional(time.copy.host_memory.map(HostMemory::name)))
         .left("to rank", 1, |time| optional(time.copy.peer_distance.map(|distance| format!("+{distance}"))))
         .right("size", 0, |time| time.copy.bytes)
-        .left("each", 0, |time| each(time.copy.alone))
+        .left("each", 0, |time| time.copy.each())
         .right("repl.", 3, |time| time.times.medians().len())
         .right("time", 2, |time| optional(time.times.median()))
         .right("GB/s", 0, |time| optional(time.times.median().map(|seconds| gigabytes(time.rate(seconds)))))
         .left("slowest", 0, |time| rank(time, 0))
         .left("fastest", 1, |time| rank(time, 1))
+        .left("nvbandwidth", 3, |time| optional(time.copy.nvbandwidth_name()))
         .left("check", expendable_check(copies.iter().map(|time| &time.times)), |time| check(time).1)
         .toned(title, |time| check(time).0)
-}
-
-fn each(alone: bool) -> &'static str {
-    if alone { "alone" } else { "together" }
 }
 
 /// Number of copies by outcome, such as `12 copies: 12 right`; `None` without copies.
@@ -150,6 +147,8 @@ pub(super) fn copies_summary(copies: &[CopyTime], header: &Header) -> Option<Str
 #[derive(JsonSchema, Serialize)]
 pub(super) struct JsonCopy<'a> {
     kind: CopyKind,
+    /// The test case of nvbandwidth that measures the same.
+    nvbandwidth: Option<&'static str>,
     host_memory: Option<HostMemory>,
     peer_distance: Option<u32>,
     bytes: Bytes,
@@ -168,10 +167,11 @@ impl<'a> JsonCopy<'a> {
     pub(super) fn new(time: &'a CopyTime) -> JsonCopy<'a> {
         JsonCopy {
             kind: time.copy.kind,
+            nvbandwidth: time.copy.nvbandwidth_name(),
             host_memory: time.copy.host_memory,
             peer_distance: time.copy.peer_distance,
             bytes: time.copy.bytes,
-            each: each(time.copy.alone),
+            each: time.copy.each(),
             seconds_per_replicate: time.times.medians(),
             seconds_median: time.times.median(),
             bytes_per_second: time.times.median().map(|seconds| time.rate(seconds)),

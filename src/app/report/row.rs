@@ -83,11 +83,8 @@ pub(super) fn subject_in_words(name: &str, subject: &RowSubject) -> String {
             format!("{} {} of {whose}{of_bytes}{more}", call.axis, call.collective)
         }
         RowSubject::Copy { copy } => {
-            let memory = copy.host_memory.map(|memory| memory.name().to_owned());
-            let peer = copy.peer_distance.map(|distance| format!("rank +{distance}"));
-            let each = if copy.alone { "alone" } else { "together" }.to_owned();
-            let parts = [copy.kind.name().to_owned()].into_iter().chain(memory).chain(peer).chain([each]);
-            parts.collect::<Vec<_>>().join(", ")
+            let parts = [vec![copy.kind.name().to_owned()], copy.ends("rank "), vec![copy.each().to_owned()]];
+            parts.concat().join(", ")
         }
         RowSubject::Product { product } => format!("product {} x {} x {}", product.m, product.n, product.k),
     }

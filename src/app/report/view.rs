@@ -10,7 +10,7 @@ use super::{nccl_faults, products, provenance, row};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Rate, Seconds, counted};
 use commgauge_base::writing::grouped;
-use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed};
+use commgauge_judge::verdict::{Consistency, ConsistencyRule, Subject, Timed, contrasts};
 use commgauge_model::record::Record;
 use commgauge_model::record::counters::{faults, phrases};
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
@@ -239,7 +239,7 @@ impl Findings {
         let of_pairs: Vec<String> = pairs.iter().flat_map(|pairs| pairs.findings()).collect();
         let contradictions = contradictions(record, rows);
         let worst = of_pairs.first().or(contradictions.first()).or(late.first()).cloned();
-        Findings { all: [late, of_pairs, contradictions].concat(), worst }
+        Findings { all: [contrasts(record), late, of_pairs, contradictions].concat(), worst }
     }
 }
 

@@ -44,6 +44,7 @@ pub use learned_file::{LearnRule, Learned};
 pub use network::{PlanOutlook, PlannedWork, plan_outlook};
 pub use next_run::{NextRun, judged_suite, next_run};
 pub use selftest::{Counted, History, Noise, OwnRecords, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
+pub use transport::contrasts;
 
 #[cfg(test)]
 mod damage_tests {

@@ -56,10 +56,16 @@ pub fn next_run(header: &Header, what: NextRun, on: Option<&[(String, u32)]>) ->
         launch.program.iter().for_each(|program| push(&["--launcher", program]));
         launch.components.iter().for_each(|word| push(&[&format!("--launcher-arg={word}")]));
     }
-    let flags = nccl_flags(header);
-    if what == NextRun::PairsOneAtATime || !flags.is_empty() {
+    let mut flags = nccl_flags(header);
+    if what == NextRun::PairsOneAtATime {
+        flags.insert(0, "--one-at-a-time".to_owned());
+    }
+    let hosts = on.filter(|hosts| what != NextRun::Qualify && hosts.len() > 1);
+    if hosts.is_some() && header.ranks.iter().any(|facts| facts.active_adapter().is_some()) {
+        flags.push("--perftest".to_owned());
+    }
+    if !flags.is_empty() {
         push(&["--"]);
-        push(if what == NextRun::PairsOneAtATime { &["--one-at-a-time"] } else { &[] });
         flags.iter().for_each(|word| push(&[word]));
     }
     words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
@@ -198,6 +204,16 @@ mod tests {
         ] {
             assert_eq!(next_run(&header, what, on), format!("commgauge run {expected}"));
         }
+        let near = header(|header| {
+            header.backend.name = "nccl".to_owned();
+            header.ranks[1].adapters = vec!["mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))".to_owned()];
+        });
+        let two = ["a", "b"].map(|host| (host.to_owned(), 1));
+        assert!(next_run(&near, NextRun::PairsOneAtATime, Some(&two)).ends_with(" -- --one-at-a-time --perftest"));
+        assert!(
+            !next_run(&near, NextRun::PairsOneAtATime, Some(&two[..1])).contains("--perftest"),
+            "one host has no link"
+        );
         let many = header(|header| {
             let first = header.ranks[0].clone();
             header.ranks = (0..17).map(|host| RankFacts { host: format!("n{host}"), ..first.clone() }).collect();

@@ -1,11 +1,14 @@
-//! Whether the library carried data over what the machine file requires in `[transport]`.
+//! Whether the library carried data over what the machine file requires in `[transport]`, and whether its link could carry more.
 
 use super::Problem;
 use super::comparability::LoadedRecord;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::RequiredTransport;
+use commgauge_model::record::Record;
+use commgauge_model::record::counters::PerftestLine;
 use commgauge_model::record::library_use::LibraryUse;
+use commgauge_model::record::line::RankFacts;
 
 /// Failures where ranks used something else; no pass (3) where the record does not say what they used.
 pub(super) fn problems(loaded: &LoadedRecord, machine: Option<&Machine>) -> Vec<Problem> {
@@ -61,12 +64,46 @@ fn compared(required: &RequiredTransport, used: &LibraryUse) -> Vec<Problem> {
     found
 }
 
+/// Below this share of a rate another one is slow.
+const SLOW: f64 = 0.8;
+
+/// What `ib_write_bw` says of the link between two hosts, next to the messages of the same ranks.
+pub fn contrasts(record: &Record) -> Vec<String> {
+    let name = record.header.backend.name.to_uppercase();
+    let sentence = |write: &PerftestLine| {
+        let facts = write.ranks.map(|rank| record.header.ranks.iter().find(|facts| facts.rank == rank));
+        let place = |end: usize| format!("{} of {}", write.adapters[end], facts[end].map_or("?", |facts| &facts.host));
+        let memory = if write.gpudirect { " by GPUDirect" } else { "" };
+        let what = format!("ib_write_bw{memory} from {} to {}", place(1), place(0));
+        let Some(carried) = write.bytes_per_second else {
+            return format!("{what}: {}", write.problem.as_deref().unwrap_or("not measured"));
+        };
+        let sent = record.message_rate(write.ranks);
+        let line = facts[1].and_then(RankFacts::active_adapter).filter(|(adapter, _)| *adapter == write.adapters[1]);
+        let is_slow = line.map(|(_, rate)| carried.0 < SLOW * rate);
+        let verdict = match (sent.map(|sent| sent.0 < SLOW * carried.0), is_slow) {
+            (Some(_), Some(true)) => "both slow: the link".to_owned(),
+            (Some(true), Some(false)) => format!("the link is fine, look at {name}"),
+            (Some(true), None) => format!("the link carries more, look at {name}"),
+            (Some(false), Some(false)) => "both as fast as the adapter".to_owned(),
+            (Some(false), None) => "both alike: if that is slow, it is the link".to_owned(),
+            (None, _) => "no message of these ranks to compare with".to_owned(),
+        };
+        let sent = sent.map_or_else(String::new, |sent| format!("{name} {sent}, "));
+        format!("{sent}{what} {carried}: {verdict}")
+    };
+    record.meanwhile.perftest.iter().map(sentence).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{lines, loaded, machine};
     use super::*;
+    use commgauge_base::collective::Collective;
+    use commgauge_base::units::Rate;
     use commgauge_model::record::Line;
     use commgauge_model::record::library_use::LibraryUseLine;
+    use commgauge_model::record::line::PairTimes;
 
     fn used(log: &str) -> LibraryUse {
         let mut used = LibraryUse::default();
@@ -79,6 +116,62 @@ mod tests {
         let at = all.len() - 1;
         all.splice(at..at, line.map(|line| Line::LibraryUse(Box::new(line))));
         loaded("r.jsonl", all)
+    }
+
+    /// A record of messages between two ranks at a rate, next to what `ib_write_bw` found there.
+    fn contrasted(sent: Option<f64>, carried: Option<f64>, adapter: &str) -> String {
+        let mut record = record(None).record;
+        record.header.backend.name = "nccl".to_owned();
+        let adapters = vec![format!("mlx5_0 (same PCIe switch, {adapter})")];
+        let rank = |rank, host| RankFacts { adapters: adapters.clone(), ..RankFacts::on_host(rank, host) };
+        record.header.ranks = vec![rank(0, "a"), rank(1, "b")];
+        let (facts, line) = (&mut record.plan.cases[0], &mut record.cases[0]);
+        (facts.collective, facts.transfers_per_call) = (Collective::PingPong, 2);
+        let bytes = facts.bytes_total.0 as f64 * 2.0 * f64::from(line.calls_per_sample);
+        line.pairs = sent.map(|sent| {
+            let median_nanoseconds = vec![(bytes / sent * 1e9).round() as u64];
+            Box::new(PairTimes { rank_a: vec![1], rank_b: vec![0], median_nanoseconds, ..PairTimes::default() })
+        });
+        record.meanwhile.perftest = vec![PerftestLine {
+            ranks: [0, 1],
+            adapters: ["mlx5_1", "mlx5_0"].map(str::to_owned),
+            gpudirect: false,
+            bytes_per_second: carried.map(Rate),
+            problem: carried.is_none().then(|| "b: broken".to_owned()),
+        }];
+        contrasts(&record).concat()
+    }
+
+    #[test]
+    fn slow_messages_over_fast_adapters_name_the_library_and_slow_adapters_the_link() {
+        let (sent, ndr) = (Some(12e9), "400 Gb/sec (4X NDR)");
+        let what = "ib_write_bw from mlx5_0 of b to mlx5_1 of a";
+        for (sent, carried, adapter, expected) in [
+            (sent, None, ndr, format!("{what}: b: broken")),
+            (None, Some(13e9), "unknown", format!("{what} 13.0 GB/s: no message of these ranks to compare with")),
+            (sent, Some(46e9), ndr, format!("NCCL 12.0 GB/s, {what} 46.0 GB/s: the link is fine, look at NCCL")),
+            (sent, Some(13e9), ndr, format!("NCCL 12.0 GB/s, {what} 13.0 GB/s: both slow: the link")),
+            (
+                sent,
+                Some(46e9),
+                "unknown",
+                format!("NCCL 12.0 GB/s, {what} 46.0 GB/s: the link carries more, look at NCCL"),
+            ),
+            (
+                sent,
+                Some(13e9),
+                "unknown",
+                format!("NCCL 12.0 GB/s, {what} 13.0 GB/s: both alike: if that is slow, it is the link"),
+            ),
+            (
+                sent,
+                Some(13e9),
+                "100 Gb/sec (4X EDR)",
+                format!("NCCL 12.0 GB/s, {what} 13.0 GB/s: both as fast as the adapter"),
+            ),
+        ] {
+            assert_eq!(contrasted(sent, carried, adapter), expected);
+        }
     }
 
     #[test]

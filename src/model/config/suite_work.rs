@@ -242,7 +242,7 @@ impl PairsTable {
 
 // Reads a suite's `[[copy]]` tables: copies between the memory of hosts and GPUs, within a GPU, and between the GPUs of a host.
 
-/// From where to where, by the copy engines of a GPU.
+/// From where to where: by the copy engines of the rank's own GPU unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 // Its name in files and in output.
 #[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display, strum::VariantArray)]
@@ -261,30 +261,68 @@ pub enum CopyKind {
     ToPeer,
     /// To it and from it at once.
     PeerBothWays,
+    /// From the GPU of another rank of the host, which the rank's own reads.
+    FromPeer,
+    /// To it and from it at once, each GPU writing to the other.
+    PeersWriteBoth,
+    /// The same, each reading from the other.
+    PeersReadBoth,
+    /// From a rank's GPU to those of all other ranks of the host at once.
+    ToAllPeers,
+    /// From all of them at once, read by the rank's own.
+    FromAllPeers,
+    /// The same, written by the others.
+    AllPeersToOne,
+    /// To all of them at once, read by the others.
+    AllPeersFromOne,
+    /// As without `-sm`, by a kernel.
+    HostToDeviceSm,
+    DeviceToHostSm,
+    ToPeerSm,
+    FromPeerSm,
+    /// Reads of a kernel's thread that wait for one another, from the memory of the host.
+    HostLatencySm,
+    /// The same from the GPU of another rank.
+    PeerLatencySm,
 }
 
 impl CopyKind {
     /// All kinds, in the order in which they are measured.
-    pub const ALL: [CopyKind; 6] = *<CopyKind as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
+    pub const ALL: [CopyKind; 19] = *<CopyKind as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// The name in a suite.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether one end is memory of the host.
+    /// Whether one end is memory of the host. Its name is built from its parts, so that they tell.
     pub fn is_of_host(self) -> bool {
-        matches!(self, CopyKind::HostToDevice | CopyKind::DeviceToHost | CopyKind::HostBothWays)
+        self.name().contains("host")
     }
 
     /// Whether one end is another rank's GPU.
     pub fn is_of_peers(self) -> bool {
-        matches!(self, CopyKind::ToPeer | CopyKind::PeerBothWays)
+        self.name().contains("peer") && !self.is_of_all_peers()
+    }
+
+    /// Whether the other ends are the GPUs of all other ranks of the host.
+    pub fn is_of_all_peers(self) -> bool {
+        self.name().contains("all-peers")
     }
 
     /// Whether both directions are busy at once.
     pub fn is_both_ways(self) -> bool {
-        matches!(self, CopyKind::HostBothWays | CopyKind::PeerBothWays)
+        self.name().contains("both")
+    }
+
+    /// Whether a kernel moves the bytes, which reaches no pageable memory.
+    pub fn is_by_kernel(self) -> bool {
+        self.name().ends_with("-sm")
+    }
+
+    /// Whether one read waits for the other.
+    pub fn is_latency(self) -> bool {
+        self.name().contains("latency")
     }
 }
 
@@ -313,9 +351,10 @@ impl HostMemory {
 pub struct CopyTable {
     /// From where to where.
     pub kinds: Vec<CopyKind>,
-    /// Of the host's end, where there is one. Both ways at once are of pinned memory only: of pageable memory one call waits for the other.
+    /// Of the host's end, where there is one. Both ways at once are of pinned memory only, since of pageable memory one call waits for the
+    /// other, and so is what kernels do.
     pub host_memory: Vec<HostMemory>,
-    /// Bytes of each copy, in each direction.
+    /// Bytes of each copy, in each direction; a latency has its own.
     pub bytes: Vec<Bytes>,
     /// Whether one rank of each host copies at a time; false: all at once.
     pub alone: Vec<bool>,

@@ -3,7 +3,7 @@
 //! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
 
 use super::Line;
-use super::counters::{CounterBlock, CountersLine};
+use super::counters::{CounterBlock, CountersLine, PerftestLine};
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{HangLine, ResumeLine};
 use super::library_use::LibraryUseLine;
@@ -149,6 +149,7 @@ impl Assembly {
                 }
                 record.meanwhile.device_readings.push(*readings);
             }
+            (Line::Perftest(written), _, true) => record.meanwhile.perftest.push(*written),
             (Line::LibraryUse(used), _, true) => record.meanwhile.library_use = Some(*used),
             (Line::Counters(counters), _, true) => {
                 let cases = || counters.blocks.iter().flat_map(|block| &block.during);
@@ -397,6 +398,8 @@ pub struct Meanwhile {
     pub counters: Vec<CountersLine>,
     /// What the library carried data over; absent where it was not asked.
     pub library_use: Option<LibraryUseLine>,
+    /// What the adapters carry without it.
+    pub perftest: Vec<PerftestLine>,
 }
 
 impl Meanwhile {

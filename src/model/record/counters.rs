@@ -1,6 +1,7 @@
 //! What counters of hosts and devices did while cases were measured: errors of ports and links, retransmissions, states of devices.
 
 use crate::config::machine::{CounterKind, known_counter};
+use commgauge_base::units::Rate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -102,4 +103,22 @@ pub fn phrases(rises: Rises) -> Vec<String> {
         _ => format!("{counter} on {host} rose by {by}"),
     };
     all.into_iter().map(phrase).collect()
+}
+// What perftest's `ib_write_bw` reaches between the adapters of two hosts.
+
+/// Writes from an adapter of the second host to one of the first.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PerftestLine {
+    /// A rank of the first host, and one of the second, that started it.
+    pub ranks: [u32; 2],
+    /// Their adapters.
+    pub adapters: [String; 2],
+    /// Whether the memory is that of their devices (GPUDirect RDMA).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gpudirect: bool,
+    /// The average rate.
+    pub bytes_per_second: Option<Rate>,
+    /// Why there is none, with the host.
+    pub problem: Option<String>,
 }

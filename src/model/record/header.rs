@@ -381,6 +381,13 @@ pub struct CaseFacts {
 }
 
 impl RankFacts {
+    /// The first of the nearest adapters, if it is active, and its bytes per second.
+    pub fn active_adapter(&self) -> Option<(&str, f64)> {
+        let (name, rest) = self.adapters.first()?.split_once(" (")?;
+        let gigabits: f64 = rest.split_once(" Gb/sec")?.0.rsplit(' ').next()?.parse().ok()?;
+        Some((name, gigabits * 1e9 / 8.0))
+    }
+
     /// A rank of which only its host is known.
     pub fn on_host(rank: u32, host: impl Into<String>) -> RankFacts {
         let unknown = || "unknown".to_owned();

@@ -9,7 +9,7 @@ pub use super::work_lines::{ClockErrors, Outcome, RankHistogram, Samples};
 pub use crate::workload::StepUse;
 pub use commgauge_base::sample::ClockMethod;
 
-use super::counters::CountersLine;
+use super::counters::{CountersLine, PerftestLine};
 use super::header::{DeviceReadingsLine, DevicesLine};
 use super::launch_lines::{Change, HangLine, ResumeLine, UnwatchedLine, shortened};
 use super::library_use::LibraryUseLine;
@@ -69,6 +69,8 @@ pub enum Line {
     Counters(Box<CountersLine>),
     /// What the library of each rank carries data over; the last such line holds.
     LibraryUse(Box<LibraryUseLine>),
+    /// What `ib_write_bw` reaches between two hosts.
+    Perftest(Box<PerftestLine>),
     /// A further launch continues a run that ended early.
     Resume(Box<ResumeLine>),
     /// How the run ended. The last line, but for a run that was resumed later; a record without it was cut off.

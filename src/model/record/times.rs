@@ -2,6 +2,7 @@
 
 use super::Record;
 use super::work_lines::{CopyLine, CopyShape, Outcome, ProductShape};
+use commgauge_base::collective::Collective;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Rate, Seconds};
 
@@ -113,6 +114,21 @@ impl Record {
         let of_rank = |rank: usize| median(&sorted(measured.iter().map(|line| seconds(line, rank))));
         let seconds_of_rank = (0..ranks).filter_map(of_rank).map(Seconds).collect();
         CopyTime { copy, times, seconds_of_rank }
+    }
+}
+
+impl Record {
+    /// The highest rate of messages one way between two ranks: that of large ones, in the best replicate.
+    pub fn message_rate(&self, ranks: [u32; 2]) -> Option<Rate> {
+        let rates = self.cases.iter().filter_map(|line| {
+            let facts = self.plan.cases.get(line.case as usize)?;
+            let pairs = line.pairs.as_deref().filter(|_| facts.collective == Collective::PingPong)?;
+            let mut ends = pairs.rank_a.iter().zip(&pairs.rank_b);
+            let index = ends.position(|(a, b)| ranks == [*a, *b] || ranks == [*b, *a])?;
+            let messages = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
+            Some(facts.bytes_total.0 as f64 * messages / (*pairs.median_nanoseconds.get(index)? as f64 * 1e-9))
+        });
+        rates.reduce(f64::max).map(Rate)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::config::{CopyKind, CopyTable, HostMemory, Machine, RunSettings};
 use crate::layout::{Axis, Degrees, Groups, Layout, Nodes};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::Result;
 use commgauge_base::geometry::Splits;
 use commgauge_base::stats::Span;
@@ -54,6 +55,12 @@ const SECONDS_BESIDES_SAMPLING: f64 = 0.05;
 /// Time per byte to fill, compare and lock the buffers of a copy: on a host with an H200 suites/copies.toml took 14.5 s instead of the 5.4
 /// s of its budgets.
 const SECONDS_PER_COPIED_BYTE: f64 = 1.5e-9;
+
+/// Bytes of a read of a latency.
+const LATENCY_BYTES: Bytes = Bytes(8);
+
+/// Other GPUs of a host, as most hosts have them at most.
+const MOST_PEERS: f64 = 7.0;
 
 /// Cautious figures of host memory, for runs whose number of iterations is fixed.
 const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
@@ -153,10 +160,8 @@ pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
 
 /// Estimated time of a copy in one replicate.
 pub fn estimated_copy(shape: &CopyShape, settings: &RunSettings) -> Estimate {
-    let ways = match shape.kind {
-        CopyKind::HostBothWays | CopyKind::PeerBothWays => 2.0,
-        CopyKind::HostToDevice | CopyKind::DeviceToHost | CopyKind::WithinDevice | CopyKind::ToPeer => 1.0,
-    };
+    let ways =
+        if shape.kind.is_of_all_peers() { MOST_PEERS } else { f64::from(1 + u8::from(shape.kind.is_both_ways())) };
     let prepared = ways * shape.bytes.0 as f64 * SECONDS_PER_COPIED_BYTE;
     Estimate::Budget(Seconds(settings.case_budget.0 + SECONDS_BESIDES_SAMPLING + prepared))
 }
@@ -194,20 +199,32 @@ pub struct CopyShape {
 impl CopyShape {
     /// Its name among the rows of a verdict, such as `copy/host-to-device/pinned/268435456/alone`.
     pub fn row_name(&self) -> String {
-        let memory = self.host_memory.map(|memory| memory.name().to_owned());
-        let peer = self.peer_distance.map(|distance| format!("+{distance}"));
-        let each = if self.alone { "alone" } else { "together" };
-        let parts = memory.into_iter().chain(peer).chain([self.bytes.0.to_string(), each.to_owned()]);
+        let parts = self.ends("").into_iter().chain([self.bytes.0.to_string(), self.each().to_owned()]);
         format!("copy/{}/{}", self.kind.name(), parts.collect::<Vec<_>>().join("/"))
     }
 
     /// In words, such as `host-to-device of 256 MiB, pinned, alone`.
     pub fn name(&self) -> String {
-        let memory = self.host_memory.map(|memory| memory.name().to_owned());
-        let peer = self.peer_distance.map(|distance| format!("peer +{distance}"));
-        let each = if self.alone { "alone" } else { "together" };
-        let parts: Vec<String> = memory.into_iter().chain(peer).chain([each.to_owned()]).collect();
+        let parts = [self.ends("peer "), vec![self.each().to_owned()]].concat();
         format!("{} of {}, {}", self.kind.name(), self.bytes, parts.join(", "))
+    }
+
+    /// Memory of the host and distance of the peer, where there are any, the latter after a word.
+    pub fn ends(&self, word: &str) -> Vec<String> {
+        let memory = self.host_memory.map(|memory| memory.name().to_owned());
+        memory.into_iter().chain(self.peer_distance.map(|distance| format!("{word}+{distance}"))).collect()
+    }
+
+    /// Whether ranks copy one after the other.
+    pub fn each(&self) -> &'static str {
+        if self.alone { "alone" } else { "together" }
+    }
+
+    /// The test case of nvbandwidth that measures the same, if there is one.
+    pub fn nvbandwidth_name(&self) -> Option<&'static str> {
+        let wanted = format!("{} {}", self.kind.name(), self.each());
+        let is_its = self.host_memory != Some(HostMemory::Pageable);
+        pairs(include_str!("nvbandwidth.txt")).find(|(copy, _)| is_its && *copy == wanted).map(|(_, name)| name)
     }
 }
 
@@ -218,7 +235,8 @@ pub(super) fn of(tables: &[CopyTable], nodes: &Nodes) -> Vec<CopyShape> {
     for table in tables {
         for kind in &table.kinds {
             for (host_memory, peer_distance) in ends(table, *kind, most) {
-                let sizes = table.bytes.iter().flat_map(|bytes| table.alone.iter().map(move |alone| (*bytes, *alone)));
+                let bytes = if kind.is_latency() { &[LATENCY_BYTES] } else { table.bytes.as_slice() };
+                let sizes = bytes.iter().flat_map(|bytes| table.alone.iter().map(move |alone| (*bytes, *alone)));
                 let fresh =
                     sizes.map(|(bytes, alone)| CopyShape { kind: *kind, host_memory, peer_distance, bytes, alone });
                 shapes.extend(fresh.filter(|shape| listed.insert(*shape)));
@@ -234,9 +252,10 @@ fn ends(table: &CopyTable, kind: CopyKind, most_ranks: u32) -> Vec<(Option<HostM
         return (1..most_ranks).map(|distance| (None, Some(distance))).collect();
     }
     if !kind.is_of_host() {
-        return vec![(None, None)];
+        return if kind.is_of_all_peers() && most_ranks == 1 { Vec::new() } else { vec![(None, None)] };
     }
-    let memory = table.host_memory.iter().filter(|memory| **memory == HostMemory::Pinned || !kind.is_both_ways());
+    let is_pinned_only = kind.is_both_ways() || kind.is_by_kernel();
+    let memory = table.host_memory.iter().filter(|memory| **memory == HostMemory::Pinned || !is_pinned_only);
     memory.map(|memory| (Some(*memory), None)).collect()
 }
 
@@ -505,6 +524,25 @@ mod tests {
         let expected = ["to-peer of 1 MiB, peer +1, alone", "to-peer of 1 MiB, peer +2, alone"];
         assert_eq!(names(&[CopyKind::ToPeer], &two_hosts), expected);
         assert_eq!(names(&[CopyKind::PeerBothWays], &Nodes::of_hosts(&["a", "b"])), [] as [String; 0]);
+    }
+
+    #[test]
+    fn every_name_of_nvbandwidth_belongs_to_one_copy_and_pageable_memory_has_none() {
+        let two = Nodes::of_hosts(&["a", "a"]);
+        let tables = [CopyTable { alone: vec![true, false], ..table(&CopyKind::ALL) }];
+        let named: Vec<&str> = of(&tables, &two).iter().filter_map(CopyShape::nvbandwidth_name).collect();
+        let listed: Vec<&str> = pairs(include_str!("nvbandwidth.txt")).map(|(_, name)| name).collect();
+        assert_eq!(named.iter().collect::<HashSet<_>>(), listed.iter().collect::<HashSet<_>>());
+        assert_eq!((named.len(), listed.len()), (23, 23), "{named:?}");
+    }
+
+    #[test]
+    fn latencies_have_a_size_of_their_own_and_one_rank_has_no_peers() {
+        let two = Nodes::of_hosts(&["a", "a"]);
+        assert_eq!(names(&[CopyKind::PeerLatencySm], &two), ["peer-latency-sm of 8 B, peer +1, alone"]);
+        assert_eq!(names(&[CopyKind::HostLatencySm], &two), ["host-latency-sm of 8 B, pinned, alone"]);
+        assert_eq!(names(&[CopyKind::AllPeersToOne], &two), ["all-peers-to-one of 1 MiB, alone"]);
+        assert_eq!(names(&[CopyKind::AllPeersToOne], &Nodes::single(1)), [] as [String; 0]);
     }
 
     #[test]

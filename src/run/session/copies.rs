@@ -1,5 +1,6 @@
 //! Copies between hosts and GPUs, after the matrix products: every rank with its own GPU, one rank of each host after the other, or all at once.
 
+use super::facts::Ranks;
 use super::journal::{CompletedWork, WorkKey};
 use super::replay;
 use super::request::Request;
@@ -10,11 +11,16 @@ use crate::watchdog::{Activity, deadline_of_copy, deadline_of_product};
 use crate::world::{World, agree, from_lowest, gather_all};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Rate, Seconds};
+use commgauge_model::record::counters::PerftestLine;
 use commgauge_model::record::line::{Line, Outcome, RankFacts};
 use commgauge_model::record::work_lines::{CopyLine, InterferenceLine, InterferingCall, ProductLine};
 use commgauge_model::workload::{CopyShape, Estimate, Interference, ProductShape, estimated_copy};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::collections::HashMap;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Copies per sample that the deadline assumes, before the backend gives their number.
 const MOST_COPIES: u32 = 16;
@@ -110,6 +116,98 @@ fn turns_of(hosts: &[String], rank: u32) -> Turns {
         *before += 1;
     }
     Turns { mine, count: ranks_of.into_values().max().unwrap_or(1) }
+}
+
+// The adapters of the first two hosts, by perftest's `ib_write_bw`: where NCCL is slow, they tell whether the link is. A rank of the first host starts the
+// side that is written to, one of the second the side that writes.
+
+const SIDE: &str = include_str!("perftest.sh");
+
+/// Longest time of a write, with looking for the other side.
+const LONGEST_WRITE: Duration = Duration::from_secs(120);
+
+/// The writes to measure, in host memory; none unless asked for.
+///
+/// # Errors
+/// Usage errors: one host, or no known adapters.
+pub(super) fn adapters(ranks: &Ranks, request: &Request) -> Result<Vec<PerftestLine>> {
+    let Some(names) = &request.after_plan.perftest else { return Ok(Vec::new()) };
+    let on = |node| ranks.facts.iter().filter(move |facts| facts.node == node && facts.ranks == 1);
+    let ends: Vec<[&RankFacts; 2]> = on(0).zip(on(1)).map(|(a, b)| [a, b]).collect();
+    let Some(first) = ends.first() else {
+        return Err(Error::usage("--perftest: found one host; accepted: two or more, such as --hosts A:8,B:8"));
+    };
+    let named = names.iter().map(|name| (*first, [name.clone(), name.clone()]));
+    let nearest = ends.iter().filter(|_| names.is_empty()).filter_map(|ends| {
+        let [a, b] = ends.map(RankFacts::active_adapter);
+        Some((*ends, [a?.0.to_owned(), b?.0.to_owned()]))
+    });
+    let mut writes: Vec<PerftestLine> = Vec::new();
+    for (ends, adapters) in named.chain(nearest) {
+        if writes.iter().all(|write| write.adapters != adapters) {
+            writes.push(PerftestLine { ranks: ends.map(|facts| facts.rank), adapters, ..PerftestLine::default() });
+        }
+    }
+    let unknown =
+        || Error::usage("--perftest: no active adapter next to the GPUs; name some, such as --perftest=mlx5_0");
+    (!writes.is_empty()).then_some(writes).ok_or_else(unknown)
+}
+
+/// Writes a line for each two adapters and kind of memory.
+pub(super) fn measure_adapters(run: &mut Run) -> Result<()> {
+    for write in adapters(run.ranks, run.request)? {
+        let device = |rank: u32| run.ranks.facts[rank as usize].device.as_ref()?.split(", ").nth(1);
+        let devices = write.ranks.map(device);
+        for gpudirect in [false, true] {
+            if run.tally.is_stopped() || gpudirect && devices.contains(&None) {
+                continue;
+            }
+            run.request.watch.begin(|| Activity::named("ib_write_bw".to_owned(), LONGEST_WRITE));
+            let rate = written(run, &write, devices.map(|device| device.filter(|_| gpudirect).unwrap_or_default()))?;
+            let (bytes_per_second, problem) = (rate.as_ref().ok().copied(), rate.err());
+            let line = PerftestLine { gpudirect, bytes_per_second, problem, ..write.clone() };
+            run.record_if_whole(Line::Perftest(Box::new(line)))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a side said, or why it failed.
+type Said = std::result::Result<String, String>;
+
+/// The rate of one write, or why there is none, the same on every process.
+fn written(run: &Run, write: &PerftestLine, gpus: [&str; 2]) -> Result<std::result::Result<Rate, String>> {
+    let hosts = write.ranks.map(|rank| run.host_of(rank));
+    let [serves, writes] = write.ranks.map(|rank| rank == run.world.process());
+    let side = |end: usize, server: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", SIDE, "sh", &write.adapters[end], gpus[end], server]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+    };
+    let said = |side: std::io::Result<Child>| -> Said {
+        let output = side.and_then(Child::wait_with_output).map_err(|cause| format!("sh: {cause}"))?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() { Ok(text) } else { Err(text) }
+    };
+    let server = serves.then(|| side(0, ""));
+    run.world.barrier()?;
+    let client = from_lowest(run.world, writes.then(|| said(side(1, &hosts[0]))))?;
+    let unserved = server.as_ref().filter(|_| !matches!(client, Some(Ok(_))));
+    // It ends by itself, unless no one came.
+    let _ = unserved.and_then(|side| kill_process(Pid::from_raw(side.as_ref().ok()?.id() as i32)?, Signal::TERM).ok());
+    let server = from_lowest(run.world, server.map(said))?;
+    let rate = client.unwrap_or_else(|| Err("not started".to_owned())).and_then(|json| rate_in(&json));
+    let of_server = server.and_then(Said::err).filter(|why| !why.is_empty());
+    let of_server = of_server.map_or_else(String::new, |why| format!("; {}: {why}", hosts[0]));
+    Ok(rate.map_err(|why| format!("{}: {why}{of_server}", hosts[1])))
+}
+
+/// The average of a report of perftest, in 10^9 bits per second (`write_bw_report_to_file`, perftest_parameters.c).
+fn rate_in(json: &str) -> std::result::Result<Rate, String> {
+    let report: Value =
+        serde_json::from_str(json).map_err(|cause| format!("JSON of ib_write_bw is broken: {cause}"))?;
+    let rate = report["results"]["BW_average"].as_f64().filter(|gigabits| *gigabits > 0.0);
+    rate.map(|gigabits| Rate(gigabits * 1e9 / 8.0)).ok_or("JSON of ib_write_bw has no results.BW_average".to_owned())
 }
 
 // The matrix products of a run, in every replicate: each on all ranks at the same time.

@@ -54,6 +54,7 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     let planned = facts::plan(&ranks, request);
     facts::memory(world, backend, request, &planned)?;
     copies::preflight(world, backend, request)?;
+    copies::adapters(&ranks, request)?;
     let replays = replay::plan(world, backend, request)?;
     let (journal, completed) = journal::open(world, backend, request, &ranks, &planned)?;
 
@@ -99,6 +100,7 @@ fn measure(
     copies::measure_interference(run, backend)?;
     copies::measure_products(run, backend)?;
     copies::measure_copies(run, backend)?;
+    copies::measure_adapters(run)?;
     replay::measure_all(run, backend, replays)?;
     finalize(run, backend)
 }
@@ -356,6 +358,7 @@ mod whole_run_tests {
                         source: ReplaySource::Steps(Box::new(self.step.layouts[0].clone())),
                         options,
                     }),
+                    perftest: None,
                 },
             };
             let mut backend = SimulatedBackend::new(&self.machine, RANKS, 1).unwrap();

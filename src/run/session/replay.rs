@@ -225,7 +225,7 @@ mod tests {
             watch: Default::default(),
             listener: Default::default(),
             labels: std::collections::BTreeMap::new(),
-            after_plan: AfterPlan { interference: None, replay: Some(ReplayRequest { source, options }) },
+            after_plan: AfterPlan { replay: Some(ReplayRequest { source, options }), ..AfterPlan::default() },
         };
         run(&SoloWorld, &mut backend, &request, &Signals::default())?;
         Record::read(&request.record)

@@ -64,6 +64,8 @@ pub struct AfterPlan {
     pub interference: Option<Interference>,
     /// Steps to replay as a whole.
     pub replay: Option<ReplayRequest>,
+    /// Adapters over which `ib_write_bw` writes between the first two hosts, by their names on both; empty for those next to the devices.
+    pub perftest: Option<Vec<String>>,
 }
 
 impl Request {

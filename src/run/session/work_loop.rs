@@ -120,7 +120,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn host_of(&self, rank: u32) -> String {
+    pub(super) fn host_of(&self, rank: u32) -> String {
         self.request.launch.hosts.get(rank as usize).cloned().unwrap_or_default()
     }
 

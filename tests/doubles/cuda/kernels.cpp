@@ -42,7 +42,7 @@ static const Kernel kernels[] = {
     NAMED(verify_moved_1),  NAMED(verify_moved_2),  NAMED(verify_moved_4),  NAMED(verify_moved_8),
     NAMED(verify_column_1), NAMED(verify_column_2), NAMED(verify_column_4), NAMED(verify_column_8),
     NAMED(occupy),          NAMED(hold_until),      NAMED(hold_for_flag),   NAMED(read_clock),
-    NAMED(flush_cache),
+    NAMED(flush_cache),     NAMED(copy_bytes),      NAMED(follow),
 };
 
 extern "C" const Kernel *commgauge_kernels(u64 *count)

@@ -82,6 +82,18 @@ pub fn events_come_late_and_in_steps() {
             assert_eq!(nanoseconds(pair[0], pair[1]) % 500.0, 0.0);
         }
     }
+    // Of two devices: a stream of one waits for an event of the other, which is recorded on its own streams alone, and has its own clock.
+    let (one, mut milliseconds) = (Cuda::start(0), 0f32);
+    let of_one = one.mark();
+    let other = Cuda::start(1);
+    let of_other = other.mark();
+    good!(one.library, "cuStreamWaitEvent", one.stream => usize, of_other => usize, 0 => u32);
+    assert_eq!(call!(one.library, "cuEventRecord", of_other => usize, one.stream => usize), 400);
+    one.synchronize();
+    other.synchronize();
+    let elapsed =
+        call!(one.library, "cuEventElapsedTime", &mut milliseconds => *mut f32, of_one => usize, of_other => usize);
+    assert_eq!(elapsed, 400);
 }
 
 /// Memory, code, and the first launch of a kernel wait for what runs, so that a stream that is held holds them too.

@@ -15,7 +15,7 @@ pub use pair_lines::{LocateOptions, Measure, is_screening};
 
 use super::comparability::LoadedRecord;
 use super::counters::Risen;
-use super::{Problem, evidence, most_severe};
+use super::{Problem, evidence, most_severe, transport};
 use commgauge_base::error::Result;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::ascending;
@@ -167,6 +167,8 @@ fn problems(records: &[LoadedRecord], analysis: &Analysis) -> Vec<Problem> {
         let of_record = evidence::evidence(std::slice::from_ref(loaded), &[]).problems;
         let warnings = loaded.record.header.warnings.iter().map(|warning| (3, format!("unreliable: {warning}")));
         problems.extend(of_record);
+        let contrasts = transport::contrasts(&loaded.record).into_iter();
+        problems.extend(contrasts.map(|text| Problem { exit_code: 0, text }));
         problems.extend(warnings.map(|(exit_code, text)| Problem { exit_code, text: format!("{name}: {text}") }));
     }
     let (planned, measured) = (analysis.pair_matrices.planned, analysis.pair_matrices.measured);

@@ -1,5 +1,5 @@
-//! Copies by a GPU's copy engines: between its memory and the host's, within it, and to and from the GPU of another rank of the host, as in
-//! nvbandwidth. Every byte at the target is compared.
+//! Copies by a GPU's copy engines or by kernels: between its memory and the host's, within it, and to and from the GPUs of other ranks of the
+//! host, as in nvbandwidth. Every byte at the target is compared.
 
 use super::device::{Device, visible_devices};
 use super::driver::{CUdeviceptr, CUevent, CUstream};
@@ -30,9 +30,44 @@ const AT_ONCE: usize = 4 << 20;
 /// Words compared between two tests for a mismatch.
 const RUN: usize = 512;
 
-/// The number of copies per sample for this copy size.
-pub(super) fn copies_per_sample(bytes: u64) -> u32 {
-    (SAMPLE_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) as u32
+/// Reads of a sample of a latency, each of another line of memory: as few as take a millisecond.
+const READS: usize = 4096;
+
+/// Bytes from one of them to the next, as in nvbandwidth.
+const LINE: usize = 128;
+
+/// The number of copies per sample, or of reads of a latency.
+pub(super) fn copies_per_sample(shape: &CopyShape) -> u32 {
+    if shape.kind.is_latency() {
+        return READS as u32;
+    }
+    (SAMPLE_BYTES / shape.bytes.0.max(1)).clamp(1, MOST_COPIES) as u32
+}
+
+/// A direction as seen by this rank's GPU. That one carries it out, or the other one.
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Out,
+    In,
+    OutByOther,
+    InByOther,
+}
+
+/// The directions between this rank's GPU and each other end.
+fn directions(kind: CopyKind) -> &'static [Direction] {
+    use Direction::{In, InByOther, Out, OutByOther};
+    match kind {
+        CopyKind::DeviceToHost | CopyKind::DeviceToHostSm | CopyKind::WithinDevice => &[Out],
+        CopyKind::ToPeer | CopyKind::ToPeerSm | CopyKind::ToAllPeers => &[Out],
+        CopyKind::HostToDevice | CopyKind::HostToDeviceSm | CopyKind::HostLatencySm => &[In],
+        CopyKind::FromPeer | CopyKind::FromPeerSm | CopyKind::PeerLatencySm | CopyKind::FromAllPeers => &[In],
+        CopyKind::HostBothWays => &[In, Out],
+        CopyKind::PeerBothWays => &[Out, In],
+        CopyKind::PeersWriteBoth => &[Out, InByOther],
+        CopyKind::PeersReadBoth => &[In, OutByOther],
+        CopyKind::AllPeersToOne => &[InByOther],
+        CopyKind::AllPeersFromOne => &[OutByOther],
+    }
 }
 
 /// One direction: from one buffer to another, on its own stream.
@@ -40,103 +75,90 @@ struct Way {
     source: Buffer,
     target: Buffer,
     stream: CUstream,
-    /// Whether the stream carries only this direction.
-    is_own_stream: bool,
     end: CUevent,
     seed: u64,
+    /// The other GPU if that one copies; stream and event are then of its context.
+    by: Option<Rc<Peer>>,
 }
 
 /// A copy with its buffers.
 pub(super) struct DeviceCopy {
     ways: Vec<Way>,
     begin: CUevent,
-    bytes: usize,
-    copies: u32,
-    /// Whether the stream is held until all is enqueued; false if the driver itself waits for each copy.
+    /// After all ways, on the stream of the first event: times of two devices cannot be compared.
+    end: CUevent,
+    shape: CopyShape,
+    /// Whether the stream is held until all is enqueued; false if the driver itself waits for each copy, or for the device to load a kernel.
     is_held: bool,
     held: HeldStream,
-    /// Last, as its buffers are freed before it is closed.
-    _peer: Option<Rc<Peer>>,
 }
 
 impl DeviceCopy {
-    /// Reserves and fills the buffers. `peer` is the other GPU, where the copy has one.
+    /// Reserves and fills the buffers. `peers` are the other GPUs, where the copy has some.
     ///
     /// # Errors
     /// If the memory cannot be allocated.
-    pub fn new(shape: &CopyShape, peer: Option<Rc<Peer>>, context: &OwnWork) -> Result<DeviceCopy> {
-        let bytes = usize::try_from(shape.bytes.0).unwrap_or(usize::MAX);
-        let host = || match shape.host_memory {
-            Some(HostMemory::Pageable) => Ok(Buffer::pageable(bytes)),
-            Some(HostMemory::Pinned) | None => Buffer::pinned(bytes),
-        };
-        let device = || Buffer::on_device(bytes);
-        let there = || Buffer::on_peer(bytes, peer.as_ref());
-        let ends = match shape.kind {
-            CopyKind::HostToDevice => vec![(host()?, device()?)],
-            CopyKind::DeviceToHost => vec![(device()?, host()?)],
-            CopyKind::HostBothWays => vec![(host()?, device()?), (device()?, host()?)],
-            CopyKind::WithinDevice => vec![(device()?, device()?)],
-            CopyKind::ToPeer => vec![(device()?, there()?)],
-            CopyKind::PeerBothWays => vec![(device()?, there()?), (there()?, device()?)],
-        };
+    pub fn new(shape: &CopyShape, peers: &[Rc<Peer>], context: &OwnWork) -> Result<DeviceCopy> {
+        let others = if peers.is_empty() { vec![None] } else { peers.iter().map(Some).collect() };
         let mut ways = Vec::new();
-        for (index, (source, target)) in ends.into_iter().enumerate() {
-            let stream = if index == 0 { context.stream } else { driver::create_stream()? };
-            // Different for every rank and direction.
-            let seed = u64::from(context.rank) << 1 | index as u64;
-            let mut part = Vec::with_capacity(AT_ONCE.min(bytes));
-            for from in (0..bytes).step_by(AT_ONCE) {
-                write_pattern(seed, from, AT_ONCE.min(bytes - from), &mut part);
-                source.write(from, &part, stream)?;
-                // What no copy overwrites must be detected.
-                turn_over(&mut part);
-                target.write(from, &part, stream)?;
+        for other in others {
+            for direction in directions(shape.kind) {
+                ways.push(Way::new(shape, *direction, other, ways.len(), context)?);
             }
-            ways.push(Way { source, target, stream, is_own_stream: index > 0, end: driver::create_event()?, seed });
         }
         Ok(DeviceCopy {
             ways,
             begin: driver::create_event()?,
-            bytes,
-            copies: copies_per_sample(shape.bytes.0),
-            is_held: shape.host_memory != Some(HostMemory::Pageable),
+            end: driver::create_event()?,
+            shape: *shape,
+            is_held: false,
             held: HeldStream::new(context, &shape.name(), DEFAULT_TIMEOUT),
-            _peer: peer,
         })
     }
 
     /// The nanoseconds of one copy: from a common start to the end of the last direction.
-    fn run_once(&self) -> Result<f64> {
-        let streams: Vec<CUstream> = self.ways.iter().map(|way| way.stream).collect();
-        self.held.run(self.is_held, &streams, || self.enqueue(streams[0]))?;
-        let mut longest = 0f64;
-        for way in &self.ways {
-            longest = longest.max(driver::nanoseconds_between(self.begin, way.end)?);
-        }
-        Ok(longest / f64::from(self.copies))
+    fn run_once(&mut self) -> Result<f64> {
+        let streams: Vec<CUstream> = self.ways.iter().map(|way| way.stream).chain([self.held.stream]).collect();
+        self.held.run(self.is_held, &streams, || self.enqueue())?;
+        self.is_held = self.shape.host_memory != Some(HostMemory::Pageable);
+        Ok(driver::nanoseconds_between(self.begin, self.end)? / f64::from(copies_per_sample(&self.shape)))
     }
 
-    fn enqueue(&self, first: CUstream) -> Result<()> {
+    fn enqueue(&self) -> Result<()> {
+        let first = self.held.stream;
         driver::record(self.begin, first)?;
-        for way in &self.ways[1..] {
-            driver::wait_for(way.stream, self.begin)?;
-        }
+        let others = || self.ways.iter().filter(|way| way.stream != first);
+        others().try_for_each(|way| driver::wait_for(way.stream, self.begin))?;
         // In turn, so that no direction starts ahead.
-        for _ in 0..self.copies {
-            for way in &self.ways {
-                // SAFETY: both buffers have this many bytes and live as long as this; the stream is waited for by the caller.
-                unsafe { driver::copy(way.target.address(), way.source.address(), self.bytes, way.stream)? };
-            }
+        for _ in 0..if self.shape.kind.is_latency() { 1 } else { copies_per_sample(&self.shape) } {
+            self.ways.iter().try_for_each(|way| self.carry_out(way))?;
         }
-        self.ways.iter().try_for_each(|way| driver::record(way.end, way.stream))
+        for way in others() {
+            driver::record(way.end, way.stream)?;
+            driver::wait_for(first, way.end)?;
+        }
+        driver::record(self.end, first)
+    }
+
+    fn carry_out(&self, way: &Way) -> Result<()> {
+        let (CopyShape { kind, bytes, .. }, to, from) = (self.shape, way.target.address(), way.source.address());
+        let amount = if kind.is_latency() { READS as u64 } else { bytes.0 };
+        // SAFETY: both buffers have this many bytes and live as long as this, as does the chain of a latency; the stream is waited for by the
+        // caller.
+        within(way.by.as_ref(), || unsafe {
+            match kind.is_by_kernel() {
+                true => self.held.kernels.transfer(kind, [to, from, amount], way.stream),
+                false => driver::copy(to, from, amount as usize, way.stream),
+            }
+        })
     }
 
     fn first_wrong(&self, way: &Way) -> Result<Option<Mismatch>> {
         let mut found: Option<Mismatch> = None;
         let (mut expected, mut read) = (Vec::new(), Vec::new());
-        for from in (0..self.bytes).step_by(AT_ONCE) {
-            let got = way.target.read(from, AT_ONCE.min(self.bytes - from), &mut read, way.stream)?;
+        let bytes = self.shape.bytes.0 as usize;
+        for from in (0..bytes).step_by(AT_ONCE) {
+            let got = way.target.read(from, AT_ONCE.min(bytes - from), &mut read, self.held.stream)?;
             if has_pattern(way.seed, from, got) {
                 continue;
             }
@@ -186,12 +208,70 @@ impl Drop for DeviceCopy {
             return;
         }
         driver::destroy_event(self.begin);
+        driver::destroy_event(self.end);
         for way in &self.ways {
             driver::destroy_event(way.end);
-            if way.is_own_stream {
+            if way.stream != self.held.stream {
                 driver::destroy_stream(way.stream);
             }
         }
+    }
+}
+
+impl Way {
+    /// Reserves and fills its buffers. Without another GPU the other end is the host's memory or this rank's GPU.
+    fn new(shape: &CopyShape, to: Direction, other: Option<&Rc<Peer>>, index: usize, own: &OwnWork) -> Result<Way> {
+        let bytes = usize::try_from(shape.bytes.0).unwrap_or(usize::MAX);
+        let source_bytes = if shape.kind.is_latency() { READS * LINE } else { bytes };
+        let there = |bytes| match (other, shape.host_memory) {
+            (Some(peer), _) => peer.within(|| driver::allocate(bytes)).map(|there| Buffer::OnPeer(there, peer.clone())),
+            (None, Some(HostMemory::Pageable)) => Ok(Buffer::Pageable(vec![Cell::new(0); bytes].into_boxed_slice())),
+            (None, Some(HostMemory::Pinned)) => driver::allocate_shared(bytes).map(|(here, _)| Buffer::Pinned(here)),
+            (None, None) => Buffer::on_device(bytes),
+        };
+        let (source, target) = match to {
+            Direction::Out | Direction::OutByOther => (Buffer::on_device(source_bytes)?, there(bytes)?),
+            Direction::In | Direction::InByOther => (there(source_bytes)?, Buffer::on_device(bytes)?),
+        };
+        let by = other.filter(|_| matches!(to, Direction::OutByOther | Direction::InByOther)).cloned();
+        if let Some(peer) = &by {
+            peer.within(|| driver::enable_access_to(peer.own.context))?;
+        }
+        let is_first = index == 0 && by.is_none();
+        let stream = if is_first { own.stream } else { within(by.as_ref(), driver::create_stream)? };
+        let end = within(by.as_ref(), driver::create_event)?;
+        // Different for every rank and direction.
+        let seed = u64::from(own.rank) << 16 | index as u64;
+        let mut part = Vec::with_capacity(AT_ONCE.min(bytes));
+        for from in (0..bytes).step_by(AT_ONCE) {
+            write_pattern(seed, from, AT_ONCE.min(bytes - from), &mut part);
+            source.write(from, &part, own.stream)?;
+            // What no copy overwrites must be detected.
+            turn_over(&mut part);
+            target.write(from, &part, own.stream)?;
+        }
+        if shape.kind.is_latency() {
+            source.write(0, &chain(source.address(), seed), own.stream)?;
+        }
+        Ok(Way { source, target, stream, end, seed, by })
+    }
+}
+
+/// Lines of memory, each with the address of the next; the last has the first word of a pattern.
+fn chain(address: CUdeviceptr, seed: u64) -> Vec<u8> {
+    let mut lines = vec![0; READS * LINE];
+    for (index, line) in lines.chunks_exact_mut(LINE).enumerate() {
+        let next = address + ((index + 1) * LINE) as u64;
+        line[..8].copy_from_slice(&if index + 1 < READS { next.to_le_bytes() } else { word(seed, 0) });
+    }
+    lines
+}
+
+/// Runs work in the context of another GPU, or of this rank's own.
+fn within<T>(other: Option<&Rc<Peer>>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    match other {
+        Some(peer) => peer.within(work),
+        None => work(),
     }
 }
 
@@ -305,21 +385,8 @@ pub(super) enum Buffer {
 }
 
 impl Buffer {
-    pub fn pageable(bytes: usize) -> Buffer {
-        Buffer::Pageable(vec![Cell::new(0); bytes].into_boxed_slice())
-    }
-
-    pub fn pinned(bytes: usize) -> Result<Buffer> {
-        driver::allocate_shared(bytes).map(|(here, _)| Buffer::Pinned(here))
-    }
-
     pub fn on_device(bytes: usize) -> Result<Buffer> {
         driver::allocate(bytes).map(Buffer::OnDevice)
-    }
-
-    pub fn on_peer(bytes: usize, peer: Option<&Rc<Peer>>) -> Result<Buffer> {
-        let peer = peer.ok_or_else(|| Error::environment("the other GPU was not opened"))?;
-        peer.within(|| driver::allocate(bytes)).map(|address| Buffer::OnPeer(address, peer.clone()))
     }
 
     /// Its address: host and devices share one address space (CUDA programming guide, "Unified Virtual Address Space").
@@ -392,11 +459,20 @@ impl Drop for Buffer {
 mod tests {
 
     use super::*;
+    use commgauge_base::units::Bytes;
 
     #[test]
     fn a_sample_has_enough_copies_that_starting_them_is_a_small_part() {
+        let mut shape = CopyShape {
+            kind: CopyKind::WithinDevice,
+            host_memory: None,
+            peer_distance: None,
+            bytes: Bytes(0),
+            alone: true,
+        };
         for (bytes, copies) in [(1, 16), (4 << 20, 16), (16 << 20, 4), (64 << 20, 1), (1 << 40, 1)] {
-            assert_eq!(copies_per_sample(bytes), copies, "{bytes}");
+            shape.bytes = Bytes(bytes);
+            assert_eq!(copies_per_sample(&shape), copies, "{bytes}");
         }
     }
 

@@ -1,9 +1,10 @@
-//! The kernels of `kernels/`, loaded from the embedded PTX: fill, produce, verify, occupy, hold.
+//! The kernels of `kernels/`, loaded from the embedded PTX: fill, produce, verify, copy, occupy, hold.
 
 use super::device::Device;
 use super::driver::{self, Arena, CUdeviceptr, CUevent, CUfunction, CUstream, Grid};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
+use commgauge_model::config::CopyKind;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ffi::{CString, c_int, c_void};
@@ -26,6 +27,9 @@ const THREADS: u32 = 256;
 /// call waits at most this long for multiprocessors, and the step between turns, a microsecond, is a hundredth of it.
 const TURN_NANOSECONDS: u64 = 100_000;
 
+/// Threads per block of copies, as nvbandwidth has them, one block for each multiprocessor.
+const COPY_THREADS: u32 = 512;
+
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 
 /// The loaded kernels, as handles of a module that stays loaded. Those that walk over elements exist for each element width.
@@ -37,6 +41,8 @@ pub(super) struct Kernels {
     verify: Walkers,
     occupy: CUfunction,
     hold_for_flag: CUfunction,
+    copy: CUfunction,
+    follow: CUfunction,
     multiprocessors: u32,
     /// Dynamic shared memory that keeps two occupying blocks off one multiprocessor.
     occupying_bytes: u32,
@@ -142,6 +148,8 @@ impl Kernels {
             verify: walkers(module, "verify")?,
             occupy: named(module, "occupy")?,
             hold_for_flag: named(module, "hold_for_flag")?,
+            copy: named(module, "copy_bytes")?,
+            follow: named(module, "follow")?,
             multiprocessors: device.multiprocessors,
             occupying_bytes: device.shared_bytes_per_block,
         };
@@ -237,6 +245,20 @@ impl Kernels {
         let grid = Grid { blocks, threads: THREADS, shared_bytes: self.occupying_bytes };
         // SAFETY: parameters as in kernels/README.md; the sink may be null, the rest is promised by the caller.
         unsafe { driver::launch(self.occupy, grid, stream, &mut parameters) }
+    }
+
+    /// Copies bytes by all multiprocessors; or for a latency has a thread follow a chain of addresses, and write the last word. `words` are the
+    /// addresses of target and source, and the number of bytes or reads.
+    ///
+    /// # Safety
+    /// Both are memory that this device reaches, aligned to 16 bytes and as long, until the stream has passed this; so are all addresses of
+    /// the chain.
+    pub unsafe fn transfer(&self, kind: CopyKind, mut words: [u64; 3], stream: CUstream) -> Result<()> {
+        let wide = Grid { blocks: self.multiprocessors, threads: COPY_THREADS, shared_bytes: 0 };
+        let (kernel, grid) = if kind.is_latency() { (self.follow, ONE_THREAD) } else { (self.copy, wide) };
+        let mut parameters = words.each_mut().map(|word| &raw mut *word as P);
+        // SAFETY: promised by the caller.
+        unsafe { driver::launch(kernel, grid, stream, &mut parameters) }
     }
 
     /// Blocks a stream until `flag` has a value, for a limited time.

@@ -287,6 +287,10 @@ const OFFLOADED_MPI: [&str; 2] = ["OMPI_MCA_coll_hcoll_enable", "OMPI_MCA_coll_u
 /// of kernels from Blackwell on. Versions before 2.28 ignore it.
 const FOR_NVLINK: &str = "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE";
 
+/// The variable for `maxP2pPeers` of all communicators from 2.30 on (NCCL, `src/init.cc`), which nccl-tests sets for its sendrecv: NCCL then
+/// leaves a message between nodes more channels than where every rank may send to every other (`src/graph/paths.cc`).
+const TWO_PEERS: (&str, &str) = ("NCCL_P2P_MAX_PEERS", "2");
+
 /// The variable by which a message leaves through its own GPU's adapter (NCCL user guide, "NCCL_P2P_PXN_LEVEL"). NCCL sends one to a GPU on
 /// another rail through the adapter of the neighbour on that rail, and a map of pairs would blame the wrong one.
 const DIRECT: (&str, &str) = ("NCCL_P2P_PXN_LEVEL", "0");
@@ -346,6 +350,8 @@ pub struct Environment {
     pub pairs: MeasuredPairs,
     /// Whether kernels are placed for the use of NVLink, as nccl-tests has them.
     pub schedules_for_nvlink: bool,
+    /// Whether each rank has two others with which it exchanges messages.
+    pub two_peers: bool,
 }
 
 impl Environment {
@@ -391,6 +397,9 @@ impl Environment {
         }
         if self.schedules_for_nvlink {
             set_if_unset(FOR_NVLINK, "1");
+        }
+        if self.two_peers {
+            set_if_unset(TWO_PEERS.0, TWO_PEERS.1);
         }
         if self.pairs == MeasuredPairs::Only {
             set_if_unset(DIRECT.0, DIRECT.1);

@@ -30,7 +30,7 @@ use super::mpi::{IdleCall, Rotation};
 use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, ReplayBinding, Replayer, product_bytes};
 use call::NcclCall;
 use commgauge_base::collective::Collective;
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Result};
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
@@ -106,7 +106,7 @@ impl NcclBackend {
 
     /// NCCL, if it allocates the buffers of a case.
     fn allocator(&self, binding: &Binding) -> Option<&'static Library> {
-        (binding.variant.buffers != Buffers::Plain).then_some(self.maker.library)
+        (binding.variant.buffers != Buffers::Plain || self.buffers.allocates_plain).then_some(self.maker.library)
     }
 
     /// The memory available to the buffers of a case: the free memory of the device, and buffers of earlier cases.
@@ -143,22 +143,28 @@ impl NcclBackend {
         Ok(self.cublas.1.insert(library))
     }
 
-    /// The rank at this distance behind this one in the rank order of its host, and the name of its GPU; `None` on a host of fewer.
-    fn peer(&self, distance: u32) -> Option<(u32, &str)> {
+    /// The GPUs of the ranks with which a copy is: at a distance in the rank order of the host, or of all others; an error says why this rank
+    /// cannot reach one.
+    fn peers(&self, shape: &CopyShape) -> std::result::Result<Vec<&str>, String> {
         let me = self.world.rank() as usize;
         let here: Vec<usize> =
             (0..self.ranks.hosts.len()).filter(|rank| self.ranks.hosts[*rank] == self.ranks.hosts[me]).collect();
-        let own = here.iter().position(|rank| *rank == me)?;
-        let peer = here[(own + distance as usize) % here.len()];
-        (here.len() > distance as usize).then(|| (peer as u32, self.ranks.uuids[peer].as_str()))
-    }
-
-    /// Why this rank cannot copy to the GPU of the rank at a distance; `None` if it can.
-    fn peer_refusal(&self, distance: u32) -> Option<String> {
-        let Some((rank, uuid)) = self.peer(distance) else {
-            return Some(format!("its host has no rank at a distance of {distance}"));
+        let own = here.iter().position(|rank| *rank == me).unwrap_or(0);
+        let distances = match shape.peer_distance.map(|distance| distance as usize) {
+            Some(distance) => distance..=distance,
+            None if shape.kind.is_of_all_peers() => 1..=(here.len() - 1).max(1),
+            None => return Ok(Vec::new()),
         };
-        copies::refusal(&self.maker.device, uuid).map(|reason| format!("to rank {rank}: {reason}"))
+        let peer = |distance: usize| {
+            let rank = here[(own + distance) % here.len()];
+            let uuid = self.ranks.uuids[rank].as_str();
+            match copies::refusal(&self.maker.device, uuid) {
+                _ if distance >= here.len() => Err(format!("its host has no rank at a distance of {distance}")),
+                Some(reason) => Err(format!("to rank {rank}: {reason}")),
+                None => Ok(uuid),
+            }
+        };
+        distances.map(peer).collect()
     }
 
     /// Device memory that is available in addition to what is allocated.
@@ -290,20 +296,22 @@ impl Backend for NcclBackend {
     }
 
     fn copy_skip_reason(&self, shape: &CopyShape) -> Option<String> {
-        if let Some(distance) = shape.peer_distance
-            && let Some(refusal) = self.peer_refusal(distance)
-        {
-            return Some(format!("{}: {refusal}", self.maker.place));
-        }
-        let buffers = if shape.kind.is_of_host() && !shape.kind.is_both_ways() { 1 } else { 2 };
+        let peers = match self.peers(shape) {
+            Ok(peers) => peers.len().max(1) as u64,
+            Err(refusal) => return Some(format!("{}: {refusal}", self.maker.place)),
+        };
+        // Other ranks have as many buffers here as this one has there.
+        let ends = if shape.kind.is_of_host() { 1 } else { 2 * peers };
+        let buffers = if shape.kind.is_both_ways() { 2 * ends } else { ends };
         self.without_room(Bytes(shape.bytes.0.saturating_mul(buffers)), self.bytes_available())
     }
 
     fn bind_copy(&mut self, shape: &CopyShape) -> Result<(Box<dyn LocalWork>, u32)> {
         self.release_buffers()?;
-        let uuid = shape.peer_distance.and_then(|distance| self.peer(distance));
-        let peer = uuid.map(|(_, uuid)| Peer::open(&self.maker.device, uuid).map(Rc::new)).transpose()?;
-        Ok((Box::new(DeviceCopy::new(shape, peer, &self.own_work())?), copies_per_sample(shape.bytes.0)))
+        let uuids = self.peers(shape).map_err(Error::environment)?;
+        let peers = uuids.into_iter().map(|uuid| Peer::open(&self.maker.device, uuid).map(Rc::new));
+        let peers = peers.collect::<Result<Vec<_>>>()?;
+        Ok((Box::new(DeviceCopy::new(shape, &peers, &self.own_work())?), copies_per_sample(shape)))
     }
 
     fn product_library(&self) -> &'static str {

@@ -53,6 +53,8 @@ pub struct Options {
     pub ctas: CtaLimits,
     /// Kinds of buffers that NCCL must support, because no other kind is requested.
     pub buffers: Buffers,
+    /// Whether plain buffers are of `ncclMemAlloc` too, where NCCL has it, as those of nccl-tests are (`AllocateBuffs`, `src/common.cu`).
+    pub allocates_plain: bool,
     /// Whether ranks stay on the processors on which they were started instead of moving to those nearest to their GPU.
     pub stays_on_processors: bool,
     /// Time limits of everything that may hang.
@@ -204,6 +206,10 @@ impl Opened {
         // Of any device: rank 0 writes the record and may have an exclusive one.
         let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
         let mut facts = self.facts(ranks_on_fullest);
+        let allocates_plain = options.allocates_plain && self.library.call.memory_allocate.is_some();
+        if allocates_plain {
+            facts.notes.push("buffers are of ncclMemAlloc, as those of nccl-tests".to_owned());
+        }
         if log.as_ref().is_some_and(Log::has_choices) {
             facts.warnings.push(
                 "NCCL logged its choices during the timed calls (--record-algorithm): times are longer than without"
@@ -246,7 +252,7 @@ impl Opened {
             ranks: Ranks { hosts, uuids, on_device: ranks_on_device },
             kernels: self.kernels,
             stream,
-            buffers: DeviceBuffers { cold_bytes, ..DeviceBuffers::default() },
+            buffers: DeviceBuffers { cold_bytes, allocates_plain, ..DeviceBuffers::default() },
             timeline: Timeline { events: Vec::new(), clock },
             hold: Rc::new(RefCell::new(Hold::new()?)),
             replays: Replays { deadline: options.deadlines.replay, ..Replays::default() },
@@ -406,6 +412,8 @@ pub(super) struct DeviceBuffers {
     /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. The same on all ranks, as is
     /// the number of copies: data differ by copy, and windows have the same length on all ranks.
     pub cold_bytes: u64,
+    /// Whether plain buffers are memory of NCCL too.
+    pub allocates_plain: bool,
 }
 
 impl DeviceBuffers {

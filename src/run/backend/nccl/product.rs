@@ -215,7 +215,7 @@ pub(super) struct HeldStream {
     pub rank: u32,
     /// Set once the device did not respond in time: freeing memory would wait for it.
     pub given_up: Cell<bool>,
-    kernels: Kernels,
+    pub kernels: Kernels,
     hold: Rc<RefCell<Hold>>,
     deadline: Duration,
     /// The place and the work, for errors.

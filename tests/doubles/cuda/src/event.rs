@@ -22,6 +22,7 @@ const EXTERNAL: c_uint = 1;
 
 pub struct Event {
     timing: bool,
+    device: c_int,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -95,10 +96,10 @@ impl Event {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(handle: *mut usize, flags: c_uint) -> c_int {
     answer(|| {
-        current_device()?;
+        let device = current_device()?;
         LazyLock::force(&START);
         let timing = flags & DISABLE_TIMING == 0;
-        *handle = EVENTS.add(Arc::new(Event { timing, state: Mutex::default(), changed: Condvar::new() }));
+        *handle = EVENTS.add(Arc::new(Event { timing, device, state: Mutex::default(), changed: Condvar::new() }));
         Ok(())
     })
 }
@@ -120,6 +121,10 @@ pub extern "C" fn cuEventRecordWithFlags(handle: usize, stream: usize, flags: c_
         let stream = stream_of(stream)?;
         if flags > EXTERNAL {
             return Err(INVALID_VALUE);
+        }
+        // Of another device than the stream (CUDA driver API, cuEventRecord).
+        if event.device != stream.device {
+            return Err(INVALID_HANDLE);
         }
         let capture = stream.capture.lock().unwrap().clone();
         match capture {
@@ -157,7 +162,12 @@ pub extern "C" fn cuEventSynchronize(handle: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: usize, end: usize) -> c_int {
     answer(|| {
-        let (start, end) = (EVENTS.get(start)?.time()?, EVENTS.get(end)?.time()?);
+        let (start, end) = (EVENTS.get(start)?, EVENTS.get(end)?);
+        // The clocks of two devices have nothing in common.
+        if start.device != end.device {
+            return Err(INVALID_HANDLE);
+        }
+        let (start, end) = (start.time()?, end.time()?);
         *milliseconds = (end as f64 - start as f64) as f32 / 1e6;
         Ok(())
     })

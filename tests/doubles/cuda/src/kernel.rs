@@ -98,6 +98,10 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if !one_dimension || grid_x == 0 || !(1..=1024).contains(&block_x) || !shared || !extra.is_null() {
             return Err(INVALID_VALUE);
         }
+        // Of another device than the stream (CUDA programming guide, "Stream and Event Behavior").
+        if current_device()? != stream.device {
+            return Err(INVALID_HANDLE);
+        }
         function.load()?;
         let kernel = function.kernel;
         let copied = (0..kernel.parameters as usize).map(|index| {
