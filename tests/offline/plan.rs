@@ -92,7 +92,6 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (format!("{machine} {SMALL} --training micro_batch=2"), "chosen by the planner"),
         (format!("{machine} {SMALL} --fp8-linears"), "the peak in 8 bits is not known"),
         (format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 8,16")), "several with --pareto"),
-        (format!("{machine} {SMALL} --configurations absent.txt"), "absent.txt: cannot be read"),
         (format!("{machine} {SMALL} --framework vllm"), "accepted, as they train: megatron"),
         (format!("{machine} {SMALL} --training framework=ddp"), "--framework"),
         (format!("{machine} {SMALL} --framework fsdp2 --only zero_stage=1"), "found 1; the framework has 3"),
@@ -527,28 +526,6 @@ fn plan_prices_a_published_run_exactly_as_validate_does() {
         let planned = layouts(folder.path(), &flags)[0]["step_seconds"].as_f64().expect("seconds");
         let validated = run["predicted_seconds"].as_f64().expect("seconds");
         assert!((planned / validated - 1.0).abs() < 1e-6, "{run}: {planned}");
-    }
-}
-
-#[test]
-fn configurations_of_a_file_are_priced_and_a_wrong_line_is_named() {
-    let folder = folder();
-    let file = folder.path().join("configurations.txt");
-    let flags = format!("--machine machine.toml {SMALL} --configurations configurations.txt");
-    fs::write(&file, "# two\ntp=1,pp=1,dp=8,zero_stage=0|1\n\ntp=2,pp=2,dp=2\n").expect("written");
-    let found = layouts(folder.path(), &flags);
-    let degrees: Vec<_> = found.iter().map(|layout| (layout["tp"].as_u64(), layout["dp"].as_u64())).collect();
-    assert_eq!(degrees.len(), 2, "{found:?}");
-    assert!(degrees.contains(&(Some(1), Some(8))) && degrees.contains(&(Some(2), Some(2))), "{found:?}");
-    for (text, expected) in [
-        ("tp=1\ntp=x\n", "line 2: tp: found `x`"),
-        ("tp=3,pp=1,dp=1\n", "line 1: no layout of gpt2 on 8 GPUs is legal among those"),
-        ("tp=4,pp=2,zero_stage=1\n", "ZeRO stages above 0 need several replicas"),
-        ("# none\n", "there is no line in it"),
-    ] {
-        fs::write(&file, text).expect("written");
-        let (code, _, stderr) = plan(folder.path(), &flags);
-        assert!(code == Some(2) && stderr.contains(expected), "{text}: {stderr}");
     }
 }
 

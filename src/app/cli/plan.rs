@@ -3,14 +3,13 @@
 
 use super::WithParts;
 use super::computing::{Computing, ComputingFlags, RatesFlags, used_of_each_domain};
-use super::output::{FormattedOutput, read_text};
+use super::output::FormattedOutput;
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
 use crate::report::plan::{csv, details_text, explain_text, table_text};
 use crate::report::{plan_page, pretty_json};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
-use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::step::{DataStyle, Framework, Work, keys_of, parse_order};
 use commgauge_model::config::{Model, Recipe, Shipped, Table, Training, likely_key};
@@ -57,13 +56,8 @@ pub struct PlanCommand {
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = parse)]
     pub(super) explain: Option<Vec<Only>>,
 
-    /// Price these configurations instead of searching: a file with a line for each, written as for --only; of a line that leaves
-    /// several, the fastest
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "explain"], hide_short_help = true)]
-    pub(super) configurations: Option<PathBuf>,
-
     /// List the layouts that no other beats in time, memory and GPUs alike
-    #[arg(long, conflicts_with_all = ["configurations", "explain"], hide_short_help = true)]
+    #[arg(long, conflicts_with = "explain", hide_short_help = true)]
     pub(super) pareto: bool,
 
     /// Say what machines would choose whose links are slower or faster, or whose memory is smaller or larger
@@ -169,8 +163,7 @@ impl PlanCommand {
 
     /// Reads the files that the flags name, and hands over the question.
     fn with_question<T>(&self, use_it: impl FnOnce(&Question, &Computing, PlanFormat) -> Result<T>) -> Result<T> {
-        let inputs = self.rates.files().into_iter().chain(self.configurations.as_deref());
-        let format = self.shown.check(&inputs.collect::<Vec<_>>())?;
+        let format = self.shown.check(&self.rates.files())?;
         let model = Model::load(&self.question.model)?;
         report_resolved_file(Shipped::Model, Path::new(&self.question.model));
         let asked: Vec<&Only> = self.only.iter().chain(self.explain.iter().flatten()).collect();
@@ -265,11 +258,8 @@ impl PlanCommand {
         Ok(())
     }
 
-    /// The layouts of a search, of a list or of a file.
+    /// The layouts of a search or of a list.
     fn found(&self, question: &Question) -> Result<Found> {
-        if let Some(path) = &self.configurations {
-            return priced(question, path);
-        }
         if self.pareto {
             let of = |gpus: &u32| pareto(&Question { gpus: *gpus, ..question.clone() });
             let mut all: Vec<Found> = self.question.gpus.iter().map(of).collect();
@@ -328,38 +318,6 @@ impl PlanCommand {
             notes.extend(computing.own_shapes(&question.products(&best.layout)?));
         }
         Ok(notes)
-    }
-}
-
-// A file of configurations to be priced: a line for each, written as for `--only`.
-
-/// The fastest layout of every line, ordered by time.
-///
-/// # Errors
-/// A file that cannot be read or is empty; a line that cannot be parsed, or that leaves no layout with a price.
-fn priced(question: &Question, path: &Path) -> Result<Found> {
-    let file = path.shown();
-    let text = read_text("--configurations", path)?;
-    let mut all = Found::default();
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let wrong = |problem: String| Error::usage(format!("--configurations {file}: line {number}: {problem}"));
-        let only = parse(line).map_err(wrong)?;
-        let asked = Question { only, wanted: 1, ..question.clone() };
-        let found = search(&asked);
-        if found.best.is_empty() {
-            return Err(wrong(none_found(&asked, &found)));
-        }
-        all.add(found);
-    }
-    all.best.sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
-    if all.best.is_empty() {
-        Err(Error::usage(format!("--configurations {file}: there is no line in it")))
-    } else {
-        Ok(all)
     }
 }
 
