@@ -297,10 +297,10 @@ impl<'a> Expansion<'a> {
 
     /// The calls before the first or after the last layer of the model.
     fn at_end(&mut self, event: &TimetableEvent, pass: Pass, end: End) {
-        let layers = self.step.stages.layers_of_chunk(self.stage, event.chunk);
+        let [has_input, has_output] = self.step.stages.ends_of_chunk(self.stage, event.chunk);
         let here = match end {
-            End::Input => layers.contains(&0),
-            End::BeforeOutput | End::Output => layers.contains(&(self.step.model.layers - 1)),
+            End::Input => has_input,
+            End::BeforeOutput | End::Output => has_output,
             End::Whole => false,
         };
         if !here {

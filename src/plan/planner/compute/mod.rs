@@ -65,10 +65,11 @@ impl Compute {
             };
             sum = sum.and(one);
         }
-        if layers.contains(&0) {
+        let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk);
+        if has_input {
             sum = sum.and(speed::of_input(step).seconds(self));
         }
-        if layers.contains(&step.model.layers.saturating_sub(1)) {
+        if has_output {
             sum = sum.and(speed::of_output(step).seconds(self));
         }
         sum

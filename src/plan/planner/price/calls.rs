@@ -300,16 +300,13 @@ fn without_reasons(ops: Vec<Op>) -> impl Iterator<Item = Op> {
 /// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the first stage, whose
 /// gradients have different buckets.
 fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
-    let mut shape = vec![
-        usize::from(stage == 0),
-        usize::from(step.stages.has_input(stage)),
-        usize::from(step.stages.has_output(stage)),
-    ];
+    let mut shape = vec![usize::from(stage == 0)];
     for chunk in 0..step.stages.chunks() {
         let layers = step.stages.layers_of_chunk(stage, chunk);
         let of_kind = |kind: &LayerKind| layers.iter().filter(|layer| step.is_of_kind(**layer, *kind)).count();
         let windows = layers.iter().filter(|layer| step.model.has_sliding_window_in(**layer)).count();
-        shape.extend([layers.len(), windows, usize::from(layers.contains(&0))]);
+        shape.extend([layers.len(), windows]);
+        shape.extend(step.stages.ends_of_chunk(stage, chunk).map(usize::from));
         shape.extend(LayerKind::of_equal_layers(step.model).iter().map(of_kind));
     }
     shape

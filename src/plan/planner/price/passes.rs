@@ -212,11 +212,10 @@ pub(super) fn count_in_chunk(step: &TrainingStep, stage: u32, chunk: u32, when: 
             Some((pass, calls_per_layer as f64 * of_kind as f64))
         }
         When::MicroBatch { pass, end, calls, .. } => {
+            let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk).map(|has| f64::from(u8::from(has)));
             let share = match end {
-                End::Input => f64::from(u8::from(layers.contains(&0))),
-                End::BeforeOutput | End::Output => {
-                    f64::from(u8::from(layers.contains(&(step.model.layers.saturating_sub(1)))))
-                }
+                End::Input => has_input,
+                End::BeforeOutput | End::Output => has_output,
                 End::Whole => 1.0 / f64::from(step.stages.chunks()),
             };
             Some((pass, calls as f64 * share))

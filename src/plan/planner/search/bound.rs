@@ -431,9 +431,12 @@ impl Composition {
             let mut first = None;
             for chunk in 0..stages.chunks() {
                 let mut layers: Vec<Counted> = Vec::new();
-                // Layers that predict further tokens are left out of the bound.
-                let known = stages.layers_of_chunk(stage, chunk).iter().filter_map(|layer| kinds.get(*layer as usize));
-                known.for_each(|kind| count(&mut layers, *kind));
+                // Left out of the bound are layers that predict further tokens, and those at an end that is a chunk of its own.
+                let [has_input, has_output] = stages.ends_of_chunk(stage, chunk);
+                let is_whole = |layer: usize| (layer > 0 || has_input) && (layer + 1 < kinds.len() || has_output);
+                let own = stages.layers_of_chunk(stage, chunk).iter().map(|layer| *layer as usize);
+                let known = own.filter(|layer| *layer < kinds.len() && is_whole(*layer));
+                known.for_each(|layer| count(&mut layers, kinds[layer]));
                 let chunk = index_of(&mut composition.chunks, layers);
                 first = first.or(Some(chunk));
                 count(&mut chunks, chunk);

@@ -155,7 +155,8 @@ impl Question<'_> {
             let choices = self.pipeline(PipelineCut { pp, schedule: ScheduleKind::Interleaved, virtual_stages: v });
             choices.stage_layers == self.bases.first.pipeline.stage_layers
         };
-        (2..=layers / pp).filter(|v| is_even(*v) || largest(*v) < largest(*v - 1)).collect()
+        // With two chunks more than layers the ends are alone.
+        (2..=(layers + 2) / pp).filter(|v| is_even(*v) || largest(*v) < largest(*v - 1)).collect()
     }
 
     /// The pipeline of a cut, with its layers as even as possible.

@@ -19,13 +19,13 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     let layers = step.stages.layers_of_chunk(stage, chunk);
     let (behind, within): (Vec<u32>, Vec<u32>) = layers.iter().partition(|layer| **layer >= step.model.layers);
     let mut list = Vec::new();
-    if layers.contains(&0) {
+    let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk);
+    if has_input {
         list.extend(input(step, stage));
     } else if !behind.is_empty() && !step.model.embedding.tied {
         list.push(words(step, stage, step.word_embedding_parameters()));
     }
     within.into_iter().for_each(|layer| of_layer(step, layer, order, &mut list));
-    let has_output = layers.contains(&step.model.layers.saturating_sub(1));
     if has_output {
         list.extend(norm(step.model));
     }
