@@ -157,12 +157,15 @@ impl Stages {
 
     /// The layers of a stage that a micro-batch passes: with mirrored stages those of one direction, the larger if the two differ.
     pub fn layers_passed(&self, stage: u32) -> impl Iterator<Item = u32> {
-        let chunks = &self.layers[stage as usize];
-        let passed = match (self.mirrored, chunks.as_slice()) {
+        self.chunks_passed(stage).iter().flatten().copied()
+    }
+
+    /// The same, chunk by chunk.
+    pub(super) fn chunks_passed(&self, stage: u32) -> &[Vec<u32>] {
+        match (self.mirrored, self.layers[stage as usize].as_slice()) {
             (true, [one, other]) => std::slice::from_ref(if other.len() > one.len() { other } else { one }),
-            _ => chunks.as_slice(),
-        };
-        passed.iter().flatten().copied()
+            (_, chunks) => chunks,
+        }
     }
 
     /// Whether a chunk of a stage is the first of the model, with the embedding, and whether it is the last, with the output projection and

@@ -5,7 +5,8 @@
 mod speed;
 
 pub use speed::{
-    ChunkCompute, Compute, Efficiency, MeasuredProduct, MeasuredProducts, Product, Saturation, StageCompute, Work,
+    ChunkCompute, Compute, Efficiency, MeasuredProduct, MeasuredProducts, Product, Saturation, StageCompute, Weights,
+    Work,
 };
 
 use crate::planner::Kernels;
@@ -15,6 +16,7 @@ use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::config::LayerParts;
 use commgauge_model::config::machine::{Computing, Level};
 use commgauge_model::record::Record;
+use commgauge_model::workload::op::Pass;
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,10 @@ use serde::{Deserialize, Serialize};
 /// Adam reads and writes its state of each parameter, reads the gradient and writes the parameter: 30 bytes for the 12
 /// bytes of state in 16-bit training.
 const OPTIMIZER_MOVES: f64 = 2.5;
+
+/// Bytes per second that Adam moves for each of eight ranks on their host, with gradients and parameters on their way: DeepSpeed took 8.2 s
+/// for 11.6e9 parameters on one host (its pull request 735), and about 10 s for 72.7e9 on four (issue 6834), of 30 bytes each.
+const HOST_ADAM_RATE: Rate = Rate(50e9 / 8.0);
 
 impl Compute {
     /// All products at one share of the peak, and nothing else: the simplest baseline for a model of steps.
@@ -51,14 +57,17 @@ impl Compute {
     pub fn chunk(&self, step: &TrainingStep, stage: u32, chunk: u32) -> ChunkCompute {
         let layers = step.stages.layers_of_chunk(stage, chunk);
         let mut sum = ChunkCompute::default();
-        let mut known: Vec<((LayerParts, bool), ChunkCompute)> = Vec::new();
-        for layer in layers {
+        let mut known: Vec<((LayerParts, bool, bool), ChunkCompute)> = Vec::new();
+        let repeated = step.layers_in_pass(Pass::Recompute, layers).len();
+        for (index, layer) in layers.iter().enumerate() {
             // Layers of a kind cost the same.
-            let kind = (step.model.parts_of(*layer), step.model.has_sliding_window_in(*layer));
+            let kind = (step.model.parts_of(*layer), step.model.has_sliding_window_in(*layer), index < repeated);
             let one = match known.iter().find(|(other, _)| *other == kind) {
                 Some((_, one)) => *one,
                 None => {
-                    let one = speed::of_layer(step, *layer, self).seconds(self);
+                    let work = speed::of_layer(step, *layer, self);
+                    let recompute = work.recompute.filter(|_| index < repeated);
+                    let one = Work { recompute, ..work }.seconds(self);
                     known.push((kind, one));
                     one
                 }
@@ -81,10 +90,14 @@ impl Compute {
         layers.chain([speed::of_output(step)]).flat_map(|work| work.products).collect()
     }
 
-    /// Adam's update, which computes little and moves many bytes.
+    /// Adam's update, which computes little and moves many bytes, on the GPU and on its host.
     pub(super) fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
-        let own = optimizer_bytes(step, stage).0 as f64;
-        Seconds(OPTIMIZER_MOVES * own / self.memory_rate.0)
+        let own = OPTIMIZER_MOVES * optimizer_bytes(step, stage).0 as f64;
+        let share = step.training.data.offloaded_percent as f64 / 100.0;
+        if share == 0.0 || self.memory_rate.0.is_infinite() {
+            return Seconds(own / self.memory_rate.0);
+        }
+        Seconds((1.0 - share) * own / self.memory_rate.0 + share * own / HOST_ADAM_RATE.0)
     }
 }
 
@@ -274,8 +287,7 @@ mod tests {
     #[test]
     fn larger_products_reach_more_of_the_peak() {
         let form = Efficiency::Saturating(Saturation { best: 0.8, half_width: 100.0 });
-        let product =
-            |m, n, k| Product { m, n, k, count: 2.0, has_weights: true, in_attention: false, is_quantized: false };
+        let product = |m, n, k| Product { count: 2.0, ..Product::linear(m, n, k) };
         // 300/400 of 0.8, 100/200 and 900/1000.
         let expected = 2.0 * 2.0 * 300.0 * 100.0 * 900.0 / (1e9 * 0.8 * 0.75 * 0.5 * 0.9);
         close(form.seconds(&product(300, 100, 900), 1e9), expected, "saturating");
@@ -293,15 +305,7 @@ mod tests {
         let list = [measured(256, 1e12), measured(1024, 4e12), measured(65_536, 5e12)];
         let form = Efficiency::Measured(MeasuredProducts::new(&list, ElementType::Bfloat16).unwrap());
         let speed = |m: u64| {
-            let product = Product {
-                m,
-                n: 1024,
-                k: 1024,
-                count: 1.0,
-                has_weights: true,
-                in_attention: false,
-                is_quantized: false,
-            };
+            let product = Product::linear(m, 1024, 1024);
             product.flops() / form.seconds(&product, 1.0)
         };
         close(speed(256), 1e12, "measured");
@@ -395,7 +399,8 @@ mod tests {
         let operations = |model: &str, sequence: u64, weights: bool| -> f64 {
             with_step(model, &format!("sequence = {sequence}"), "tp = 1", 1, |step| {
                 let products = counting(true).products(step);
-                products.iter().filter(|product| product.has_weights == weights).map(Product::flops).sum()
+                let has_weights = |product: &&Product| (product.weights == Weights::Trained) == weights;
+                products.iter().filter(has_weights).map(Product::flops).sum()
             })
         };
         // In each chunk of 64 tokens and each of 32 heads of 128 the delta rule has three products of 64 x 64 x 128 for keys, two for values

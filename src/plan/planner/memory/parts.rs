@@ -2,8 +2,10 @@
 
 use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, TensorStyle};
-use commgauge_model::config::{LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm};
+use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, RecomputeModule, TensorStyle};
+use commgauge_model::config::{
+    FeedForward, LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm,
+};
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,28 +63,6 @@ impl MemoryUse {
         Bytes(
             [self.parameters, self.gradients, self.optimizer].iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0)),
         )
-    }
-}
-
-/// Choices outside the step on which its memory depends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryChoices {
-    /// How a layer is split into kernels, each of which stores what it needs for its backward pass.
-    pub kernels: Kernels,
-    /// Whether the optimizer stores an fp32 copy of 16-bit gradients, as in Megatron-LM; ZeRO (arXiv 1910.02054) counts none.
-    pub optimizer_gradient_copy: bool,
-}
-
-impl MemoryChoices {
-    /// Layers in these kernels, and the optimizer of ZeRO.
-    pub fn with(kernels: Kernels) -> MemoryChoices {
-        MemoryChoices { kernels, optimizer_gradient_copy: false }
-    }
-}
-
-impl Default for MemoryChoices {
-    fn default() -> Self {
-        MemoryChoices::with(Kernels::FUSED)
     }
 }
 
@@ -188,8 +168,39 @@ impl<'a> Shape<'a> {
             Recompute::Selective if step.training.framework == Some(Framework::Torchtitan) => {
                 [self.every_second_product(step, layer), linear + matrices]
             }
-            Recompute::Selective => [linear, matrices],
+            Recompute::Selective => {
+                let repeated = self.repeated(step, layer);
+                [linear + matrices - repeated, repeated]
+            }
             Recompute::Full => [self.boundary(), linear + matrices],
+        }
+    }
+
+    /// What selective recomputation drops of a layer's activations, and has again in its backward pass.
+    fn repeated(&self, step: &TrainingStep, layer: u32) -> u128 {
+        let when = |module, bytes: u128| if step.training.tensor.repeats(module) { bytes } else { 0 };
+        let (m, parts) = (self.model, self.model.parts_of(layer));
+        let of_norms = self.elementwise.block_inputs(m, parts) * self.block_input();
+        let mut all = when(RecomputeModule::CoreAttention, self.attention_matrices(layer))
+            + when(RecomputeModule::Norms, of_norms);
+        if let Some(latent) = m.attention.latent.as_ref().filter(|_| parts.mixer == Some(Mixer::Attention)) {
+            let width = u128::from(m.attention.heads * (2 * m.attention.head_dimension + latent.value_dimension));
+            all += when(RecomputeModule::LatentUp, self.element * self.tokens * width / self.t);
+        }
+        match (parts.feed_forward, &m.mixture) {
+            (None, _) => all,
+            (Some(FeedForward::Dense), _) => all + when(RecomputeModule::FeedForward, self.feed_forward(step, layer)),
+            (_, None) => all,
+            (_, Some(_)) if step.training.tensor.repeats(RecomputeModule::Experts) => {
+                all + self.feed_forward(step, layer)
+            }
+            (_, Some(mixture)) => {
+                let chosen = self.tokens * u128::from(mixture.experts_per_token) / self.by_sequence;
+                let activation = self.element * chosen * u128::from(mixture.expert_feed_forward);
+                let shared = self.element * self.tokens * u128::from(mixture.shared_feed_forward) / self.t;
+                all + when(RecomputeModule::ExpertActivation, activation)
+                    + when(RecomputeModule::SharedExperts, self.elementwise.inner_numbers * shared)
+            }
         }
     }
 

@@ -208,7 +208,8 @@ pub(super) fn count_in_chunk(step: &TrainingStep, stage: u32, chunk: u32, when: 
     let layers = step.stages.layers_of_chunk(stage, chunk);
     match *when {
         When::Layer { pass, kind, calls_per_layer, .. } => {
-            let of_kind = layers.iter().filter(|layer| step.is_of_kind(**layer, kind)).count();
+            let in_pass = step.layers_in_pass(pass, layers).iter();
+            let of_kind = in_pass.filter(|layer| step.is_of_kind(**layer, kind)).count();
             Some((pass, calls_per_layer as f64 * of_kind as f64))
         }
         When::MicroBatch { pass, end, calls, .. } => {
@@ -312,7 +313,7 @@ pub(super) enum Hides {
 /// Seconds of attention in a forward pass through each chunk: the work that selective recomputation repeats.
 fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
     let mut training = step.training.clone();
-    training.tensor.recompute = Recompute::Selective;
+    (training.tensor.recompute, training.tensor.recompute_modules) = (Recompute::Selective, None);
     let selective = TrainingStep { training: &training, ..step.clone() };
     compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
 }

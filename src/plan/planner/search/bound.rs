@@ -11,7 +11,7 @@ use crate::planner::price::{
 };
 use commgauge_base::writing::ascending;
 use commgauge_model::config::Training;
-use commgauge_model::config::step::{PipelineChoices, Recompute, ScheduleKind};
+use commgauge_model::config::step::{PipelineChoices, Recompute, RecomputeMethod, ScheduleKind};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use rayon::prelude::*;
@@ -320,7 +320,9 @@ impl LayersAsStages {
 
     fn training(&self, micro_batch: u64, recompute: Recompute, exchange: Exchange) -> Training {
         let mut training = Training { micro_batch, ..self.training.clone() };
-        training.tensor.recompute = recompute;
+        // Where only some layers are repeated, none is in the bound.
+        let some = self.training.tensor.recompute_method == RecomputeMethod::Block;
+        training.tensor.recompute = if some && recompute == Recompute::Full { Recompute::None } else { recompute };
         exchange.set(&mut training);
         training
     }

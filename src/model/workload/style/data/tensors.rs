@@ -9,7 +9,7 @@ use crate::config::{FeedForward, LatentAttention, LinearRule, Mixer, Model};
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::op::Pass;
-use crate::workload::step::TrainingStep;
+use crate::workload::step::{RankParameters, TrainingStep};
 
 /// More local experts than this are treated as one grouped weight, as in grouped matrix products.
 const MOST_EXPERT_TENSORS: u64 = 4096;
@@ -33,8 +33,31 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     if has_output {
         list.push(words(step, stage, step.head_parameters(stage)));
     }
+    trained(step, list)
+}
+
+/// Those of some tensors that are trained, or their adapters.
+fn trained(step: &TrainingStep, mut list: Vec<Tensor>) -> Vec<Tensor> {
+    if let Some(rank) = step.training.data.lora_rank {
+        let d = &step.layout.degrees;
+        let ranks = |tensor: &Tensor| u64::from(if tensor.is_expert() { d.etp } else { d.tp });
+        list = list.iter().flat_map(|tensor| tensor.adapters(rank, ranks(tensor))).collect();
+    }
     list.retain(|tensor| tensor.elements > 0);
     list
+}
+
+/// The elements of tensors, those of experts apart.
+pub(super) fn parameters_of(tensors: impl Iterator<Item = Tensor>) -> RankParameters {
+    tensors.fold(RankParameters::default(), |mut sum, tensor| {
+        *(if tensor.is_expert() { &mut sum.experts } else { &mut sum.dense }) += tensor.elements;
+        sum
+    })
+}
+
+/// The trained tensors of a layer.
+pub(super) fn trained_of_layer(step: &TrainingStep, layer: u32) -> Vec<Tensor> {
+    trained(step, of_layer_alone(step, layer, Order::Megatron))
 }
 
 /// The tensors of a part of the parameters of a stage.
@@ -470,6 +493,27 @@ impl Tensor {
     /// In another role.
     pub fn in_role(self, role: Role) -> Tensor {
         Tensor { role, ..self }
+    }
+
+    /// The two matrices of this rank between the input and the output of a linear, of which ranks of tp have a part each (NVIDIA
+    /// Megatron-Bridge peft/utils.py ParallelLinearAdapter); none for what is no linear.
+    pub fn adapters(&self, rank: u64, ranks: u64) -> Vec<Tensor> {
+        let row = match self.shape {
+            Shape::Stack { matrices, rows } => self.elements / (matrices * rows).max(1),
+            Shape::Matrix { row } => row,
+            Shape::Vector => return Vec::new(),
+        };
+        let outputs = self.elements / row.max(1);
+        let matrices = if let Shape::Stack { matrices, .. } = self.shape { matrices } else { 1 };
+        let [input, output] = match self.division {
+            Division::Whole => return Vec::new(),
+            Division::Duplicated => [matrices * row, outputs],
+            Division::Rows | Division::QueriesKeysValues => [(matrices * row).div_ceil(ranks), outputs],
+            Division::Columns => [matrices * row, outputs.div_ceil(ranks)],
+        };
+        [Tensor::matrix(input * rank, row), Tensor::matrix(output * rank, rank)]
+            .map(|tensor| tensor.in_role(self.role))
+            .to_vec()
     }
 
     pub fn is_expert(&self) -> bool {
