@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 /// bytes of state in 16-bit training.
 const OPTIMIZER_MOVES: f64 = 2.5;
 
-/// Bytes per second that Adam moves for each of eight ranks on their host, with gradients and parameters on their way: DeepSpeed took 8.2 s
-/// for 11.6e9 parameters on one host (its pull request 735), and about 10 s for 72.7e9 on four (issue 6834), of 30 bytes each.
-const HOST_ADAM_RATE: Rate = Rate(50e9 / 8.0);
+/// Bytes per second that Adam moves on the host of eight ranks, for each: 1.91e9 parameters of 30 bytes took 3.19 s on hosts of H100
+/// (NVIDIA-NeMo/Megatron-Bridge 067f987df, skills/nemo-mbridge-perf-cpu-offloading/card.yaml, Qwen3-30B-A3B).
+const HOST_ADAM_RATE: Rate = Rate(18e9);
 
 impl Compute {
     /// All products at one share of the peak, and nothing else: the simplest baseline for a model of steps.
@@ -332,6 +332,51 @@ mod tests {
         with_step("llama-3-8b", "data_style = 'zero1'", "dp = 8", 8, |step| {
             close(moving().stage(step, 0).optimizer.0, 30.0 * 8_030_261_248.0 / 8.0, "a share");
         });
+    }
+
+    #[test]
+    fn the_host_updates_in_the_time_that_megatron_bridge_measured_and_frees_the_moments() {
+        let layout = "tp = 2\npp = 2\ndp = 4\nep = 4";
+        let of = |percent: u64| {
+            let training = format!(
+                "data_style = 'zero1'\nsequence_parallel = true\nmicro_batches = 4\noptimizer_offload = {percent}"
+            );
+            with_step("qwen3-30b-a3b", &training, layout, 16, |step| {
+                let gpu = Compute { memory_rate: Rate(2.5e12), ..moving() };
+                (gpu.optimizer(step, 0).0, Kernels::FUSED.memory(step, 0).optimizer.0 as f64)
+            })
+        };
+        let (alone, held) = of(0);
+        for (percent, seconds, freed) in
+            [(25, 0.875, 3.8e9), (50, 1.488, 7.6e9), (75, 2.191, 11.6e9), (100, 3.193, 15.3e9)]
+        {
+            let (found, left) = of(percent);
+            assert!(((found - alone) / seconds - 1.0).abs() < 0.12, "{percent} %: {}", found - alone);
+            assert!(((held - left) / freed - 1.0).abs() < 0.02, "{percent} %: {}", held - left);
+        }
+    }
+
+    #[test]
+    fn parts_of_layers_and_some_layers_take_their_own_forward_again() {
+        let of = |training: &str| {
+            with_step("llama-3-8b", training, "tp = 1", 1, |step| counting(true).stage(step, 0).passes())
+        };
+        let plain = of("");
+        let tokens = 2048.0;
+        // Three matrices of 4096 x 14336 in each of 32 layers.
+        let feed_forward = 2.0 * tokens * 32.0 * 3.0 * 4096.0 * 14336.0;
+        close(of("recompute_modules = ['mlp']").recompute.0, feed_forward, "mlp");
+        assert_eq!(of("recompute_modules = ['layernorm']").recompute.0, 0.0, "norms only move");
+        let head = 2.0 * tokens * 4096.0 * 128_256.0;
+        let all = plain.forward.0 - head;
+        close(of("recompute_layers = 4").recompute.0, all, "in groups of four");
+        close(of("recompute_layers = 8\nrecompute_method = 'block'").recompute.0, all / 4.0, "8 of 32 layers");
+        // With adapters: two products of rank 16 of each linear, and no other gradient of weights.
+        let adapters =
+            2.0 * tokens * 32.0 * 16.0 * (4096.0 + 6144.0 + 2.0 * 4096.0 + 4096.0 + 28672.0 + 14336.0 + 4096.0);
+        let lora = of("lora_rank = 16");
+        close(lora.forward.0, plain.forward.0 + adapters, "adapters");
+        close(lora.weight_gradient.0, adapters, "their gradients");
     }
 
     #[test]

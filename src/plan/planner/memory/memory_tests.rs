@@ -173,6 +173,33 @@ fn a_parameter_takes_the_bytes_that_megatron_and_zero_say() {
     }
 }
 
+#[test]
+fn layers_that_are_repeated_together_or_in_part_keep_what_is_not_dropped() {
+    let of = |training: &str| with_step("llama-3-8b", training, "tp = 1", 1, |step| Kernels::FUSED.memory(step, 0));
+    let (none, full) = (of(""), of("recompute = 'full'"));
+    let (layer, input) = (none.activations.0 / 32, 2 * 2048 * 4096);
+    assert_eq!((full.activations.0, full.recomputation.0), (32 * input, layer));
+    let together = of("recompute_layers = 4");
+    assert_eq!((together.activations.0, together.recomputation.0), (8 * input, 4 * layer));
+    let some = of("recompute_layers = 8\nrecompute_method = 'block'");
+    assert_eq!((some.activations.0, some.recomputation.0), (24 * layer + 8 * input, layer));
+    let parts = of("recompute_modules = ['mlp', 'layernorm']");
+    // Gate, up and their product of 14336, and the inputs of both blocks.
+    let dropped = 2 * 2048 * (3 * 14336 + 2 * 4096);
+    assert_eq!((none.activations.0 - parts.activations.0, parts.recomputation.0), (32 * dropped, dropped));
+}
+
+#[test]
+fn adapters_alone_have_gradients_and_an_optimizer() {
+    let training = "framework = 'ddp'\nlora_rank = 16";
+    with_step("llama-3-8b", training, "tp = 1", 1, |step| {
+        // What transformers' peft counts for all linears of Llama 3 8B.
+        assert_eq!(step.trained_parameters(0).total(), 41_943_040);
+        let used = Kernels::FUSED.memory(step, 0);
+        assert_eq!((used.gradients.0, used.optimizer.0), (4 * 41_943_040, 8 * 41_943_040));
+    });
+}
+
 /// Bytes per parameter held by two ranks of PyTorch 2.15 and DeepSpeed 0.19.8 on the CPU between the backward pass and the update
 /// (`scripts/check-frameworks`).
 #[test]

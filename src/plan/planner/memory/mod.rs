@@ -139,7 +139,7 @@ impl Kernels {
                 let whole = parameter_bytes(step, trained, each, state::groups_of_optimizer(step));
                 match data.offloaded_percent {
                     0 => whole,
-                    percent => format!("{whole}, without the {percent} % that hosts hold"),
+                    percent => format!("{whole}, without what hosts hold of {percent} % of it"),
                 }
             }
             "unsharded" if !gathers => "copies of weights in the type of products, until the backward pass".to_owned(),

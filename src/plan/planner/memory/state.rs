@@ -16,15 +16,20 @@ const FULL_PRECISION_BYTES: u64 = 4;
 /// Units held at once while layers are gathered ahead: the active one and the next.
 const GATHERED_UNITS: u64 = 2;
 
-/// The first four parts of the memory of a rank of a stage. DeepSpeed's host that updates sharded gradients also holds them
-/// (runtime/zero/stage_1_and_2.py, stage3.py `offload_optimizer`).
+/// The first four parts of the memory of a rank of a stage. Hosts hold moments; those of DeepSpeed all of the optimizer, and the sharded
+/// gradients that they add up (runtime/zero/stage_1_and_2.py, stage3.py `offload_optimizer`).
 pub(super) fn of(step: &TrainingStep, stage: u32) -> MemoryUse {
     let (all, data) = (with_hosts(step, stage), &step.training.data);
-    let on_gpu = |all: Bytes| bytes(u128::from(all.0) * u128::from(100 - data.offloaded_percent.min(100)) / 100);
-    let takes_gradients = step.training.framework == Some(Framework::DeepSpeed)
-        && matches!(data.style, DataStyle::Zero2 | DataStyle::Zero3);
-    let gradients = if takes_gradients { on_gpu(all.gradients) } else { all.gradients };
-    MemoryUse { optimizer: on_gpu(all.optimizer), gradients, ..all }
+    let whole = step.training.framework == Some(Framework::DeepSpeed);
+    let each = optimizer_bytes_per_parameter(step);
+    let on_host = if whole { each } else { each.min(2 * FULL_PRECISION_BYTES) };
+    let without = |all: Bytes, part: u64, of: u64| {
+        let parts = 100 * of - data.offloaded_percent.min(100) * part;
+        bytes(u128::from(all.0) * u128::from(parts) / u128::from(100 * of))
+    };
+    let takes_gradients = whole && matches!(data.style, DataStyle::Zero2 | DataStyle::Zero3);
+    let gradients = without(all.gradients, u64::from(takes_gradients), 1);
+    MemoryUse { optimizer: without(all.optimizer, on_host, each), gradients, ..all }
 }
 
 /// The same with what hosts hold of the optimizer.

@@ -57,7 +57,7 @@ pub(super) fn parameters_of(tensors: impl Iterator<Item = Tensor>) -> RankParame
 
 /// The trained tensors of a layer.
 pub(super) fn trained_of_layer(step: &TrainingStep, layer: u32) -> Vec<Tensor> {
-    trained(step, of_layer_alone(step, layer, Order::Megatron))
+    trained(step, of_layer_alone(step, layer, Order::PyTorch))
 }
 
 /// The tensors of a part of the parameters of a stage.
