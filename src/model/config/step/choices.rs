@@ -97,9 +97,9 @@ choices! {
 
     /// Which layers full recomputation repeats together.
     RecomputeMethod, "method" {
-        /// So many at a time from the input of the first, until all are.
+        /// A number of them at a time, from the input of the first, until all are.
         Uniform = "uniform",
-        /// So many at the start of each chunk, each from its input, and no others.
+        /// A number of them at the start of each chunk, each from its input, and no others.
         Block = "block",
     }
 
