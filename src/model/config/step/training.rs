@@ -166,7 +166,9 @@ keys! {
         with("data_style", &["ddp", "zero1"]),
     ]),
     /// Rank of the adapters on every linear of a layer, which alone are trained (LoRA, arXiv 2106.09685)
-    lora_rank: Option<u64> = key("lora_rank"),
+    lora_rank: Option<u64> = key("lora_rank").only(&[
+        with("unit_rule", &["layers", "root_kept", "ends_apart"]), with("bucket_rule", &["megatron", "pytorch", "deepspeed"]),
+    ]),
     /// Percent of the optimizer that hosts hold and update
     offloaded_percent: u64 = key("optimizer_offload").within(0, 100).or("0"),
     + /// What is gathered together, and for how long.

@@ -410,7 +410,6 @@ fn check_data(step: &TrainingStep) -> Result<()> {
         )));
     }
     orthogonalised(step)?;
-    adapters(step)?;
     bucket_units(step)?;
     if replicas > 1 && step.model.mixture.is_some() && degrees.divides_experts() {
         return Err(training
@@ -518,22 +517,6 @@ fn orthogonalised(step: &TrainingStep) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Adapters have gradients where those of whole layers, or all at once, are reduced.
-fn adapters(step: &TrainingStep) -> Result<()> {
-    let data = &step.training.data;
-    let rules = (data.style, data.bucket_rule, data.units.rule);
-    let (Some(rank), (DataStyle::Zero1, BucketRule::LayerWise, _) | (_, _, UnitRule::Modules | UnitRule::Buckets)) =
-        (data.lora_rank, rules)
-    else {
-        return Ok(());
-    };
-    Err(step.training.at("lora_rank").wrong(format!(
-        "lora_rank = {rank} with bucket_rule = {} and unit_rule = {} is not modelled; accepted: another bucket_rule than layer_wise, and \
-         unit_rule layers, root_kept or ends_apart",
-        data.bucket_rule, data.units.rule
-    )))
 }
 
 /// Megatron-FSDP only wraps layers of the model itself.

@@ -36,9 +36,8 @@ impl Stages {
             _ => (kind.chunks_of(choices.virtual_stages)?, kind.parameter_copies()),
         };
         let (mirrored, chunks) = (copies > 1, chunks_per_rank / copies);
-        let ends = if stages > 1 { 2 } else { 0 };
-        let Some(model_chunks) = stages.checked_mul(chunks).filter(|chunks| *chunks <= layers.saturating_add(ends))
-        else {
+        let most = if stages > 1 { layers.saturating_add(2) } else { layers };
+        let Some(model_chunks) = stages.checked_mul(chunks).filter(|chunks| *chunks <= most) else {
             return Err(too_many(layers, stages, chunks));
         };
         let (counts, rule) = match &choices.stage_layers {
@@ -220,9 +219,9 @@ fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, Strin
 }
 
 fn too_many(layers: u32, stages: u32, chunks: u32) -> String {
-    let most = layers / chunks;
     format!(
-        "pp = {stages} stages of {chunks} chunks are more than the {layers} layers (num_hidden_layers); accepted: up to {most}"
+        "pp = {stages} stages of {chunks} chunks are more than the {layers} layers (num_hidden_layers); accepted: up to {}",
+        layers / chunks
     )
 }
 

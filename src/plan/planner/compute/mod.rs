@@ -10,7 +10,7 @@ pub use speed::{
 };
 
 use crate::planner::Kernels;
-use crate::planner::memory::optimizer_bytes;
+use crate::planner::memory::updated_bytes;
 use crate::planner::step_error::StepError;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::config::LayerParts;
@@ -92,11 +92,8 @@ impl Compute {
 
     /// Adam's update, which computes little and moves many bytes, on the GPU and on its host.
     pub(super) fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
-        let own = OPTIMIZER_MOVES * optimizer_bytes(step, stage).0 as f64;
+        let own = OPTIMIZER_MOVES * updated_bytes(step, stage) as f64;
         let share = step.training.data.offloaded_percent as f64 / 100.0;
-        if share == 0.0 || self.memory_rate.0.is_infinite() {
-            return Seconds(own / self.memory_rate.0);
-        }
         Seconds((1.0 - share) * own / self.memory_rate.0 + share * own / HOST_ADAM_RATE.0)
     }
 }

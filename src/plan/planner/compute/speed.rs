@@ -7,9 +7,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::writing::ascending;
 use commgauge_model::config::step::Recompute;
-use commgauge_model::config::step::RecomputeModule::{
-    CoreAttention, ExpertActivation, Experts, FeedForward, LatentUp, Norms, SharedExperts,
-};
+use commgauge_model::config::step::RecomputeModule::*;
 use commgauge_model::config::{LinearAttention, LinearRule, Mixer};
 use commgauge_model::workload::attention_linears;
 use commgauge_model::workload::step::TrainingStep;
@@ -147,8 +145,8 @@ impl Work {
                 |product: &Product| if product.in_attention { compute.kernels.attention_slowdown() } else { 1.0 };
             products.map(|one| compute.efficiency.seconds(one, compute.peak_of(one)) * slower(one)).sum()
         };
-        let started = if compute.kernels.in_graphs { 0.0 } else { self.kernels };
-        let floor = |passes: f64| passes * started * compute.seconds_per_kernel.0;
+        let host = if compute.kernels.in_graphs { 0.0 } else { compute.seconds_per_kernel.0 };
+        let floor = |passes: f64| passes * self.kernels * host;
         let all = moved(self.moved_bytes + self.moved_bytes_in_attention);
         let forward = (of(&|_| true) + all).max(floor(1.0));
         let recompute = match self.recompute {
@@ -156,8 +154,7 @@ impl Work {
             Some(Recompute::Full) => forward,
             Some(Recompute::Selective) => {
                 let [bytes, kernels] = self.repeated;
-                let started = if compute.kernels.in_graphs { 0.0 } else { kernels };
-                (of(&|product| product.is_repeated) + moved(bytes)).max(started * compute.seconds_per_kernel.0)
+                (of(&|product| product.is_repeated) + moved(bytes)).max(kernels * host)
             }
         };
         // Without weights both sides are inputs, each with a gradient.
@@ -230,11 +227,9 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
     let norm_is_fused = compute.kernels.has_one_for_norms_of(model);
     let norm = if norm_is_fused { NUMBERS_OF_NORM * element } else { bytes_of_unfused_norm(element) };
     let around = tokens * h / split * blocks * (norm + 3.0 * element + f64::from(u8::from(dropout)));
-    let repeats = |module| step.training.tensor.repeats(module);
-    let mut repeated = if repeats(CoreAttention) { work.moved_bytes_in_attention } else { 0.0 };
-    if repeats(Norms) {
-        repeated += tokens * h / split * blocks * norm;
-    }
+    let of = |module| f64::from(u8::from(step.training.tensor.repeats(module)));
+    let mut repeated =
+        of(CoreAttention) * work.moved_bytes_in_attention + of(Norms) * tokens * h / split * blocks * norm;
     if parts.feed_forward.is_some() {
         feed_forward(step, layer, t, n, &mut work.products);
         let numbers = match (model.family.gated, compute.kernels.has_one_for_activations_of(model)) {
@@ -245,7 +240,6 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
         };
         let [routed, shared] = inner_widths(step, layer).map(|width| width * tokens * element * numbers);
         work.moved_bytes += routed + shared;
-        let of = |module| f64::from(u8::from(repeats(module)));
         repeated += match model.has_experts_in(layer) {
             false => shared * of(FeedForward),
             true => routed * of(ExpertActivation) + shared * of(SharedExperts) + permuted_bytes(step, n) * of(Experts),
@@ -255,7 +249,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
         work.moved_bytes += permuted_bytes(step, n);
         let kernels = KERNELS_OF_ROUTING + KERNELS_OF_EXPERT * step.experts_per_rank() as f64;
         work.kernels += kernels;
-        work.repeated[1] = if repeats(Experts) { kernels } else { 0.0 };
+        work.repeated[1] = of(Experts) * kernels;
     }
     work.moved_bytes += around;
     work.repeated[0] = repeated;

@@ -13,7 +13,7 @@ mod memory_tests;
 pub(super) use self::chunks as chunks_in_flight;
 pub use need::{MemoryFit, MemoryNeed};
 pub use parts::MemoryUse;
-pub(super) use state::{MicroBatches, SampleBytes};
+pub(super) use state::{MicroBatches, SampleBytes, updated_bytes};
 
 use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
@@ -34,11 +34,6 @@ pub fn memory(step: &TrainingStep, stage: u32) -> MemoryUse {
 #[cfg(test)]
 pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
     Kernels::FUSED.most_loaded(step)
-}
-
-/// Bytes that the optimizer updates on a rank of a stage, with the usual choices.
-pub(super) fn optimizer_bytes(step: &TrainingStep, stage: u32) -> Bytes {
-    Bytes(state::updated_bytes(step, stage))
 }
 
 impl Kernels {
@@ -137,10 +132,8 @@ impl Kernels {
                 let each = state::optimizer_bytes_per_parameter(step);
                 let trained = step.trained_parameters(stage);
                 let whole = parameter_bytes(step, trained, each, state::groups_of_optimizer(step));
-                match data.offloaded_percent {
-                    0 => whole,
-                    percent => format!("{whole}, without what hosts hold of {percent} % of it"),
-                }
+                let percent = data.offloaded_percent;
+                if percent == 0 { whole } else { format!("{whole}, without what hosts hold of {percent} % of it") }
             }
             "unsharded" if !gathers => "copies of weights in the type of products, until the backward pass".to_owned(),
             "unsharded" if step.reshards_after_forward() => {
@@ -155,12 +148,10 @@ impl Kernels {
                 "everything whole until the optimizer, and gradients of layers before they are scattered".to_owned()
             }
             "activations" => self.in_layers(step, stage, used.activations),
-            "recomputation" if step.training.tensor.recompute == Recompute::Selective => {
-                "parts of one layer, recomputed".to_owned()
-            }
-            "recomputation" => match step.training.tensor.layers_together() {
-                1 => "one layer, recomputed".to_owned(),
-                layers => format!("{layers} layers, recomputed together"),
+            "recomputation" => match (step.training.tensor.recompute, step.training.tensor.layers_together()) {
+                (Recompute::Selective, _) => "parts of one layer, recomputed".to_owned(),
+                (_, 1) => "one layer, recomputed".to_owned(),
+                (_, layers) => format!("{layers} layers, recomputed together"),
             },
             "backward" => "gradients inside one layer, while its backward pass runs".to_owned(),
             "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),

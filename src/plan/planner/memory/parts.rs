@@ -2,10 +2,9 @@
 
 use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, RecomputeModule, TensorStyle};
-use commgauge_model::config::{
-    FeedForward, LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm,
-};
+use commgauge_model::config::step::RecomputeModule::*;
+use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, TensorStyle};
+use commgauge_model::config::{LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm};
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -180,28 +179,26 @@ impl<'a> Shape<'a> {
     fn repeated(&self, step: &TrainingStep, layer: u32) -> u128 {
         let when = |module, bytes: u128| if step.training.tensor.repeats(module) { bytes } else { 0 };
         let (m, parts) = (self.model, self.model.parts_of(layer));
-        let of_norms = self.elementwise.block_inputs(m, parts) * self.block_input();
-        let mut all = when(RecomputeModule::CoreAttention, self.attention_matrices(layer))
-            + when(RecomputeModule::Norms, of_norms);
-        if let Some(latent) = m.attention.latent.as_ref().filter(|_| parts.mixer == Some(Mixer::Attention)) {
-            let width = u128::from(m.attention.heads * (2 * m.attention.head_dimension + latent.value_dimension));
-            all += when(RecomputeModule::LatentUp, self.element * self.tokens * width / self.t);
-        }
-        match (parts.feed_forward, &m.mixture) {
-            (None, _) => all,
-            (Some(FeedForward::Dense), _) => all + when(RecomputeModule::FeedForward, self.feed_forward(step, layer)),
-            (_, None) => all,
-            (_, Some(_)) if step.training.tensor.repeats(RecomputeModule::Experts) => {
-                all + self.feed_forward(step, layer)
-            }
-            (_, Some(mixture)) => {
+        let has_experts = m.has_experts_in(layer);
+        let of_latent = |latent: &LatentAttention| {
+            let width = m.attention.heads * (2 * m.attention.head_dimension + latent.value_dimension);
+            self.element * self.tokens * u128::from(width) / self.t
+        };
+        let latent = m.attention.latent.as_ref().filter(|_| parts.mixer == Some(Mixer::Attention));
+        let of_feed_forward = match &m.mixture {
+            _ if parts.feed_forward.is_none() => 0,
+            Some(mixture) if has_experts && !step.training.tensor.repeats(Experts) => {
                 let chosen = self.tokens * u128::from(mixture.experts_per_token) / self.by_sequence;
-                let activation = self.element * chosen * u128::from(mixture.expert_feed_forward);
-                let shared = self.element * self.tokens * u128::from(mixture.shared_feed_forward) / self.t;
-                all + when(RecomputeModule::ExpertActivation, activation)
-                    + when(RecomputeModule::SharedExperts, self.elementwise.inner_numbers * shared)
+                let shared = self.elementwise.inner_numbers * self.tokens / self.t;
+                when(ExpertActivation, self.element * chosen * u128::from(mixture.expert_feed_forward))
+                    + when(SharedExperts, self.element * shared * u128::from(mixture.shared_feed_forward))
             }
-        }
+            _ => when(if has_experts { Experts } else { FeedForward }, self.feed_forward(step, layer)),
+        };
+        when(CoreAttention, self.attention_matrices(layer))
+            + when(Norms, self.elementwise.block_inputs(m, parts) * self.block_input())
+            + when(LatentUp, latent.map_or(0, of_latent))
+            + of_feed_forward
     }
 
     /// Gradients held temporarily by the backward pass of a layer: of its output, and in the largest block the gradients of its inner

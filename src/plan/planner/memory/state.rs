@@ -8,6 +8,7 @@ use commgauge_model::config::step::{
     DEEPSPEED_BUCKET_PARAMETERS, DataStyle, Framework, OuterSharding, Recompute, ScheduleKind, UnitRule,
 };
 use commgauge_model::layout::Axis;
+use commgauge_model::workload::op::Pass;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
 /// Bytes of an fp32 number: the updated copy, each of Adam's two moments, and the copy of a 16-bit gradient.
@@ -148,7 +149,8 @@ pub(super) fn accumulates_apart(step: &TrainingStep) -> bool {
         && data.parameter_element_type.size() < data.gradient_element_type.size()
 }
 
-/// Adam: two moments, and fp32 copies of 16-bit parameters (arXiv 1910.02054). PyTorch's own keeps moments in the type of the parameters, and no copy.
+/// Adam: two moments, and fp32 copies of 16-bit parameters (arXiv 1910.02054). PyTorch's own keeps moments in the type of the parameters,
+/// and no copy.
 pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep) -> u64 {
     if is_ddp_of_pytorch(step) {
         return 2 * parameter_bytes_per_parameter(step);
@@ -159,7 +161,7 @@ pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep) -> u64 {
 
 /// Bytes that the update of a rank's parameters reads and writes: the moments, and the parameters in full precision wherever they are
 /// stored.
-pub(super) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
+pub(in crate::planner) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
     let used = with_hosts(step, stage);
     let full = if shares_full_precision(step) { used.parameters.0 } else { 0 };
     used.optimizer.0.saturating_add(full)
@@ -340,8 +342,8 @@ impl SampleBytes {
         for (index, layer, layers) in
             chunks.flat_map(|all| all.iter().enumerate().map(move |(at, layer)| (at, *layer, all)))
         {
-            let repeated = tensor.recompute != Recompute::Full || index < tensor.layers_repeated(layers.len());
-            let recompute = if repeated { tensor.recompute } else { Recompute::None };
+            let repeated = step.layers_in_pass(Pass::Recompute, layers).len();
+            let recompute = if index < repeated { tensor.recompute } else { Recompute::None };
             let parts = (step.model.parts_of(layer), recompute);
             let [keeps, repeats, gradients] = match known.iter().find(|(other, _)| *other == parts) {
                 Some((_, layer)) => *layer,

@@ -430,7 +430,10 @@ impl LayerLoads {
             let StageKind { stage, ops } = kind;
             let of_others =
                 others.each_ref().map(|other| other.kinds.get(index).map_or(&[] as &[Op], |kind| &kind.ops));
-            let bytes = bytes_of_samples(ops, of_others).ok_or_else(uneven)?;
+            let bytes = bytes_of_samples(ops, of_others).ok_or_else(|| Unpriced {
+                call: "the calls of a layer".to_owned(),
+                reason: "their bytes do not grow linearly with the micro-batch".to_owned(),
+            })?;
             let call = |(op, [bytes, more_bytes]): (&Op, [u64; 2])| {
                 let (pass, count) = count_in_chunk(step, *stage, 0, &op.when)?;
                 let op = Op { bytes_total: Bytes(bytes), ..op.clone() };
@@ -511,9 +514,4 @@ fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<[u64; 2]>> {
         }
     };
     ops.iter().zip(of_two).zip(of_more).map(grows).collect()
-}
-
-fn uneven() -> Unpriced {
-    let reason = "their bytes do not grow linearly with the micro-batch".to_owned();
-    Unpriced { call: "the calls of a layer".to_owned(), reason }
 }

@@ -385,15 +385,9 @@ impl Exposed {
     }
 
     fn each(self, other: Exposed, of: impl Fn(f64, f64) -> f64) -> Exposed {
-        Exposed {
-            tp: of(self.tp, other.tp),
-            cp: of(self.cp, other.cp),
-            ep: of(self.ep, other.ep),
-            dp: of(self.dp, other.dp),
-            pp: of(self.pp, other.pp),
-            embedding: of(self.embedding, other.embedding),
-            control: of(self.control, other.control),
-        }
+        let (own, others) = (self.values(), other.values());
+        let [tp, cp, ep, dp, pp, embedding, control] = std::array::from_fn(|part| of(own[part], others[part]));
+        Exposed { tp, cp, ep, dp, pp, embedding, control }
     }
 }
 

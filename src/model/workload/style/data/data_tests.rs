@@ -420,5 +420,5 @@ fn adapters_alone_are_reduced_and_their_layers_gathered_whole() {
     assert_eq!(sum(fsdp, ReduceScatter), 4 * 41_943_040);
     assert!(sum(fsdp, AllGather) > 2 * 8_000_000_000);
     let refused = of("framework = 'deepspeed'\ndata_style = 'zero3'").unwrap_err().to_string();
-    assert!(refused.contains("lora_rank = 16 with bucket_rule") && refused.contains("accepted: "), "{refused}");
+    assert!(refused.contains("lora_rank = 16 needs unit_rule = layers, root_kept or ends_apart; found"), "{refused}");
 }

@@ -5,7 +5,7 @@
 //! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
 
 use super::tensors::{
-    Order, Part, Shape, Tensor, is_in_eight_bits, of_ends, of_layer_alone, parameters_of, parts, trained_of_layer,
+    Order, Part, Shape, Tensor, is_in_eight_bits, of_ends, of_layer_alone, parameters_of, parts, trained,
 };
 use super::{buckets, tensors};
 use crate::config::step::{DataStyle, OuterSharding, Recompute, ReplicaReduction, UnitRule};
@@ -323,7 +323,8 @@ pub(super) fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
             UnitRule::Buckets => of_layer_in_buffers(step, what, of_layer_alone(step, first, Order::Megatron), part),
             _ => {
                 let unit = evenly(what, of_part(step.parameters_of_layer(first)));
-                let adapters = || of_part(parameters_of(trained_of_layer(step, first).into_iter()));
+                let adapters =
+                    || of_part(parameters_of(trained(step, of_layer_alone(step, first, Order::PyTorch)).into_iter()));
                 let trained =
                     step.training.data.lora_rank.map_or(unit.trained, |_| adapters().next_multiple_of(part.ranks));
                 vec![Unit { trained, ..unit }]

@@ -37,7 +37,7 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
 }
 
 /// Those of some tensors that are trained, or their adapters.
-fn trained(step: &TrainingStep, mut list: Vec<Tensor>) -> Vec<Tensor> {
+pub(super) fn trained(step: &TrainingStep, mut list: Vec<Tensor>) -> Vec<Tensor> {
     if let Some(rank) = step.training.data.lora_rank {
         let d = &step.layout.degrees;
         let ranks = |tensor: &Tensor| u64::from(if tensor.is_expert() { d.etp } else { d.tp });
@@ -53,11 +53,6 @@ pub(super) fn parameters_of(tensors: impl Iterator<Item = Tensor>) -> RankParame
         *(if tensor.is_expert() { &mut sum.experts } else { &mut sum.dense }) += tensor.elements;
         sum
     })
-}
-
-/// The trained tensors of a layer.
-pub(super) fn trained_of_layer(step: &TrainingStep, layer: u32) -> Vec<Tensor> {
-    trained(step, of_layer_alone(step, layer, Order::PyTorch))
 }
 
 /// The tensors of a part of the parameters of a stage.
@@ -498,22 +493,19 @@ impl Tensor {
     /// The two matrices of this rank between the input and the output of a linear, of which ranks of tp have a part each (NVIDIA
     /// Megatron-Bridge peft/utils.py ParallelLinearAdapter); none for what is no linear.
     pub fn adapters(&self, rank: u64, ranks: u64) -> Vec<Tensor> {
-        let row = match self.shape {
-            Shape::Stack { matrices, rows } => self.elements / (matrices * rows).max(1),
-            Shape::Matrix { row } => row,
+        let (matrices, row) = match self.shape {
+            Shape::Stack { matrices, rows } => (matrices, self.elements / (matrices * rows).max(1)),
+            Shape::Matrix { row } => (1, row),
             Shape::Vector => return Vec::new(),
         };
-        let outputs = self.elements / row.max(1);
-        let matrices = if let Shape::Stack { matrices, .. } = self.shape { matrices } else { 1 };
-        let [input, output] = match self.division {
+        let [of_input, of_output] = match self.division {
             Division::Whole => return Vec::new(),
-            Division::Duplicated => [matrices * row, outputs],
-            Division::Rows | Division::QueriesKeysValues => [(matrices * row).div_ceil(ranks), outputs],
-            Division::Columns => [matrices * row, outputs.div_ceil(ranks)],
+            Division::Duplicated => [1, 1],
+            Division::Rows | Division::QueriesKeysValues => [ranks, 1],
+            Division::Columns => [1, ranks],
         };
-        [Tensor::matrix(input * rank, row), Tensor::matrix(output * rank, rank)]
-            .map(|tensor| tensor.in_role(self.role))
-            .to_vec()
+        let sizes = [(matrices * row / of_input, row), (self.elements / row.max(1) / of_output, rank)];
+        sizes.map(|(width, row)| Tensor::matrix(rank * width, row).in_role(self.role)).to_vec()
     }
 
     pub fn is_expert(&self) -> bool {

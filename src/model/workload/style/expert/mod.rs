@@ -371,15 +371,11 @@ impl<'a> ExpertLayer<'a> {
 
     /// Passes with the forward calls: once more with recomputation of the layer, or of its experts.
     fn forward_passes(&self) -> Vec<Pass> {
-        match self.is_repeated() {
+        let tensor = &self.step.training.tensor;
+        match tensor.recompute == Recompute::Full || tensor.repeats(RecomputeModule::Experts) {
             true => vec![Pass::Forward, Pass::Recompute],
             false => vec![Pass::Forward],
         }
-    }
-
-    fn is_repeated(&self) -> bool {
-        let tensor = &self.step.training.tensor;
-        tensor.recompute == Recompute::Full || tensor.repeats(RecomputeModule::Experts)
     }
 
     /// A call with a buffer of this many bytes, given as factors, such as `N` = 4096 and `h` = 7168. The element size is appended.
