@@ -239,7 +239,7 @@ keys! {
     schedule: ScheduleKind = key("schedule").or("1f1b"),
     /// Model chunks on each rank. More than 1 makes the schedule interleaved
     virtual_stages: u32 = key("virtual_stages").within(1, 1024).or("1"),
-    /// Layers of each stage or chunk
+    /// Layers of each stage or chunk; 0 for the embedding or the head alone
     stage_layers: Option<Vec<u32>> = key("stage_layers").takes(Accepted::Text("a list of numbers")).or_else("divided evenly"),
     /// Each rank of tp sends its part only, and the receivers gather (arXiv 2104.04473 section 4.1)
     scatter_gather: bool = key("scatter_gather").or("false"),
