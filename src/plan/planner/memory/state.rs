@@ -36,7 +36,6 @@ pub(super) fn of(step: &TrainingStep, stage: u32) -> MemoryUse {
 /// The same with what hosts hold of the optimizer.
 fn with_hosts(step: &TrainingStep, stage: u32) -> MemoryUse {
     let data = &step.training.data;
-    let style = data.style;
     let sharded = |parameters: RankParameters| {
         let kinds = [(parameters.dense, ParameterKind::Dense), (parameters.experts, ParameterKind::Experts)];
         kinds.map(|(parameters, kind)| (parameters, shards(step, kind)))
@@ -52,7 +51,7 @@ fn with_hosts(step: &TrainingStep, stage: u32) -> MemoryUse {
     };
     let of_parameter = parameter_bytes_per_parameter(step);
     let of_optimizer = optimizer_bytes_per_parameter(step);
-    let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
+    let gathers = matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
     let gradients = match whole_gradients(step, stage) {
         None => bytes(shared_by_groups(&trained, 1, gradient_bytes_per_parameter(step))),
         Some(at_once) => {
