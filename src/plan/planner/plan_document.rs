@@ -176,7 +176,7 @@ pub struct PlannedMemory {
 /// The parts of a layout's memory; empty if it cannot be a step, which a planned layout can.
 fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
     let parts = question.with_step(layout, |step| {
-        let choices = question.memory_choices();
+        let choices = question.compute.kernels;
         Ok(choices.explain(step, choices.most_loaded(step).0))
     });
     let planned = |part: super::memory::MemoryPart| PlannedMemory {

@@ -237,6 +237,7 @@ pub(super) fn settings(file: &Path, command: &[Word], is_switch: impl Fn(&str) -
                 settings.push(written(bare, ""));
             }
             (Some(flag), _) if takes && flag.text.is_empty() => flag.text += &word.text,
+            (Some(flag), _) if takes && flag.key.ends_with("_modules") => flag.text += &format!(",{}", word.text),
             // What no assignment says may be flags; the model follows `vllm serve`.
             _ if word.text.contains('$') || word.text == "serve" => {
                 takes = word.text == "serve";

@@ -77,6 +77,32 @@ choices! {
         Full = "full",
     }
 
+    /// A part of a layer that selective recomputation repeats (Megatron-LM core/transformer/transformer_config.py recompute_modules).
+    RecomputeModule, "module" {
+        /// The core attention.
+        CoreAttention = "core_attn",
+        /// The up-projections of latent attention.
+        LatentUp = "mla_up_proj",
+        /// The norms before the blocks.
+        Norms = "layernorm",
+        /// The feed-forward of layers without experts.
+        FeedForward = "mlp",
+        /// Router, exchanges and experts.
+        Experts = "moe",
+        /// The activation function of routed experts.
+        ExpertActivation = "moe_act",
+        /// The shared experts.
+        SharedExperts = "shared_experts",
+    }
+
+    /// Which layers full recomputation repeats together.
+    RecomputeMethod, "method" {
+        /// A number of them at a time, from the input of the first, until all are.
+        Uniform = "uniform",
+        /// A number of them at the start of each chunk, each from its input, and no others.
+        Block = "block",
+    }
+
     /// How the linear layers of a tensor-parallel block are divided.
     Linears, "linears" {
         /// Column-parallel, then row-parallel: the gather between them vanishes (arXiv 1909.08053 section 3).

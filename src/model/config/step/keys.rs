@@ -551,6 +551,8 @@ impl<T: KeyValue> KeyValue for Vec<T> {
 fn whole(item: &Item, row: &StepKey) -> Result<u64> {
     match row.accepted {
         Accepted::Whole(from, to) => item.whole(from..=to),
+        // Chunks may have no layer.
+        Accepted::Text(_) => item.whole(0..=LARGEST),
         Accepted::Names(names) => match item.whole(1..=LARGEST)? {
             number if names.contains(&number.to_string().as_str()) => Ok(number),
             number => Err(item.wrong(format!("found {number}; accepted: {}", names.join(", ")))),

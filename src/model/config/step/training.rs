@@ -79,6 +79,13 @@ keys! {
     sequence_parallel: bool = key("sequence_parallel").or("false"),
     /// What the backward pass computes again
     recompute: Recompute = key("recompute").or("none").always(),
+    /// What selective recomputation repeats; it makes recomputation selective
+    recompute_modules: Option<Vec<RecomputeModule>> = key("recompute_modules")
+        .takes(Accepted::List(RecomputeModule::NAMES)).or_else("core_attn").always(),
+    /// Layers that full recomputation repeats at a time, or at all in each chunk; it makes recomputation full
+    recompute_layers: Option<u32> = key("recompute_layers").or_else("each alone, and all").always(),
+    /// What recompute_layers counts. uniform: layers repeated together; block: the first of each chunk, which alone are repeated
+    recompute_method: RecomputeMethod = key("recompute_method").or("uniform").only(&[with("recompute_layers", &[])]).always(),
     /// How linear layers are divided. pair: column, then row
     linears: Linears = key("linears").or("pair").only(&[
         with("sequence_parallel", &["false"]),
@@ -158,6 +165,12 @@ keys! {
     broadcast_buffers: BroadcastBuffers = key("broadcast_buffers").or("none").only(&[
         with("data_style", &["ddp", "zero1"]),
     ]),
+    /// Rank of the adapters on every linear of a layer, which alone are trained (LoRA, arXiv 2106.09685)
+    lora_rank: Option<u64> = key("lora_rank").only(&[
+        with("unit_rule", &["layers", "root_kept", "ends_apart"]), with("bucket_rule", &["megatron", "pytorch", "deepspeed"]),
+    ]),
+    /// Percent of the optimizer that hosts hold and update
+    offloaded_percent: u64 = key("optimizer_offload").within(0, 100).or("0"),
     + /// What is gathered together, and for how long.
     units: UnitChoices,
     + /// The groups of ranks that share what is sharded.
@@ -226,7 +239,7 @@ keys! {
     schedule: ScheduleKind = key("schedule").or("1f1b"),
     /// Model chunks on each rank. More than 1 makes the schedule interleaved
     virtual_stages: u32 = key("virtual_stages").within(1, 1024).or("1"),
-    /// Layers of each stage or chunk
+    /// Layers of each stage or chunk; 0 for the embedding or the head alone
     stage_layers: Option<Vec<u32>> = key("stage_layers").takes(Accepted::Text("a list of numbers")).or_else("divided evenly"),
     /// Each rank of tp sends its part only, and the receivers gather (arXiv 2104.04473 section 4.1)
     scatter_gather: bool = key("scatter_gather").or("false"),
@@ -287,11 +300,24 @@ impl Training {
         keys.default_where("schedule", "interleaved", |table| {
             table.peek("virtual_stages").is_some_and(|item| item.is_whole() && item.whole(2..=u64::MAX).is_ok())
         });
+        // So do parts of layers, or some layers, say which recomputation is meant.
+        let repeats = [("recompute_modules", Recompute::Selective), ("recompute_layers", Recompute::Full)];
+        for (key, recompute) in repeats {
+            keys.default_where("recompute", recompute.name(), |table| table.peek(key).is_some());
+        }
         // torch/distributed/tensor/experimental/_context_parallel/_attention.py adds up gradients in float32.
         keys.default_where("context_gradient_element_type", "float32", |table| {
             table.peek("context_style").is_some_and(|item| item.is_text("pytorch"))
         });
         let training = Training::take(&mut keys)?;
+        let tensor = &training.tensor;
+        let given = [tensor.recompute_modules.is_some(), tensor.recompute_layers.is_some()];
+        let needing =
+            repeats.into_iter().zip(given).filter(|((_, needed), given)| *given && *needed != tensor.recompute);
+        if let Some(((key, needed), _)) = needing.into_iter().next() {
+            let problem = format!("{key} needs recompute = {needed}; found recompute = {}", tensor.recompute);
+            return Err(training.at(key).wrong(problem));
+        }
         match (training.global_batch, training.micro_batches) {
             (Some(_), None) | (None, Some(_)) => Ok(training),
             (Some(_), Some(_)) => {
@@ -320,6 +346,33 @@ impl Training {
     /// The first, with what it needs.
     pub fn check_conditions(&self, has: impl Fn(Needs) -> bool) -> Result<()> {
         check_conditions(self, &self.places, self.framework_choices.as_ref(), has)
+    }
+}
+
+impl TensorChoices {
+    /// Whether selective recomputation repeats a part of a layer.
+    pub fn repeats(&self, module: RecomputeModule) -> bool {
+        use RecomputeModule::{CoreAttention, ExpertActivation, Experts, SharedExperts};
+        let modules = self.recompute_modules.as_deref().unwrap_or(&[CoreAttention]);
+        let in_experts = matches!(module, ExpertActivation | SharedExperts) && modules.contains(&Experts);
+        self.recompute == Recompute::Selective && (modules.contains(&module) || in_experts)
+    }
+
+    /// Of this many layers of a chunk, the number of those that full recomputation repeats: the first.
+    pub fn layers_repeated(&self, layers: usize) -> usize {
+        match (self.recompute, self.recompute_method, self.recompute_layers) {
+            (Recompute::Full, RecomputeMethod::Block, Some(some)) => layers.min(some as usize),
+            (Recompute::Full, ..) => layers,
+            _ => 0,
+        }
+    }
+
+    /// Layers that full recomputation repeats together, from the input of the first.
+    pub fn layers_together(&self) -> usize {
+        match (self.recompute, self.recompute_method) {
+            (Recompute::Full, RecomputeMethod::Uniform) => self.recompute_layers.unwrap_or(1) as usize,
+            _ => 1,
+        }
     }
 }
 

@@ -182,11 +182,15 @@ impl<'a> Expansion<'a> {
         if event.pass != SchedulePass::Forward {
             layers.reverse();
         }
-        let calls: Vec<Vec<LayerCalls>> = layers
-            .iter()
-            .map(|layer| passes.iter().map(|computed| self.calls_of(computed.pass, *layer)).collect())
-            .collect();
-        let ahead = |unit: usize| calls.get(unit).into_iter().flatten().flat_map(|calls| calls.ahead.iter().copied());
+        let step = self.step;
+        let in_chunk = step.stages.layers_of_chunk(self.stage, event.chunk);
+        let mut calls: Vec<Vec<(LayerCalls, Computed)>> = Vec::with_capacity(layers.len());
+        for layer in &layers {
+            let here = passes.iter().filter(|computed| step.layers_in_pass(computed.pass, in_chunk).contains(layer));
+            calls.push(here.map(|computed| (self.calls_of(computed.pass, *layer), *computed)).collect());
+        }
+        let of_unit = |unit: usize| calls.get(unit).into_iter().flatten();
+        let ahead = |unit: usize| of_unit(unit).flat_map(|(calls, _)| calls.ahead.iter().copied());
         let units = layers.len().max(1);
         let mut whole = self.whole(index, units);
         let (mut fetched, mut behind): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
@@ -197,13 +201,13 @@ impl<'a> Expansion<'a> {
                 self.emit.wait(slot);
             }
             fetched.extend(ahead(unit + 1).map(|op| self.emit.start(op, Movement::Together)));
-            for (calls, computed) in calls.get(unit).into_iter().flatten().zip(passes) {
+            for (calls, computed) in of_unit(unit) {
                 self.layer(calls, *computed);
             }
             for slot in std::mem::take(&mut behind) {
                 self.emit.wait(slot);
             }
-            for op in calls.get(unit).into_iter().flatten().flat_map(|calls| &calls.behind) {
+            for op in of_unit(unit).flat_map(|(calls, _)| &calls.behind) {
                 behind.push(self.emit.start(*op, Movement::Together));
             }
             self.after_layer(index, &mut whole, unit);
@@ -297,10 +301,10 @@ impl<'a> Expansion<'a> {
 
     /// The calls before the first or after the last layer of the model.
     fn at_end(&mut self, event: &TimetableEvent, pass: Pass, end: End) {
-        let layers = self.step.stages.layers_of_chunk(self.stage, event.chunk);
+        let [has_input, has_output] = self.step.stages.ends_of_chunk(self.stage, event.chunk);
         let here = match end {
-            End::Input => layers.contains(&0),
-            End::BeforeOutput | End::Output => layers.contains(&(self.step.model.layers - 1)),
+            End::Input => has_input,
+            End::BeforeOutput | End::Output => has_output,
             End::Whole => false,
         };
         if !here {

@@ -12,6 +12,8 @@ pub struct Stages {
     layers: Arc<Vec<Vec<Vec<u32>>>>,
     /// The last layer.
     last: Option<u32>,
+    /// Which chunks of the model a stage has.
+    schedule: ScheduleKind,
     /// Every layer is stored twice, and each micro-batch passes one of the two (DualPipe).
     pub mirrored: bool,
     /// How layers were distributed, in words; empty if evenly.
@@ -22,7 +24,7 @@ impl Stages {
     /// Distributes the layers of a model over `stages` stages.
     ///
     /// Evenly if possible. Otherwise, if the layers divide evenly with the embedding and the output projection counted as a layer each, the
-    /// first and the last chunk have one layer less, as in Llama 3 (arXiv 2407.21783 section 3.3.2).
+    /// first and the last chunk have one layer less, as in Llama 3 (arXiv 2407.21783 section 3.3.2): none if chunks have one.
     ///
     /// # Errors
     /// If a rule is violated, with the nearest valid degrees (a sentence without full stop).
@@ -34,11 +36,9 @@ impl Stages {
             _ => (kind.chunks_of(choices.virtual_stages)?, kind.parameter_copies()),
         };
         let (mirrored, chunks) = (copies > 1, chunks_per_rank / copies);
-        let Some(model_chunks) = stages.checked_mul(chunks).filter(|model_chunks| *model_chunks <= layers) else {
-            return Err(format!(
-                "pp = {stages} stages of {chunks} chunks are more than the {layers} layers (num_hidden_layers); accepted: up to {}",
-                layers / chunks
-            ));
+        let most = if stages > 1 { layers.saturating_add(2) } else { layers };
+        let Some(model_chunks) = stages.checked_mul(chunks).filter(|chunks| *chunks <= most) else {
+            return Err(too_many(layers, stages, chunks));
         };
         let (counts, rule) = match &choices.stage_layers {
             Some(given) => (given_counts(given, layers, model_chunks)?, "from stage_layers".to_owned()),
@@ -55,7 +55,7 @@ impl Stages {
         };
         let last = layers.checked_sub(1);
         let layers = Arc::new((0..stages).map(of_stage).collect());
-        Ok(Stages { layers, last, mirrored, rule })
+        Ok(Stages { layers, last, schedule: kind, mirrored, rule })
     }
 
     /// Distributes the layers of a served model. Where they do not divide evenly, vLLM gives one more to each of the stages before the last
@@ -70,7 +70,9 @@ impl Stages {
             Some(Framework::Sglang) if more > 0 => Some(stages - more..stages),
             _ => None,
         };
-        let larger = larger.filter(|_| each > 0);
+        if each == 0 {
+            return Err(too_many(layers, stages, 1));
+        }
         let of_stage =
             |larger: &Range<u32>| (0..stages).map(|stage| each + u32::from(larger.contains(&stage))).collect();
         let choices = PipelineChoices {
@@ -93,7 +95,7 @@ impl Stages {
     /// One layer on one stage, which is both ends of a model.
     pub fn single_layer() -> Stages {
         let layers = Arc::new(vec![vec![vec![0]]]);
-        Stages { layers, last: Some(0), mirrored: false, rule: String::new() }
+        Stages { layers, last: Some(0), schedule: ScheduleKind::GPipe, mirrored: false, rule: String::new() }
     }
 
     /// The layers of each chunk of the model if they do not divide evenly, as even as possible: with the embedding and the output
@@ -124,8 +126,10 @@ impl Stages {
         if layers == 0 {
             return self;
         }
-        for chunk in Arc::make_mut(&mut self.layers).iter_mut().flatten().filter(|chunk| chunk.last() == Some(&last)) {
-            chunk.extend(last + 1..=last + layers);
+        let places = (0..self.count()).flat_map(|stage| (0..self.chunks()).map(move |chunk| (stage, chunk)));
+        for (stage, chunk) in places.filter(|(stage, chunk)| self.ends_of_chunk(*stage, *chunk)[1]).collect::<Vec<_>>()
+        {
+            Arc::make_mut(&mut self.layers)[stage as usize][chunk as usize].extend(last + 1..=last + layers);
         }
         self
     }
@@ -152,22 +156,33 @@ impl Stages {
 
     /// The layers of a stage that a micro-batch passes: with mirrored stages those of one direction, the larger if the two differ.
     pub fn layers_passed(&self, stage: u32) -> impl Iterator<Item = u32> {
-        let chunks = &self.layers[stage as usize];
-        let passed = match (self.mirrored, chunks.as_slice()) {
+        self.chunks_passed(stage).iter().flatten().copied()
+    }
+
+    /// The same, chunk by chunk.
+    pub(super) fn chunks_passed(&self, stage: u32) -> &[Vec<u32>] {
+        match (self.mirrored, self.layers[stage as usize].as_slice()) {
             (true, [one, other]) => std::slice::from_ref(if other.len() > one.len() { other } else { one }),
-            _ => chunks.as_slice(),
-        };
-        passed.iter().flatten().copied()
+            (_, chunks) => chunks,
+        }
     }
 
-    /// Whether a stage has the first layer of the model, and so the embedding.
+    /// Whether a chunk of a stage is the first of the model, with the embedding, and whether it is the last, with the output projection and
+    /// the loss. Neither needs a layer.
+    pub fn ends_of_chunk(&self, stage: u32, chunk: u32) -> [bool; 2] {
+        let place = self.schedule.model_chunk(self.count(), stage, chunk);
+        let copies = if self.mirrored { 2 } else { 1 };
+        [place == 0, (place + 1) * copies == self.count() * self.chunks()]
+    }
+
+    /// Whether a stage has the embedding.
     pub fn has_input(&self, stage: u32) -> bool {
-        self.layers_stored(stage).any(|layer| layer == 0)
+        (0..self.chunks()).any(|chunk| self.ends_of_chunk(stage, chunk)[0])
     }
 
-    /// Whether a stage has the last layer of the model, and so the output projection and the loss.
+    /// Whether a stage has the output projection and the loss.
     pub fn has_output(&self, stage: u32) -> bool {
-        self.layers_stored(stage).any(|layer| Some(layer) == self.last)
+        (0..self.chunks()).any(|chunk| self.ends_of_chunk(stage, chunk)[1])
     }
 }
 
@@ -176,7 +191,7 @@ fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, Strin
     if layers.is_multiple_of(all) {
         return Ok((vec![layers / all; all as usize], String::new()));
     }
-    if stages > 1 && (layers + 2).is_multiple_of(all) && (layers + 2) / all > 1 {
+    if stages > 1 && (layers + 2).is_multiple_of(all) {
         let each = (layers + 2) / all;
         let mut counts = vec![each; all as usize];
         counts[0] -= 1;
@@ -203,6 +218,13 @@ fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, Strin
     ))
 }
 
+fn too_many(layers: u32, stages: u32, chunks: u32) -> String {
+    format!(
+        "pp = {stages} stages of {chunks} chunks are more than the {layers} layers (num_hidden_layers); accepted: up to {}",
+        layers / chunks
+    )
+}
+
 fn given_counts(given: &[u32], layers: u32, model_chunks: u32) -> Result<Vec<u32>, String> {
     let total: u64 = given.iter().copied().map(u64::from).sum();
     if given.len() as u64 != u64::from(model_chunks) {
@@ -210,6 +232,12 @@ fn given_counts(given: &[u32], layers: u32, model_chunks: u32) -> Result<Vec<u32
     }
     if total != u64::from(layers) {
         return Err(format!("stage_layers add up to {total}; the model has {layers} layers (num_hidden_layers)"));
+    }
+    let within = 1..given.len().saturating_sub(1);
+    if let Some(chunk) = within.into_iter().find(|chunk| given[*chunk] == 0) {
+        return Err(format!(
+            "stage_layers gives chunk {chunk} no layer; accepted: 0 for the first and the last, with the embedding and the head alone"
+        ));
     }
     Ok(given.to_vec())
 }
@@ -359,6 +387,13 @@ mod tests {
             (61, 8, &interleaved, "counted as a layer each; no pp does; or give stage_layers"),
             (8, 2, &given(&[3, 4]), "stage_layers add up to 7; the model has 8 layers"),
             (8, 2, &given(&[8]), "stage_layers names 1 chunks, but there are 2"),
+            (
+                8,
+                4,
+                &given(&[3, 0, 3, 2]),
+                "stage_layers gives chunk 1 no layer; accepted: 0 for the first and the last",
+            ),
+            (14, 15, &plain, "pp = 15 does not divide the 14 layers"),
         ] {
             let problem = Stages::divide(layers, stages, choices).unwrap_err();
             assert!(problem.contains(expected), "{problem}");
@@ -372,6 +407,22 @@ mod tests {
         assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
         assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
         assert!(stages.rule.starts_with("8 layers, the first and the last chunk 7"), "{}", stages.rule);
+    }
+
+    #[test]
+    fn embedding_and_head_are_alone_where_two_chunks_more_than_layers_are_wanted() {
+        let interleaved = choices(ScheduleKind::Interleaved, 8, None);
+        let stages = Stages::divide(126, 16, &interleaved).unwrap().with_prediction_layers(1);
+        let ends = |stage, chunk| (stages.layers_of_chunk(stage, chunk).to_vec(), stages.ends_of_chunk(stage, chunk));
+        assert_eq!((ends(0, 0), ends(1, 0)), ((vec![], [true, false]), (vec![0], [false, false])));
+        assert_eq!((ends(14, 7), ends(15, 7)), ((vec![125], [false, false]), (vec![126], [false, true])));
+        assert!(stages.rule.starts_with("1 layers, the first and the last chunk 0"), "{}", stages.rule);
+        let given = choices(ScheduleKind::OneForwardOneBackward, 1, Some(vec![0, 2, 2, 0]));
+        let stages = Stages::divide(4, 4, &given).unwrap();
+        assert!(stages.has_input(0) && !stages.has_input(1) && stages.has_output(3) && !stages.has_output(2));
+        // Copies of a mirrored pipeline have both ends on both stages.
+        let mirrored = Stages::divide(2, 2, &choices(ScheduleKind::DualPipe, 1, None)).unwrap();
+        assert!((0..2).all(|stage| mirrored.has_input(stage) && mirrored.has_output(stage)));
     }
 
     #[test]

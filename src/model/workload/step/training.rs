@@ -1,7 +1,7 @@
 //! One optimizer step of a model in a layout: the common data of all styles.
 
 use super::stages::{Messages, Stages, must_divide};
-use crate::config::step::{GradientAccumulation, Training};
+use crate::config::step::{GradientAccumulation, Recompute, Training};
 use crate::config::{Mixture, Model};
 use crate::layout::{Axis, Degrees, Layout};
 use crate::workload::op::{LayerKind, Pass, When};
@@ -94,7 +94,19 @@ impl<'a> TrainingStep<'a> {
 
     /// Calls in every layer of a stage, in one pass of every micro-batch.
     pub fn in_layers(&self, stage: u32, pass: Pass, kind: LayerKind, calls_per_layer: u64) -> When {
-        When::Layer { pass, kind, calls_per_layer, layers: self.layers_passed(stage, kind) }
+        let chunks = self.stages.chunks_passed(stage).iter();
+        let of_chunk = |layers: &Vec<u32>| {
+            self.layers_in_pass(pass, layers).iter().filter(|layer| self.is_of_kind(**layer, kind)).count()
+        };
+        When::Layer { pass, kind, calls_per_layer, layers: chunks.map(of_chunk).sum::<usize>() as u64 }
+    }
+
+    /// Those of the layers of a chunk that a pass computes: recomputation may repeat the first ones only.
+    pub fn layers_in_pass<'l>(&self, pass: Pass, layers: &'l [u32]) -> &'l [u32] {
+        match (pass, self.training.tensor.recompute) {
+            (Pass::Recompute, Recompute::Full) => &layers[..self.training.tensor.layers_repeated(layers.len())],
+            _ => layers,
+        }
     }
 
     /// Layers of a kind that a micro-batch passes on a stage.

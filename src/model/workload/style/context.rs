@@ -2,7 +2,7 @@
 //!
 //! Gradients of the parameters are not part of this style: `data` reduces them over dp and cp together.
 
-use crate::config::step::{ContextStyle, Recompute};
+use crate::config::step::{ContextStyle, Recompute, RecomputeModule};
 use crate::layout::Axis;
 use crate::workload::op::{LayerKind, Overlap, Pass};
 use crate::workload::step::TrainingStep;
@@ -34,9 +34,10 @@ struct Context<'a> {
 impl Context<'_> {
     /// Forward, and again if the core attention is recomputed: its communication is part of it.
     fn forward_passes(&self) -> Vec<Pass> {
-        match self.step.training.tensor.recompute {
-            Recompute::None => vec![Pass::Forward],
-            Recompute::Selective | Recompute::Full => vec![Pass::Forward, Pass::Recompute],
+        let tensor = &self.step.training.tensor;
+        match tensor.recompute == Recompute::Full || tensor.repeats(RecomputeModule::CoreAttention) {
+            false => vec![Pass::Forward],
+            true => vec![Pass::Forward, Pass::Recompute],
         }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Quantities that a step's checks already bound, such as activations at a layer's boundary, do not need this.
 
-use crate::config::step::{BatchBroadcast, Recompute, TensorStyle, VocabularyStyle};
+use crate::config::step::{BatchBroadcast, Recompute, RecomputeModule, TensorStyle, VocabularyStyle};
 use crate::layout::Axis;
-use crate::workload::op::{End, Moment, Overlap, Pass, When};
+use crate::workload::op::{End, LayerKind, Moment, Overlap, Pass, When};
 use crate::workload::step::TrainingStep;
 use crate::workload::{Op, Style};
 use Collective::{AllGather, AllReduce, ReduceScatter};
@@ -59,7 +59,8 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     };
     // Layers that predict further tokens embed them with the words of the first stage.
     let embeds_again = step.training.prediction_layers > 0;
-    if !(step.model.embedding.tied || embeds_again) || step.layout.degrees.pp == 1 || !shares {
+    let is_frozen = step.training.data.lora_rank.is_some();
+    if !(step.model.embedding.tied || embeds_again) || step.layout.degrees.pp == 1 || !shares || is_frozen {
         return Ok(None);
     }
     let (t, h, element) =
@@ -387,6 +388,15 @@ fn counted(step: &TrainingStep) -> &'static str {
 /// Full recomputation repeats a layer's calls of the forward pass. Selective recomputation repeats the core attention, which sends nothing.
 pub(super) fn repeats_forward(step: &TrainingStep) -> bool {
     step.training.tensor.recompute == Recompute::Full
+}
+
+/// The kinds of layers whose feed-forward, or shared experts, selective recomputation repeats with the calls of their linears.
+pub(super) fn feed_forwards_repeated(step: &TrainingStep) -> Vec<LayerKind> {
+    let repeats = |module| step.training.tensor.repeats(module);
+    let shared = step.model.mixture.as_ref().is_some_and(|mixture| mixture.shared_experts > 0);
+    let shared = (LayerKind::Experts, shared && repeats(RecomputeModule::SharedExperts));
+    let kinds = [(LayerKind::Dense, repeats(RecomputeModule::FeedForward)), shared];
+    kinds.into_iter().filter(|(_, repeated)| *repeated).map(|(kind, _)| kind).collect()
 }
 
 #[cfg(test)]

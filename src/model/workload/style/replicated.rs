@@ -5,7 +5,7 @@
 //! projections to the compressed width. Without sequence parallelism every rank has the whole gradient of all of these except the norms of
 //! queries and keys, which only see the rank's own heads.
 
-use super::product::repeats_forward;
+use super::product::{feed_forwards_repeated, repeats_forward};
 use crate::config::step::{Linears, TensorStyle, UnitRule};
 use crate::config::{FeedForward, LinearAttention, Mixer, Model, QueryKeyNorm};
 use crate::layout::Axis;
@@ -20,6 +20,7 @@ use commgauge_base::error::Result;
 /// The calls on tp for these gradients.
 pub(super) fn ops(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
     match step.training.tensor.style {
+        _ if step.training.data.lora_rank.is_some() => Vec::new(),
         TensorStyle::DTensor if step.training.tensor.sequence_parallel => one_by_one(step, stage, style),
         _ => together(step, stage, style).into_iter().collect(),
     }
@@ -204,6 +205,10 @@ fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
         let again = format!("{outputs}, forward again for the backward pass (full recomputation, arXiv 2205.05198)");
         ops.push(op(Pass::Recompute, reductions, Overlap::Exposed, &again));
     }
+    for kind in feed_forwards_repeated(step) {
+        let again = op(Pass::Recompute, 1, Overlap::Exposed, "output of a feed-forward that is repeated");
+        ops.push(Op { when: step.in_layers(stage, Pass::Recompute, kind, 1), ..again });
+    }
     let (gradients, calls) = input_gradients(step);
     ops.push(op(Pass::Backward, calls, Overlap::WeightGradient, &gradients));
     ops
@@ -288,7 +293,7 @@ fn column(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             Call { collective: Collective::AllGather, overlap: Overlap::Exposed, width: linear.output, source };
         let what = format!("output of {}, width {}", linear.name, linear.output_formula);
         ops.push(gather.op(step, stage, Pass::Forward, &what)?);
-        if repeats_forward(step) {
+        if repeats(step, &linear) {
             ops.push(gather.op(step, stage, Pass::Recompute, &format!("{what}, again"))?);
         }
         let (collective, overlap) = (Collective::AllReduce, Overlap::WeightGradient);
@@ -296,6 +301,11 @@ fn column(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         ops.push(reduce.op(step, stage, Pass::Backward, &format!("input gradient of {}", linear.name))?);
     }
     Ok(ops)
+}
+
+/// Whether the forward calls of a linear are repeated for the backward pass.
+fn repeats(step: &TrainingStep, linear: &Linear) -> bool {
+    repeats_forward(step) || linear.name.starts_with("fc") && !feed_forwards_repeated(step).is_empty()
 }
 
 /// Row-parallel linears: outputs are reduced forward, input gradients gathered backward.
@@ -307,7 +317,7 @@ fn row(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         let reduce = Call { collective, overlap, width: linear.output, source };
         let what = format!("output of {}, width {}", linear.name, linear.output_formula);
         ops.push(reduce.op(step, stage, Pass::Forward, &what)?);
-        if repeats_forward(step) {
+        if repeats(step, &linear) {
             ops.push(reduce.op(step, stage, Pass::Recompute, &format!("{what}, again"))?);
         }
         let gather = Call { collective: Collective::AllGather, overlap, width: linear.input, source };

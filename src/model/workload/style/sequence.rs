@@ -4,7 +4,7 @@
 //! Six all_gathers and four reduce_scatters in a dense layer move 25 % more than four all_reduces do: backward, the
 //! stored part of the input is gathered a second time. Routed experts are in `expert`.
 
-use super::product::{product, repeats_forward};
+use super::product::{feed_forwards_repeated, product, repeats_forward};
 use super::replicated;
 use crate::config::Model;
 use crate::config::step::{GatherRecipe, ProductOverlap, TensorStyle};
@@ -39,6 +39,13 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         }
         Some(_) => latent_attention(step, stage)?,
     };
+    for kind in feed_forwards_repeated(step) {
+        let (width, recipe) = (step.model.hidden, step.training.tensor.gather_recipe);
+        let linears = Linears { step, stage, kind, calls: 1, width, source: SOURCE, recipe };
+        let (input, output) = ("input of a feed-forward that is repeated", "its output");
+        ops.extend(linears.gathered(Pass::Recompute, linears.overlap_with_product(), input, Usage::INPUT)?);
+        ops.push(linears.op(Collective::ReduceScatter, Pass::Recompute, linears.overlap_with_product(), output)?);
+    }
     ops.extend(replicated::ops(step, stage, Style::Sequence));
     Ok(ops)
 }
@@ -113,7 +120,9 @@ impl Linears<'_> {
         use Collective::ReduceScatter;
         let input = format!("input of the column-parallel linears, {which}");
         let mut ops = self.gathered_forward(&input)?;
-        if self.step.training.tensor.style == TensorStyle::Megatron {
+        // Frozen weights need no gradient, and so no input.
+        let is_frozen = self.step.training.data.lora_rank.is_some();
+        if self.step.training.tensor.style == TensorStyle::Megatron && !is_frozen {
             let again = format!("{input}, stored in parts and gathered again during the input gradient");
             ops.extend(self.gathered(Pass::Backward, Overlap::InputGradient, &again, Usage::AGAIN)?);
         }

@@ -5,16 +5,18 @@
 mod speed;
 
 pub use speed::{
-    ChunkCompute, Compute, Efficiency, MeasuredProduct, MeasuredProducts, Product, Saturation, StageCompute, Work,
+    ChunkCompute, Compute, Efficiency, MeasuredProduct, MeasuredProducts, Product, Saturation, StageCompute, Weights,
+    Work,
 };
 
 use crate::planner::Kernels;
-use crate::planner::memory::optimizer_bytes;
+use crate::planner::memory::updated_bytes;
 use crate::planner::step_error::StepError;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::config::LayerParts;
 use commgauge_model::config::machine::{Computing, Level};
 use commgauge_model::record::Record;
+use commgauge_model::workload::op::Pass;
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,10 @@ use serde::{Deserialize, Serialize};
 /// Adam reads and writes its state of each parameter, reads the gradient and writes the parameter: 30 bytes for the 12
 /// bytes of state in 16-bit training.
 const OPTIMIZER_MOVES: f64 = 2.5;
+
+/// Bytes per second that Adam moves on the host of eight ranks, for each: 1.91e9 parameters of 30 bytes took 3.19 s on hosts of H100
+/// (NVIDIA-NeMo/Megatron-Bridge 067f987df, skills/nemo-mbridge-perf-cpu-offloading/card.yaml, Qwen3-30B-A3B).
+const HOST_ADAM_RATE: Rate = Rate(18e9);
 
 impl Compute {
     /// All products at one share of the peak, and nothing else: the simplest baseline for a model of steps.
@@ -51,24 +57,28 @@ impl Compute {
     pub fn chunk(&self, step: &TrainingStep, stage: u32, chunk: u32) -> ChunkCompute {
         let layers = step.stages.layers_of_chunk(stage, chunk);
         let mut sum = ChunkCompute::default();
-        let mut known: Vec<((LayerParts, bool), ChunkCompute)> = Vec::new();
-        for layer in layers {
+        let mut known: Vec<((LayerParts, bool, bool), ChunkCompute)> = Vec::new();
+        let repeated = step.layers_in_pass(Pass::Recompute, layers).len();
+        for (index, layer) in layers.iter().enumerate() {
             // Layers of a kind cost the same.
-            let kind = (step.model.parts_of(*layer), step.model.has_sliding_window_in(*layer));
+            let kind = (step.model.parts_of(*layer), step.model.has_sliding_window_in(*layer), index < repeated);
             let one = match known.iter().find(|(other, _)| *other == kind) {
                 Some((_, one)) => *one,
                 None => {
-                    let one = speed::of_layer(step, *layer, self).seconds(self);
+                    let work = speed::of_layer(step, *layer, self);
+                    let recompute = work.recompute.filter(|_| index < repeated);
+                    let one = Work { recompute, ..work }.seconds(self);
                     known.push((kind, one));
                     one
                 }
             };
             sum = sum.and(one);
         }
-        if layers.contains(&0) {
+        let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk);
+        if has_input {
             sum = sum.and(speed::of_input(step).seconds(self));
         }
-        if layers.contains(&step.model.layers.saturating_sub(1)) {
+        if has_output {
             sum = sum.and(speed::of_output(step).seconds(self));
         }
         sum
@@ -80,10 +90,11 @@ impl Compute {
         layers.chain([speed::of_output(step)]).flat_map(|work| work.products).collect()
     }
 
-    /// Adam's update, which computes little and moves many bytes.
+    /// Adam's update, which computes little and moves many bytes, on the GPU and on its host.
     pub(super) fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
-        let own = optimizer_bytes(step, stage).0 as f64;
-        Seconds(OPTIMIZER_MOVES * own / self.memory_rate.0)
+        let own = OPTIMIZER_MOVES * updated_bytes(step, stage) as f64;
+        let share = step.training.data.offloaded_percent as f64 / 100.0;
+        Seconds((1.0 - share) * own / self.memory_rate.0 + share * own / HOST_ADAM_RATE.0)
     }
 }
 
@@ -273,8 +284,7 @@ mod tests {
     #[test]
     fn larger_products_reach_more_of_the_peak() {
         let form = Efficiency::Saturating(Saturation { best: 0.8, half_width: 100.0 });
-        let product =
-            |m, n, k| Product { m, n, k, count: 2.0, has_weights: true, in_attention: false, is_quantized: false };
+        let product = |m, n, k| Product { count: 2.0, ..Product::linear(m, n, k) };
         // 300/400 of 0.8, 100/200 and 900/1000.
         let expected = 2.0 * 2.0 * 300.0 * 100.0 * 900.0 / (1e9 * 0.8 * 0.75 * 0.5 * 0.9);
         close(form.seconds(&product(300, 100, 900), 1e9), expected, "saturating");
@@ -292,15 +302,7 @@ mod tests {
         let list = [measured(256, 1e12), measured(1024, 4e12), measured(65_536, 5e12)];
         let form = Efficiency::Measured(MeasuredProducts::new(&list, ElementType::Bfloat16).unwrap());
         let speed = |m: u64| {
-            let product = Product {
-                m,
-                n: 1024,
-                k: 1024,
-                count: 1.0,
-                has_weights: true,
-                in_attention: false,
-                is_quantized: false,
-            };
+            let product = Product::linear(m, 1024, 1024);
             product.flops() / form.seconds(&product, 1.0)
         };
         close(speed(256), 1e12, "measured");
@@ -327,6 +329,51 @@ mod tests {
         with_step("llama-3-8b", "data_style = 'zero1'", "dp = 8", 8, |step| {
             close(moving().stage(step, 0).optimizer.0, 30.0 * 8_030_261_248.0 / 8.0, "a share");
         });
+    }
+
+    #[test]
+    fn the_host_updates_in_the_time_that_megatron_bridge_measured_and_frees_the_moments() {
+        let layout = "tp = 2\npp = 2\ndp = 4\nep = 4";
+        let of = |percent: u64| {
+            let training = format!(
+                "data_style = 'zero1'\nsequence_parallel = true\nmicro_batches = 4\noptimizer_offload = {percent}"
+            );
+            with_step("qwen3-30b-a3b", &training, layout, 16, |step| {
+                let gpu = Compute { memory_rate: Rate(2.5e12), ..moving() };
+                (gpu.optimizer(step, 0).0, Kernels::FUSED.memory(step, 0).optimizer.0 as f64)
+            })
+        };
+        let (alone, held) = of(0);
+        for (percent, seconds, freed) in
+            [(25, 0.875, 3.8e9), (50, 1.488, 7.6e9), (75, 2.191, 11.6e9), (100, 3.193, 15.3e9)]
+        {
+            let (found, left) = of(percent);
+            assert!(((found - alone) / seconds - 1.0).abs() < 0.12, "{percent} %: {}", found - alone);
+            assert!(((held - left) / freed - 1.0).abs() < 0.02, "{percent} %: {}", held - left);
+        }
+    }
+
+    #[test]
+    fn parts_of_layers_and_some_layers_take_their_own_forward_again() {
+        let of = |training: &str| {
+            with_step("llama-3-8b", training, "tp = 1", 1, |step| counting(true).stage(step, 0).passes())
+        };
+        let plain = of("");
+        let tokens = 2048.0;
+        // Three matrices of 4096 x 14336 in each of 32 layers.
+        let feed_forward = 2.0 * tokens * 32.0 * 3.0 * 4096.0 * 14336.0;
+        close(of("recompute_modules = ['mlp']").recompute.0, feed_forward, "mlp");
+        assert_eq!(of("recompute_modules = ['layernorm']").recompute.0, 0.0, "norms only move");
+        let head = 2.0 * tokens * 4096.0 * 128_256.0;
+        let all = plain.forward.0 - head;
+        close(of("recompute_layers = 4").recompute.0, all, "in groups of four");
+        close(of("recompute_layers = 8\nrecompute_method = 'block'").recompute.0, all / 4.0, "8 of 32 layers");
+        // With adapters: two products of rank 16 of each linear, and no other gradient of weights.
+        let adapters =
+            2.0 * tokens * 32.0 * 16.0 * (4096.0 + 6144.0 + 2.0 * 4096.0 + 4096.0 + 28672.0 + 14336.0 + 4096.0);
+        let lora = of("lora_rank = 16");
+        close(lora.forward.0, plain.forward.0 + adapters, "adapters");
+        close(lora.weight_gradient.0, adapters, "their gradients");
     }
 
     #[test]
@@ -394,7 +441,8 @@ mod tests {
         let operations = |model: &str, sequence: u64, weights: bool| -> f64 {
             with_step(model, &format!("sequence = {sequence}"), "tp = 1", 1, |step| {
                 let products = counting(true).products(step);
-                products.iter().filter(|product| product.has_weights == weights).map(Product::flops).sum()
+                let has_weights = |product: &&Product| (product.weights == Weights::Trained) == weights;
+                products.iter().filter(has_weights).map(Product::flops).sum()
             })
         };
         // In each chunk of 64 tokens and each of 32 heads of 128 the delta rule has three products of 64 x 64 x 128 for keys, two for values

@@ -7,6 +7,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::writing::ascending;
 use commgauge_model::config::step::Recompute;
+use commgauge_model::config::step::RecomputeModule::*;
 use commgauge_model::config::{LinearAttention, LinearRule, Mixer};
 use commgauge_model::workload::attention_linears;
 use commgauge_model::workload::step::TrainingStep;
@@ -115,6 +116,8 @@ pub struct Work {
     pub kernels: f64,
     /// Recomputation for the backward pass.
     pub recompute: Option<Recompute>,
+    /// Of the bytes and kernels those that selective recomputation repeats.
+    pub repeated: [f64; 2],
 }
 
 /// Memory traffic of a backward pass relative to a forward pass: it reads the input and the gradient, and writes a
@@ -142,22 +145,40 @@ impl Work {
                 |product: &Product| if product.in_attention { compute.kernels.attention_slowdown() } else { 1.0 };
             products.map(|one| compute.efficiency.seconds(one, compute.peak_of(one)) * slower(one)).sum()
         };
-        let started = if compute.kernels.in_graphs { 0.0 } else { self.kernels };
-        let floor = |passes: f64| passes * started * compute.seconds_per_kernel.0;
+        let host = if compute.kernels.in_graphs { 0.0 } else { compute.seconds_per_kernel.0 };
+        let floor = |passes: f64| passes * self.kernels * host;
         let all = moved(self.moved_bytes + self.moved_bytes_in_attention);
         let forward = (of(&|_| true) + all).max(floor(1.0));
         let recompute = match self.recompute {
             None | Some(Recompute::None) => 0.0,
             Some(Recompute::Full) => forward,
-            Some(Recompute::Selective) => of(&|product| product.in_attention) + moved(self.moved_bytes_in_attention),
+            Some(Recompute::Selective) => {
+                let [bytes, kernels] = self.repeated;
+                (of(&|product| product.is_repeated) + moved(bytes)).max(kernels * host)
+            }
         };
         // Without weights both sides are inputs, each with a gradient.
-        let input = of(&|_| true) + of(&|product| !product.has_weights) + BACKWARD_MOVES * all;
+        let input = of(&|_| true) + of(&|product| product.weights == Weights::None) + BACKWARD_MOVES * all;
         ChunkCompute {
             forward: Seconds(forward),
             recompute: Seconds(recompute),
             input_gradient: Seconds(input.max(floor(1.0))),
-            weight_gradient: Seconds(of(&|product| product.has_weights).max(floor(0.5))),
+            weight_gradient: Seconds(of(&|product| product.weights == Weights::Trained).max(floor(0.5))),
+        }
+    }
+}
+
+impl Work {
+    /// With LoRA weights are frozen, and each linear of a block has two products of its adapter, whose result is added to its own.
+    fn train_adapters(&mut self, step: &TrainingStep) {
+        let Some(rank) = step.training.data.lora_rank else { return };
+        let element = step.activation().size() as f64;
+        let linears: Vec<Product> = self.products.iter().filter(|product| product.is_quantized).copied().collect();
+        let with_weights = self.products.iter_mut().filter(|product| product.weights == Weights::Trained);
+        with_weights.for_each(|product| product.weights = Weights::Frozen);
+        for Product { m, n, k, count, .. } in linears {
+            self.moved_bytes += 3.0 * element * (m * n) as f64 * count;
+            self.products.extend([(rank, k), (n, rank)].map(|(n, k)| Product { count, ..Product::linear(m, n, k) }));
         }
     }
 }
@@ -206,6 +227,9 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
     let norm_is_fused = compute.kernels.has_one_for_norms_of(model);
     let norm = if norm_is_fused { NUMBERS_OF_NORM * element } else { bytes_of_unfused_norm(element) };
     let around = tokens * h / split * blocks * (norm + 3.0 * element + f64::from(u8::from(dropout)));
+    let of = |module| f64::from(u8::from(step.training.tensor.repeats(module)));
+    let mut repeated =
+        of(CoreAttention) * work.moved_bytes_in_attention + of(Norms) * tokens * h / split * blocks * norm;
     if parts.feed_forward.is_some() {
         feed_forward(step, layer, t, n, &mut work.products);
         let numbers = match (model.family.gated, compute.kernels.has_one_for_activations_of(model)) {
@@ -214,13 +238,22 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
             (false, true) => NUMBERS_OF_ACTIVATION,
             (false, false) => NUMBERS_OF_UNFUSED_GELU,
         };
-        work.moved_bytes += inner_width(step, layer) * tokens * element * numbers;
+        let [routed, shared] = inner_widths(step, layer).map(|width| width * tokens * element * numbers);
+        work.moved_bytes += routed + shared;
+        repeated += match model.has_experts_in(layer) {
+            false => shared * of(FeedForward),
+            true => routed * of(ExpertActivation) + shared * of(SharedExperts) + permuted_bytes(step, n) * of(Experts),
+        };
     }
     if model.has_experts_in(layer) {
         work.moved_bytes += permuted_bytes(step, n);
-        work.kernels += KERNELS_OF_ROUTING + KERNELS_OF_EXPERT * step.experts_per_rank() as f64;
+        let kernels = KERNELS_OF_ROUTING + KERNELS_OF_EXPERT * step.experts_per_rank() as f64;
+        work.kernels += kernels;
+        work.repeated[1] = of(Experts) * kernels;
     }
     work.moved_bytes += around;
+    work.repeated[0] = repeated;
+    work.train_adapters(step);
     work.kernels += blocks * KERNELS_OF_BLOCK + work.products.len() as f64;
     work.recompute = Some(step.training.tensor.recompute);
     work
@@ -231,7 +264,12 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let element = step.activation().size() as f64;
     let linears = attention_linears(model, t, n).into_iter();
-    let mut products: Vec<Product> = linears.map(|(_, m, n, k)| Product::of_block(m, n, k)).collect();
+    let repeats = |module| step.training.tensor.repeats(module);
+    let linear = |(name, m, n, k): (&str, u64, u64, u64)| Product {
+        is_repeated: name.ends_with(" up") && repeats(LatentUp),
+        ..Product::of_block(m, n, k)
+    };
+    let mut products: Vec<Product> = linears.map(linear).collect();
     let keys = match &model.attention.sliding_window {
         Some(window) if model.has_sliding_window_in(layer) => window.tokens.min(step.training.sequence),
         _ => step.training.sequence,
@@ -242,8 +280,13 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     let heads =
         (model.attention.heads / t * step.training.micro_batch) as f64 * if fused_attention { 0.5 } else { 1.0 };
     let rows = step.training.sequence / u64::from(step.layout.degrees.cp);
-    let attention =
-        |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, is_quantized: false };
+    let attention = |n, k| Product {
+        count: heads,
+        weights: Weights::None,
+        in_attention: true,
+        is_repeated: repeats(CoreAttention),
+        ..Product::linear(rows, n, k)
+    };
     products.extend([attention(keys, head), attention(value, keys)]);
     let scores = (model.attention.heads / t) as f64 * n as f64 * keys as f64;
     let each = if model.family.transformers.as_gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
@@ -275,21 +318,24 @@ pub(super) fn of_output(step: &TrainingStep) -> Work {
     let (t, n) = (u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let words = step.model.padded_vocabulary(t) / t;
     let logits = n as f64 * words as f64;
-    Work {
+    let mut work = Work {
         products: vec![Product::linear(n, words, step.model.hidden)],
         moved_bytes: logits * 4.0 * 4.0,
         kernels: 10.0,
         ..Work::default()
-    }
+    };
+    work.train_adapters(step);
+    work
 }
 
 fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut Vec<Product>) {
     let model = step.model;
     let h = model.hidden;
     let first = if model.family.gated { 2 } else { 1 };
-    let mut both = |rows: u64, width: u64, count: f64| {
+    let repeats = |module| step.training.tensor.repeats(module);
+    let mut both = |rows: u64, width: u64, count: f64, is_repeated: bool| {
         for (n, k) in [(first * width, h), (h, width)] {
-            products.push(Product { count, ..Product::of_block(rows, n, k) });
+            products.push(Product { count, is_repeated, ..Product::of_block(rows, n, k) });
         }
     };
     match &model.mixture {
@@ -298,13 +344,14 @@ fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut 
             // With even routing: the tokens that the rank's experts receive from all ranks that share them.
             let chosen = n * mixture.experts_per_token * etp / t;
             let local = step.experts_per_rank().max(1);
-            both(chosen.div_ceil(local), mixture.expert_feed_forward / etp, local as f64);
+            let all = repeats(Experts);
+            both(chosen.div_ceil(local), mixture.expert_feed_forward / etp, local as f64, all);
             if mixture.shared_feed_forward > 0 {
-                both(n, mixture.shared_feed_forward / t, 1.0);
+                both(n, mixture.shared_feed_forward / t, 1.0, repeats(SharedExperts));
             }
-            products.push(Product::linear(n, mixture.experts, h));
+            products.push(Product { is_repeated: all, ..Product::linear(n, mixture.experts, h) });
         }
-        _ => both(n, model.feed_forward / t, 1.0),
+        _ => both(n, model.feed_forward / t, 1.0, repeats(FeedForward)),
     }
 }
 
@@ -320,15 +367,16 @@ fn permuted_bytes(step: &TrainingStep, n: u64) -> f64 {
     copies * (step.model.hidden * step.activation().size()) as f64
 }
 
-/// Inner width that a token passes on a rank.
-fn inner_width(step: &TrainingStep, layer: u32) -> f64 {
+/// Inner width that a token passes on a rank, of routed experts, and of shared ones or a dense feed-forward.
+fn inner_widths(step: &TrainingStep, layer: u32) -> [f64; 2] {
     let (model, t) = (step.model, f64::from(step.layout.degrees.tp));
-    match &model.mixture {
+    let widths = match &model.mixture {
         Some(mixture) if model.has_experts_in(layer) => {
-            (mixture.experts_per_token * mixture.expert_feed_forward + mixture.shared_feed_forward) as f64 / t
+            [mixture.experts_per_token * mixture.expert_feed_forward, mixture.shared_feed_forward]
         }
-        _ => model.feed_forward as f64 / t,
-    }
+        _ => [0, model.feed_forward],
+    };
+    widths.map(|width| width as f64 / t)
 }
 
 // The work of a rank for the linear attention of a layer: its projections, and chunk by chunk the products of its rule.
@@ -364,7 +412,7 @@ pub(super) fn of(step: &TrainingStep, linear: &LinearAttention) -> LinearWork {
 fn of_rule(linear: &LinearAttention, t: u64, chunk: u64, chunks: f64) -> Vec<Product> {
     let LinearAttention { key_heads, key_dimension: d_k, value_heads, value_dimension: d_v, .. } = *linear;
     let (of_keys, of_values) = (chunks * (key_heads / t) as f64, chunks * (value_heads / t) as f64);
-    let product = |m, n, k, count| Product { count, has_weights: false, ..Product::linear(m, n, k) };
+    let product = |m, n, k, count| Product { count, weights: Weights::None, ..Product::linear(m, n, k) };
     match linear.rule {
         // arXiv 2405.21060 section 6: queries with keys, which the heads of a group share; the result with values; the state of a chunk;
         // queries with the previous state.
@@ -534,16 +582,29 @@ pub struct Product {
     pub k: u64,
     pub count: f64,
     /// Whether one operand is weights, whose gradient is a separate product.
-    pub has_weights: bool,
-    /// Whether it is recomputed under selective recomputation.
+    pub weights: Weights,
+    /// Whether it is part of the core attention.
     pub in_attention: bool,
+    /// Whether selective recomputation repeats it.
+    pub is_repeated: bool,
     /// Whether training in 8 or 4 bits computes it so: the linear layers of blocks.
     pub is_quantized: bool,
 }
 
+/// The weights of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// Both operands are activations.
+    None,
+    Trained,
+    /// Without a gradient.
+    Frozen,
+}
+
 impl Product {
     pub(super) fn linear(m: u64, n: u64, k: u64) -> Product {
-        Product { m, n, k, count: 1.0, has_weights: true, in_attention: false, is_quantized: false }
+        let (weights, in_attention, is_repeated) = (Weights::Trained, false, false);
+        Product { m, n, k, count: 1.0, weights, in_attention, is_repeated, is_quantized: false }
     }
 
     /// A linear layer of a block.

@@ -1,12 +1,10 @@
 //! The memory model against published figures.
 
 use super::*;
-use crate::planner::Kernels;
 use crate::planner::testing::{NEMOTRON_H, QWEN3_NEXT, with_step};
 
 /// Attention as in 2022, with stored matrices.
-const UNFUSED: MemoryChoices =
-    MemoryChoices { kernels: Kernels::WITH_ATTENTION_MATRICES, optimizer_gradient_copy: true };
+const UNFUSED: Kernels = Kernels::WITH_ATTENTION_MATRICES;
 
 /// A model of arXiv 2205.05198 table 3, and its division.
 struct Trained {
@@ -139,7 +137,7 @@ fn a_fused_kernel_keeps_what_selective_recomputation_keeps_and_a_sum_for_each_he
 }
 
 /// Bytes for each parameter of a rank: parameters, gradients, optimizer.
-fn bytes_per_parameter(training: &str, dp: u32, choices: MemoryChoices) -> f64 {
+fn bytes_per_parameter(training: &str, dp: u32, choices: Kernels) -> f64 {
     let layout = format!("dp = {dp}");
     with_step("gpt-7.5b", training, &layout, dp, |step| {
         choices.memory(step, 0).state().0 as f64 / step.rank_parameters(0).total() as f64
@@ -155,26 +153,51 @@ fn a_parameter_takes_the_bytes_that_megatron_and_zero_say() {
     for (training, dp, choices, expected) in [
         ("".to_owned(), 8, UNFUSED, 18.0),
         ("data_style = 'zero1'".to_owned(), 8, UNFUSED, 6.0 + 12.0 / d),
-        (fp16.to_owned(), 8, UNFUSED, 20.0),
-        (format!("{fp16}\ndata_style = 'zero1'"), 8, UNFUSED, 4.0 + 16.0 / d),
         (fp32.to_owned(), 8, UNFUSED, 16.0),
         (format!("{fp32}\ndata_style = 'zero1'"), 8, UNFUSED, 8.0 + 8.0 / d),
-        (fp16.to_owned(), 64, MemoryChoices::default(), 16.0),
-        (format!("{fp16}\ndata_style = 'zero1'"), 64, MemoryChoices::default(), 4.0 + 12.0 / n),
-        (format!("{fp16}\ndata_style = 'zero2'"), 64, MemoryChoices::default(), 2.0 + 14.0 / n),
-        (format!("{fp16}\ndata_style = 'zero3'"), 64, MemoryChoices::default(), 16.0 / n),
-        (format!("{fp16}\ndata_style = 'fsdp'"), 64, MemoryChoices::default(), 16.0 / n),
+        (fp16.to_owned(), 64, Kernels::FUSED, 16.0),
+        (format!("{fp16}\ndata_style = 'zero1'"), 64, Kernels::FUSED, 4.0 + 12.0 / n),
+        (format!("{fp16}\ndata_style = 'zero2'"), 64, Kernels::FUSED, 2.0 + 14.0 / n),
+        (format!("{fp16}\ndata_style = 'zero3'"), 64, Kernels::FUSED, 16.0 / n),
+        (format!("{fp16}\ndata_style = 'fsdp'"), 64, Kernels::FUSED, 16.0 / n),
         // BF16_Optimizer: 16-bit gradients, their sums in fp32, and the rest in shards.
         (
             "framework = 'deepspeed'\ndata_style = 'zero1'\ngradient_element_type = 'float32'".to_owned(),
             8,
-            MemoryChoices::default(),
+            Kernels::FUSED,
             2.0 + (2.0 + 4.0) + 12.0 / d,
         ),
     ] {
         let found = bytes_per_parameter(&training, dp, choices);
         assert!((found - expected).abs() < 1e-6, "{training}: {found} against {expected}");
     }
+}
+
+#[test]
+fn layers_that_are_repeated_together_or_in_part_keep_what_is_not_dropped() {
+    let of = |training: &str| with_step("llama-3-8b", training, "tp = 1", 1, |step| Kernels::FUSED.memory(step, 0));
+    let (none, full) = (of(""), of("recompute = 'full'"));
+    let (layer, input) = (none.activations.0 / 32, 2 * 2048 * 4096);
+    assert_eq!((full.activations.0, full.recomputation.0), (32 * input, layer));
+    let together = of("recompute_layers = 4");
+    assert_eq!((together.activations.0, together.recomputation.0), (8 * input, 4 * layer));
+    let some = of("recompute_layers = 8\nrecompute_method = 'block'");
+    assert_eq!((some.activations.0, some.recomputation.0), (24 * layer + 8 * input, layer));
+    let parts = of("recompute_modules = ['mlp', 'layernorm']");
+    // Gate, up and their product of 14336, and the inputs of both blocks.
+    let dropped = 2 * 2048 * (3 * 14336 + 2 * 4096);
+    assert_eq!((none.activations.0 - parts.activations.0, parts.recomputation.0), (32 * dropped, dropped));
+}
+
+#[test]
+fn adapters_alone_have_gradients_and_an_optimizer() {
+    let training = "framework = 'ddp'\nlora_rank = 16";
+    with_step("llama-3-8b", training, "tp = 1", 1, |step| {
+        // What transformers' peft counts for all linears of Llama 3 8B.
+        assert_eq!(step.trained_parameters(0).total(), 41_943_040);
+        let used = Kernels::FUSED.memory(step, 0);
+        assert_eq!((used.gradients.0, used.optimizer.0), (4 * 41_943_040, 8 * 41_943_040));
+    });
 }
 
 /// Bytes per parameter held by two ranks of PyTorch 2.15 and DeepSpeed 0.19.8 on the CPU between the backward pass and the update
@@ -192,19 +215,17 @@ fn a_rank_holds_the_state_that_ranks_of_pytorch_and_deepspeed_held() {
         ("framework = 'deepspeed'\ndata_style = 'zero2'", 9.0),
         ("framework = 'deepspeed'\ndata_style = 'zero3'", 8.0),
     ] {
-        let found = bytes_per_parameter(training, 2, MemoryChoices::default());
+        let found = bytes_per_parameter(training, 2, Kernels::FUSED);
         assert!((found - expected).abs() < 1e-6, "{training}: {found} against {expected}");
     }
     // One rank reduces nothing, and has no buckets.
-    assert!((bytes_per_parameter("framework = 'ddp'", 1, MemoryChoices::default()) - 16.0).abs() < 1e-6);
+    assert!((bytes_per_parameter("framework = 'ddp'", 1, Kernels::FUSED) - 16.0).abs() < 1e-6);
 }
 
 /// DeepSpeed's buffer of 500 million gradients, and parameters kept because the backward pass uses them again soon.
 #[test]
 fn deepspeed_holds_a_bucket_and_what_it_uses_again_soon() {
-    let of = |training: &str| {
-        with_step("llama-3-8b", training, "dp = 8", 8, |step| MemoryChoices::default().memory(step, 0))
-    };
+    let of = |training: &str| with_step("llama-3-8b", training, "dp = 8", 8, |step| Kernels::FUSED.memory(step, 0));
     for (training, expected) in [
         ("framework = 'deepspeed'\ndata_style = 'zero2'", 1_000_000_000),
         ("framework = 'deepspeed'\ndata_style = 'zero3'\nbucket_parameters = 1000", 2000),
@@ -224,7 +245,7 @@ fn deepspeed_holds_a_bucket_and_what_it_uses_again_soon() {
 fn seven_and_a_half_billion_parameters_on_64_gpus_take_what_zero_printed() {
     let fp16 = "gradient_element_type = 'float16'\nparameter_element_type = 'float16'";
     for (style, expected) in [("ddp", "120.0"), ("zero1", "31.4"), ("zero2", "16.6"), ("zero3", "1.9")] {
-        let each = bytes_per_parameter(&format!("{fp16}\ndata_style = '{style}'"), 64, MemoryChoices::default());
+        let each = bytes_per_parameter(&format!("{fp16}\ndata_style = '{style}'"), 64, Kernels::FUSED);
         assert_eq!(format!("{:.1}", 7.5 * each), expected, "{style}");
     }
 }
@@ -238,7 +259,7 @@ fn shares_of_the_state_multiply_only_where_everything_is_sharded() {
         ("zero1", 4, 5.625, 50.625),
         ("zero2", 4, 5.625, 33.75),
     ] {
-        let each = bytes_per_parameter(&format!("data_style = '{style}'"), dp, MemoryChoices::default());
+        let each = bytes_per_parameter(&format!("data_style = '{style}'"), dp, Kernels::FUSED);
         assert!((each * parameters_on_rank - expected).abs() < 1e-4, "{style} {dp}: {}", each * parameters_on_rank);
     }
     with_step("gpt-180b", "", "tp = 8\npp = 4\ndp = 4", 128, |step| {
@@ -399,10 +420,10 @@ fn the_parts_add_up_to_the_total_and_a_sum_past_64_bits_is_the_largest_number() 
 fn every_part_says_where_it_comes_from() {
     let why = |preset: &str, training: &str, layout: &str, ranks: u32| {
         with_step(preset, training, layout, ranks, |step| {
-            let parts = MemoryChoices::default().explain(step, 0);
+            let parts = Kernels::FUSED.explain(step, 0);
             let sum: u64 = parts.iter().map(|part| part.bytes.0).sum();
             assert_eq!(Bytes(sum), memory(step, 0).total(), "nothing is missing");
-            assert!(MemoryChoices::default().explain(step, 99).is_empty());
+            assert!(Kernels::FUSED.explain(step, 99).is_empty());
             parts.iter().map(|part| format!("{}: {}", part.name, part.why)).collect::<Vec<_>>().join("\n")
         })
     };
@@ -427,7 +448,7 @@ fn linear_attention_keeps_neither_keys_and_values_nor_matrices_of_tokens_by_toke
     // With longer sequences only attention keeps more than in proportion.
     let kept = |model: &str, sequence: u64, layout: &str, ranks: u32| {
         let training = format!("sequence = {sequence}\nsequence_parallel = true");
-        with_step(model, &training, layout, ranks, |step| MemoryChoices::default().memory(step, 0).activations.0)
+        with_step(model, &training, layout, ranks, |step| Kernels::FUSED.memory(step, 0).activations.0)
     };
     for (model, tp, experts) in [(NEMOTRON_H, 8, ""), (QWEN3_NEXT, 2, "\nep = 2\netp = 1")] {
         assert_eq!(kept(model, 4096, "tp = 1", 1), 4 * kept(model, 1024, "tp = 1", 1), "{model}");

@@ -12,13 +12,14 @@ mod memory_tests;
 
 pub(super) use self::chunks as chunks_in_flight;
 pub use need::{MemoryFit, MemoryNeed};
-pub use parts::{MemoryChoices, MemoryUse};
-pub(super) use state::{MicroBatches, SampleBytes};
+pub use parts::MemoryUse;
+pub(super) use state::{MicroBatches, SampleBytes, updated_bytes};
 
+use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{DataStyle, Recompute, ScheduleKind};
 use commgauge_model::workload::schedule::Schedule;
-use commgauge_model::workload::step::TrainingStep;
+use commgauge_model::workload::step::{RankParameters, TrainingStep};
 use parts::bytes;
 use state::ParameterKind;
 use std::sync::Arc;
@@ -26,21 +27,16 @@ use std::sync::Arc;
 /// The memory of a rank of a stage, with the usual choices.
 #[cfg(test)]
 pub fn memory(step: &TrainingStep, stage: u32) -> MemoryUse {
-    MemoryChoices::default().memory(step, stage)
+    Kernels::FUSED.memory(step, stage)
 }
 
 /// The stage whose ranks need the most memory, and their need, with the usual choices.
 #[cfg(test)]
 pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
-    MemoryChoices::default().most_loaded(step)
+    Kernels::FUSED.most_loaded(step)
 }
 
-/// Bytes that the optimizer updates on a rank of a stage, with the usual choices.
-pub(super) fn optimizer_bytes(step: &TrainingStep, stage: u32) -> Bytes {
-    Bytes(state::updated_bytes(step, stage))
-}
-
-impl MemoryChoices {
+impl Kernels {
     /// The memory of a rank of a stage; nothing for a stage that does not exist.
     pub fn memory(&self, step: &TrainingStep, stage: u32) -> MemoryUse {
         if stage >= step.stages.count() {
@@ -51,12 +47,12 @@ impl MemoryChoices {
 
     /// Parameters, gradients, optimizer and temporarily gathered data, on a rank of an existing stage, in bytes.
     pub(super) fn state_bytes(&self, step: &TrainingStep, stage: u32) -> u64 {
-        state::of(step, stage, self.optimizer_gradient_copy).total().0
+        state::of(step, stage).total().0
     }
 
     /// The additional need of each sample of a micro-batch.
     pub(super) fn sample_bytes(&self, step: &TrainingStep, stage: u32) -> SampleBytes {
-        SampleBytes::of(step, stage, self.kernels)
+        SampleBytes::of(step, stage, *self)
     }
 
     /// The stage whose ranks need the most memory, the first among equals, and their need.
@@ -73,7 +69,7 @@ impl MemoryChoices {
 
     /// With the chunk forwards that the schedule has in flight on the stage.
     fn of_stage(&self, step: &TrainingStep, stage: u32, chunks_in_flight: u64) -> MemoryUse {
-        let state = state::of(step, stage, self.optimizer_gradient_copy);
+        let state = state::of(step, stage);
         let micro_batches =
             MicroBatches { samples: step.training.micro_batch, count: step.micro_batches, chunks_in_flight };
         let stored = self.sample_bytes(step, stage).stored(micro_batches);
@@ -100,7 +96,7 @@ pub struct MemoryPart {
     pub why: String,
 }
 
-impl MemoryChoices {
+impl Kernels {
     /// The nonzero parts, each with its reason; none for a stage that does not exist.
     pub fn explain(&self, step: &TrainingStep, stage: u32) -> Vec<MemoryPart> {
         let used = self.memory(step, stage);
@@ -115,13 +111,15 @@ impl MemoryChoices {
         let tokens = step.tokens_per_micro_batch();
         match part {
             "parameters" => {
-                parameter_bytes(step, stage, state::parameter_bytes_per_parameter(step), gathers.then_some(1))
+                let all = step.rank_parameters(stage);
+                parameter_bytes(step, all, state::parameter_bytes_per_parameter(step), gathers.then_some(1))
             }
             "gradients" => {
                 let each = state::gradient_bytes_per_parameter(step);
+                let groups = state::shares_gradients(step).then_some(1);
                 let own = match state::reduces_in_turn(step) {
                     true => "one chunk whole, as chunks are reduced one after another".to_owned(),
-                    false => parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1)),
+                    false => parameter_bytes(step, step.trained_parameters(stage), each, groups),
                 };
                 match (state::holds_buckets(step), state::reduces_into_other_memory(step)) {
                     (true, _) => own + ", half of it buckets in which they are reduced",
@@ -131,8 +129,11 @@ impl MemoryChoices {
                 }
             }
             "optimizer" => {
-                let each = state::optimizer_bytes_per_parameter(step, self.optimizer_gradient_copy);
-                parameter_bytes(step, stage, each, state::groups_of_optimizer(step))
+                let each = state::optimizer_bytes_per_parameter(step);
+                let trained = step.trained_parameters(stage);
+                let whole = parameter_bytes(step, trained, each, state::groups_of_optimizer(step));
+                let percent = data.offloaded_percent;
+                if percent == 0 { whole } else { format!("{whole}, without what hosts hold of {percent} % of it") }
             }
             "unsharded" if !gathers => "copies of weights in the type of products, until the backward pass".to_owned(),
             "unsharded" if step.reshards_after_forward() => {
@@ -147,15 +148,16 @@ impl MemoryChoices {
                 "everything whole until the optimizer, and gradients of layers before they are scattered".to_owned()
             }
             "activations" => self.in_layers(step, stage, used.activations),
-            "recomputation" if step.training.tensor.recompute == Recompute::Selective => {
-                "attention of one layer, recomputed".to_owned()
-            }
-            "recomputation" => "one layer, recomputed".to_owned(),
+            "recomputation" => match (step.training.tensor.recompute, step.training.tensor.layers_together()) {
+                (Recompute::Selective, _) => "parts of one layer, recomputed".to_owned(),
+                (_, 1) => "one layer, recomputed".to_owned(),
+                (_, layers) => format!("{layers} layers, recomputed together"),
+            },
             "backward" => "gradients inside one layer, while its backward pass runs".to_owned(),
             "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),
             "logits" => {
                 let t = u64::from(step.layout.degrees.tp);
-                let each = parts::logit_bytes(step, self.kernels);
+                let each = parts::logit_bytes(step, *self);
                 let held = match parts::held_logit_bytes(step) {
                     0 => String::new(),
                     held => format!(", and {held} B of each of {} micro-batches", step.micro_batches),
@@ -182,16 +184,15 @@ impl MemoryChoices {
             (_, 1) => format!("{in_flight} micro-batches in flight ({schedule})"),
             _ => format!("{in_flight} chunks of {chunks} on the rank in flight ({schedule})"),
         };
-        let attention = if self.kernels.fuses_attention() { "fused attention" } else { "attention with its matrices" };
-        let elementwise = if self.kernels.fused_elementwise { "" } else { ", norms and gates in separate kernels" };
+        let attention = if self.fuses_attention() { "fused attention" } else { "attention with its matrices" };
+        let elementwise = if self.fused_elementwise { "" } else { ", norms and gates in separate kernels" };
         let recompute = step.training.tensor.recompute;
         format!("{layers} layers, {flight}, {each} a layer: {attention}{elementwise}, recompute {recompute}")
     }
 }
 
 /// Bytes per parameter on a rank, or a share of it among this many groups of shards, in words.
-fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, groups: Option<u64>) -> String {
-    let parameters = step.rank_parameters(stage);
+fn parameter_bytes(step: &TrainingStep, parameters: RankParameters, each: u64, groups: Option<u64>) -> String {
     let share = |count: u64, kind: ParameterKind| match groups.map_or(1, |groups| groups * state::shards(step, kind)) {
         1 => count.to_string(),
         shares => format!("{count}/{shares}"),
@@ -264,8 +265,8 @@ mod kept_tests {
     // Stored activations against the tensors that transformers' own layers save for their backward pass (`scripts/check-frameworks` records
     // them in tests/data/transformers/kept.json).
     use super::*;
+    use crate::planner::AttentionKernel;
     use crate::planner::testing::with_step;
-    use crate::planner::{AttentionKernel, Kernels};
     use serde::Deserialize;
     use serde_json::Value;
     use std::collections::BTreeMap;
@@ -304,8 +305,7 @@ mod kept_tests {
             element => format!("activation_element_type = '{element}'\ngradient_element_type = '{element}'"),
         };
         let training = format!("framework = 'hf'\ndata_style = 'ddp'\nsequence = {sequence}\n{types}");
-        let choices = MemoryChoices::with(kernels);
-        let all = with_step(path.to_str().unwrap(), &training, "tp = 1", 1, |step| choices.memory(step, 0).activations);
+        let all = with_step(path.to_str().unwrap(), &training, "tp = 1", 1, |step| kernels.memory(step, 0).activations);
         all.0 as f64 / 2.0
     }
 

@@ -2,6 +2,7 @@
 
 use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
+use commgauge_model::config::step::RecomputeModule::*;
 use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, TensorStyle};
 use commgauge_model::config::{LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm};
 use commgauge_model::workload::step::TrainingStep;
@@ -61,28 +62,6 @@ impl MemoryUse {
         Bytes(
             [self.parameters, self.gradients, self.optimizer].iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0)),
         )
-    }
-}
-
-/// Choices outside the step on which its memory depends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryChoices {
-    /// How a layer is split into kernels, each of which stores what it needs for its backward pass.
-    pub kernels: Kernels,
-    /// Whether the optimizer stores an fp32 copy of 16-bit gradients, as in Megatron-LM; ZeRO (arXiv 1910.02054) counts none.
-    pub optimizer_gradient_copy: bool,
-}
-
-impl MemoryChoices {
-    /// Layers in these kernels, and the optimizer of ZeRO.
-    pub fn with(kernels: Kernels) -> MemoryChoices {
-        MemoryChoices { kernels, optimizer_gradient_copy: false }
-    }
-}
-
-impl Default for MemoryChoices {
-    fn default() -> Self {
-        MemoryChoices::with(Kernels::FUSED)
     }
 }
 
@@ -188,9 +167,38 @@ impl<'a> Shape<'a> {
             Recompute::Selective if step.training.framework == Some(Framework::Torchtitan) => {
                 [self.every_second_product(step, layer), linear + matrices]
             }
-            Recompute::Selective => [linear, matrices],
+            Recompute::Selective => {
+                let repeated = self.repeated(step, layer);
+                [linear + matrices - repeated, repeated]
+            }
             Recompute::Full => [self.boundary(), linear + matrices],
         }
+    }
+
+    /// What selective recomputation drops of a layer's activations, and has again in its backward pass.
+    fn repeated(&self, step: &TrainingStep, layer: u32) -> u128 {
+        let when = |module, bytes: u128| if step.training.tensor.repeats(module) { bytes } else { 0 };
+        let (m, parts) = (self.model, self.model.parts_of(layer));
+        let has_experts = m.has_experts_in(layer);
+        let of_latent = |latent: &LatentAttention| {
+            let width = m.attention.heads * (2 * m.attention.head_dimension + latent.value_dimension);
+            self.element * self.tokens * u128::from(width) / self.t
+        };
+        let latent = m.attention.latent.as_ref().filter(|_| parts.mixer == Some(Mixer::Attention));
+        let of_feed_forward = match &m.mixture {
+            _ if parts.feed_forward.is_none() => 0,
+            Some(mixture) if has_experts && !step.training.tensor.repeats(Experts) => {
+                let chosen = self.tokens * u128::from(mixture.experts_per_token) / self.by_sequence;
+                let shared = self.elementwise.inner_numbers * self.tokens / self.t;
+                when(ExpertActivation, self.element * chosen * u128::from(mixture.expert_feed_forward))
+                    + when(SharedExperts, self.element * shared * u128::from(mixture.shared_feed_forward))
+            }
+            _ => when(if has_experts { Experts } else { FeedForward }, self.feed_forward(step, layer)),
+        };
+        when(CoreAttention, self.attention_matrices(layer))
+            + when(Norms, self.elementwise.block_inputs(m, parts) * self.block_input())
+            + when(LatentUp, latent.map_or(0, of_latent))
+            + of_feed_forward
     }
 
     /// Gradients held temporarily by the backward pass of a layer: of its output, and in the largest block the gradients of its inner

@@ -2,11 +2,13 @@
 
 use super::parts::{MemoryUse, Shape, bytes, casts_for_products, held_logit_bytes, is_ddp_of_pytorch, logit_bytes};
 use crate::planner::Kernels;
+use commgauge_base::units::Bytes;
 use commgauge_model::config::LayerParts;
 use commgauge_model::config::step::{
-    DEEPSPEED_BUCKET_PARAMETERS, DataStyle, Framework, OuterSharding, ScheduleKind, UnitRule,
+    DEEPSPEED_BUCKET_PARAMETERS, DataStyle, Framework, OuterSharding, Recompute, ScheduleKind, UnitRule,
 };
 use commgauge_model::layout::Axis;
+use commgauge_model::workload::op::Pass;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
 /// Bytes of an fp32 number: the updated copy, each of Adam's two moments, and the copy of a 16-bit gradient.
@@ -15,43 +17,61 @@ const FULL_PRECISION_BYTES: u64 = 4;
 /// Units held at once while layers are gathered ahead: the active one and the next.
 const GATHERED_UNITS: u64 = 2;
 
-/// The first four parts of the memory of a rank of a stage.
-pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> MemoryUse {
+/// The first four parts of the memory of a rank of a stage. Hosts hold moments; those of DeepSpeed all of the optimizer, and the sharded
+/// gradients that they add up (runtime/zero/stage_1_and_2.py, stage3.py `offload_optimizer`).
+pub(super) fn of(step: &TrainingStep, stage: u32) -> MemoryUse {
+    let (all, data) = (with_hosts(step, stage), &step.training.data);
+    let whole = step.training.framework == Some(Framework::DeepSpeed);
+    let each = optimizer_bytes_per_parameter(step);
+    let on_host = if whole { each } else { each.min(2 * FULL_PRECISION_BYTES) };
+    let without = |all: Bytes, part: u64, of: u64| {
+        let parts = 100 * of - data.offloaded_percent.min(100) * part;
+        bytes(u128::from(all.0) * u128::from(parts) / u128::from(100 * of))
+    };
+    let takes_gradients = whole && matches!(data.style, DataStyle::Zero2 | DataStyle::Zero3);
+    let gradients = without(all.gradients, u64::from(takes_gradients), 1);
+    MemoryUse { optimizer: without(all.optimizer, on_host, each), gradients, ..all }
+}
+
+/// The same with what hosts hold of the optimizer.
+fn with_hosts(step: &TrainingStep, stage: u32) -> MemoryUse {
     let data = &step.training.data;
-    let (parameters, style) = (step.rank_parameters(stage), data.style);
-    let parts = [
-        (parameters.dense, shards(step, ParameterKind::Dense)),
-        (parameters.experts, shards(step, ParameterKind::Experts)),
-    ];
+    let sharded = |parameters: RankParameters| {
+        let kinds = [(parameters.dense, ParameterKind::Dense), (parameters.experts, ParameterKind::Experts)];
+        kinds.map(|(parameters, kind)| (parameters, shards(step, kind)))
+    };
+    let (held, trained) = (sharded(step.rank_parameters(stage)), sharded(step.trained_parameters(stage)));
     // Each part is rounded up to equal shards.
-    let whole =
-        |each: u64| parts.iter().map(|(parameters, _)| u128::from(*parameters) * u128::from(each)).sum::<u128>();
-    let shared_by_groups = |groups: u64, each: u64| {
+    let whole = |parts: &[(u64, u64)], each: u64| {
+        parts.iter().map(|(parameters, _)| u128::from(*parameters) * u128::from(each)).sum::<u128>()
+    };
+    let shared_by_groups = |parts: &[(u64, u64)], groups: u64, each: u64| {
         let share = |(parameters, ranks): &(u64, u64)| u128::from(parameters.div_ceil(*ranks * groups));
         parts.iter().map(|part| share(part) * u128::from(each)).sum::<u128>()
     };
     let of_parameter = parameter_bytes_per_parameter(step);
-    let of_optimizer = optimizer_bytes_per_parameter(step, gradient_copy);
-    let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
+    let of_optimizer = optimizer_bytes_per_parameter(step);
+    let gathers = matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
     let gradients = match whole_gradients(step, stage) {
-        None => bytes(shared_by_groups(1, gradient_bytes_per_parameter(step))),
+        None => bytes(shared_by_groups(&trained, 1, gradient_bytes_per_parameter(step))),
         Some(at_once) => {
-            let reduced = if reduces_into_other_memory(step) { shared_by_groups(1, FULL_PRECISION_BYTES) } else { 0 };
+            let reduced =
+                if reduces_into_other_memory(step) { shared_by_groups(&trained, 1, FULL_PRECISION_BYTES) } else { 0 };
             bytes(u128::from(at_once) * u128::from(gradient_bytes_per_parameter(step)) + reduced)
         }
     };
     MemoryUse {
         parameters: bytes(match gathers {
-            true => shared_by_groups(1, of_parameter),
-            false => whole(of_parameter) + u128::from(wider_ends(step, stage)),
+            true => shared_by_groups(&held, 1, of_parameter),
+            false => whole(&held, of_parameter) + u128::from(wider_ends(step, stage)),
         }),
         gradients,
         optimizer: bytes(match groups_of_optimizer(step) {
-            Some(groups) => shared_by_groups(groups, of_optimizer),
-            None => whole(of_optimizer),
+            Some(groups) => shared_by_groups(&trained, groups, of_optimizer),
+            None => whole(&trained, of_optimizer),
         }),
         buffers: bytes(reduction_buffer(step)),
-        unsharded: bytes(match gathers && parts.iter().any(|(_, ranks)| *ranks > 1) {
+        unsharded: bytes(match gathers && held.iter().any(|(_, ranks)| *ranks > 1) {
             true => unsharded(step, stage),
             false => copies_for_products(step, stage),
         }),
@@ -128,22 +148,20 @@ pub(super) fn accumulates_apart(step: &TrainingStep) -> bool {
         && data.parameter_element_type.size() < data.gradient_element_type.size()
 }
 
-/// Adam: two moments, fp32 copies of 16-bit parameters and, if the optimizer stores one, of 16-bit gradients (Megatron-LM
-/// docs/source/api-guide/dist_optimizer.md). PyTorch's own keeps moments in the type of the parameters, and no copy.
-pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep, gradient_copy: bool) -> u64 {
+/// Adam: two moments, and fp32 copies of 16-bit parameters (arXiv 1910.02054). PyTorch's own keeps moments in the type of the parameters,
+/// and no copy.
+pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep) -> u64 {
     if is_ddp_of_pytorch(step) {
         return 2 * parameter_bytes_per_parameter(step);
     }
-    let is_short = |bytes: u64| u64::from(bytes < FULL_PRECISION_BYTES);
-    let copies = is_short(parameter_bytes_per_parameter(step))
-        + u64::from(gradient_copy) * is_short(gradient_bytes_per_parameter(step));
+    let copies = u64::from(parameter_bytes_per_parameter(step) < FULL_PRECISION_BYTES);
     FULL_PRECISION_BYTES * (2 + copies)
 }
 
 /// Bytes that the update of a rank's parameters reads and writes: the moments, and the parameters in full precision wherever they are
 /// stored.
-pub(super) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
-    let used = of(step, stage, false);
+pub(in crate::planner) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
+    let used = with_hosts(step, stage);
     let full = if shares_full_precision(step) { used.parameters.0 } else { 0 };
     used.optimizer.0.saturating_add(full)
 }
@@ -154,7 +172,8 @@ fn whole_gradients(step: &TrainingStep, stage: u32) -> Option<u64> {
     if shares_gradients(step) {
         return None;
     }
-    Some(if reduces_in_turn(step) { largest_chunk(step, stage) } else { step.rank_parameters(stage).total() })
+    let trained = step.trained_parameters(stage).total();
+    Some(if reduces_in_turn(step) { largest_chunk(step, stage).min(trained) } else { trained })
 }
 
 /// Whether the gradients of a chunk are reduced before the next chunk goes backward.
@@ -254,11 +273,13 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
         let RankParameters { dense, experts } = step.rank_layer_parameters(stage);
         u128::from(dense) + u128::from(experts)
     };
+    // Adapters are few against their layer.
+    let with_gradients = if step.training.data.lora_rank.is_some() { 0 } else { largest };
     let scattered = match shares_full_precision(step) {
-        true => u128::from(step.training.data.gradient_element_type.size() * largest),
+        true => u128::from(step.training.data.gradient_element_type.size() * with_gradients),
         false => 0,
     };
-    element * (root + gathered + u128::from(largest) + secondary(step, stage)) + scattered
+    element * (root + gathered + u128::from(with_gradients) + secondary(step, stage)) + scattered
 }
 
 // Memory of a rank of a stage in addition to its state: bytes per sample of a micro-batch, times the samples and the micro-batches in
@@ -312,12 +333,17 @@ impl SampleBytes {
     /// For a rank of a stage.
     pub(super) fn of(step: &TrainingStep, stage: u32, kernels: Kernels) -> SampleBytes {
         let shape = Shape::of(step, kernels);
-        let recompute = step.training.tensor.recompute;
+        let tensor = &step.training.tensor;
         let (mut kept, mut recomputation, mut backward) = (0, 0, 0);
         // Layers of a kind keep the same.
-        let mut known: Vec<(LayerParts, [u128; 3])> = Vec::new();
-        for layer in step.stages.layers_stored(stage) {
-            let parts = step.model.parts_of(layer);
+        let mut known: Vec<((LayerParts, Recompute), [u128; 3])> = Vec::new();
+        let chunks = (0..step.stages.chunks()).map(|chunk| step.stages.layers_of_chunk(stage, chunk));
+        for (index, layer, layers) in
+            chunks.flat_map(|all| all.iter().enumerate().map(move |(at, layer)| (at, *layer, all)))
+        {
+            let repeated = step.layers_in_pass(Pass::Recompute, layers).len();
+            let recompute = if index < repeated { tensor.recompute } else { Recompute::None };
+            let parts = (step.model.parts_of(layer), recompute);
             let [keeps, repeats, gradients] = match known.iter().find(|(other, _)| *other == parts) {
                 Some((_, layer)) => *layer,
                 None => {
@@ -327,8 +353,10 @@ impl SampleBytes {
                     layer
                 }
             };
-            kept += keeps;
-            recomputation = recomputation.max(repeats);
+            // Layers that are repeated together keep the input of the first.
+            let together = tensor.layers_together();
+            kept += if index % together == 0 { keeps } else { 0 };
+            recomputation = recomputation.max(repeats * together.min(layers.len()) as u128);
             backward = backward.max(gradients);
         }
         let messages = match (step.stages.count(), step.training.framework) {

@@ -300,17 +300,16 @@ fn without_reasons(ops: Vec<Op>) -> impl Iterator<Item = Op> {
 /// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the first stage, whose
 /// gradients have different buckets.
 fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
-    let mut shape = vec![
-        usize::from(stage == 0),
-        usize::from(step.stages.has_input(stage)),
-        usize::from(step.stages.has_output(stage)),
-    ];
+    let mut shape = vec![usize::from(stage == 0)];
     for chunk in 0..step.stages.chunks() {
         let layers = step.stages.layers_of_chunk(stage, chunk);
         let of_kind = |kind: &LayerKind| layers.iter().filter(|layer| step.is_of_kind(**layer, *kind)).count();
         let windows = layers.iter().filter(|layer| step.model.has_sliding_window_in(**layer)).count();
-        shape.extend([layers.len(), windows, usize::from(layers.contains(&0))]);
+        shape.extend([layers.len(), windows]);
+        shape.extend(step.stages.ends_of_chunk(stage, chunk).map(usize::from));
         shape.extend(LayerKind::of_equal_layers(step.model).iter().map(of_kind));
+        let repeated = step.layers_in_pass(Pass::Recompute, layers).iter();
+        shape.push(repeated.filter(|layer| step.model.has_experts_in(**layer)).count());
     }
     shape
 }
@@ -431,7 +430,10 @@ impl LayerLoads {
             let StageKind { stage, ops } = kind;
             let of_others =
                 others.each_ref().map(|other| other.kinds.get(index).map_or(&[] as &[Op], |kind| &kind.ops));
-            let bytes = bytes_of_samples(ops, of_others).ok_or_else(uneven)?;
+            let bytes = bytes_of_samples(ops, of_others).ok_or_else(|| Unpriced {
+                call: "the calls of a layer".to_owned(),
+                reason: "their bytes do not grow linearly with the micro-batch".to_owned(),
+            })?;
             let call = |(op, [bytes, more_bytes]): (&Op, [u64; 2])| {
                 let (pass, count) = count_in_chunk(step, *stage, 0, &op.when)?;
                 let op = Op { bytes_total: Bytes(bytes), ..op.clone() };
@@ -512,9 +514,4 @@ fn bytes_of_samples(ops: &[Op], others: [&[Op]; 2]) -> Option<Vec<[u64; 2]>> {
         }
     };
     ops.iter().zip(of_two).zip(of_more).map(grows).collect()
-}
-
-fn uneven() -> Unpriced {
-    let reason = "their bytes do not grow linearly with the micro-batch".to_owned();
-    Unpriced { call: "the calls of a layer".to_owned(), reason }
 }

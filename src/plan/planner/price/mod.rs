@@ -360,17 +360,10 @@ impl Pipeline<'_> {
     fn run(&self, micro_batches: u32) -> Result<StageTimes, String> {
         let schedule = Schedule::shared(self.kind, self.stages.len() as u32, self.virtual_stages, micro_batches)?;
         let timeline = simulate(&schedule, self)?;
-        let first = |rank: &Vec<_>| {
-            rank.first().map_or(0.0, |event: &commgauge_model::workload::schedule::TimedEvent| event.start.0)
-        };
-        let last = |rank: &Vec<_>| {
-            rank.last().map_or(0.0, |event: &commgauge_model::workload::schedule::TimedEvent| event.finish.0)
-        };
-        Ok(StageTimes {
-            makespan: timeline.makespan().0,
-            starts: timeline.events.iter().map(first).collect(),
-            ends: timeline.events.iter().map(last).collect(),
-        })
+        let ranks = timeline.events.iter();
+        let starts = ranks.clone().map(|rank| rank.first().map_or(0.0, |event| event.start.0)).collect();
+        let ends = ranks.map(|rank| rank.last().map_or(0.0, |event| event.finish.0)).collect();
+        Ok(StageTimes { makespan: timeline.makespan().0, starts, ends })
     }
 }
 

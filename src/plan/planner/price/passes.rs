@@ -208,15 +208,15 @@ pub(super) fn count_in_chunk(step: &TrainingStep, stage: u32, chunk: u32, when: 
     let layers = step.stages.layers_of_chunk(stage, chunk);
     match *when {
         When::Layer { pass, kind, calls_per_layer, .. } => {
-            let of_kind = layers.iter().filter(|layer| step.is_of_kind(**layer, kind)).count();
+            let in_pass = step.layers_in_pass(pass, layers).iter();
+            let of_kind = in_pass.filter(|layer| step.is_of_kind(**layer, kind)).count();
             Some((pass, calls_per_layer as f64 * of_kind as f64))
         }
         When::MicroBatch { pass, end, calls, .. } => {
+            let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk).map(|has| f64::from(u8::from(has)));
             let share = match end {
-                End::Input => f64::from(u8::from(layers.contains(&0))),
-                End::BeforeOutput | End::Output => {
-                    f64::from(u8::from(layers.contains(&(step.model.layers.saturating_sub(1)))))
-                }
+                End::Input => has_input,
+                End::BeforeOutput | End::Output => has_output,
                 End::Whole => 1.0 / f64::from(step.stages.chunks()),
             };
             Some((pass, calls as f64 * share))
@@ -313,7 +313,7 @@ pub(super) enum Hides {
 /// Seconds of attention in a forward pass through each chunk: the work that selective recomputation repeats.
 fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
     let mut training = step.training.clone();
-    training.tensor.recompute = Recompute::Selective;
+    (training.tensor.recompute, training.tensor.recompute_modules) = (Recompute::Selective, None);
     let selective = TrainingStep { training: &training, ..step.clone() };
     compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
 }
@@ -385,15 +385,9 @@ impl Exposed {
     }
 
     fn each(self, other: Exposed, of: impl Fn(f64, f64) -> f64) -> Exposed {
-        Exposed {
-            tp: of(self.tp, other.tp),
-            cp: of(self.cp, other.cp),
-            ep: of(self.ep, other.ep),
-            dp: of(self.dp, other.dp),
-            pp: of(self.pp, other.pp),
-            embedding: of(self.embedding, other.embedding),
-            control: of(self.control, other.control),
-        }
+        let (own, others) = (self.values(), other.values());
+        let [tp, cp, ep, dp, pp, embedding, control] = std::array::from_fn(|part| of(own[part], others[part]));
+        Exposed { tp, cp, ep, dp, pp, embedding, control }
     }
 }
 

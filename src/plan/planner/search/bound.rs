@@ -11,7 +11,7 @@ use crate::planner::price::{
 };
 use commgauge_base::writing::ascending;
 use commgauge_model::config::Training;
-use commgauge_model::config::step::{PipelineChoices, Recompute, ScheduleKind};
+use commgauge_model::config::step::{PipelineChoices, Recompute, RecomputeMethod, ScheduleKind};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use rayon::prelude::*;
@@ -320,7 +320,9 @@ impl LayersAsStages {
 
     fn training(&self, micro_batch: u64, recompute: Recompute, exchange: Exchange) -> Training {
         let mut training = Training { micro_batch, ..self.training.clone() };
-        training.tensor.recompute = recompute;
+        // Where only some layers are repeated, none is in the bound.
+        let some = self.training.tensor.recompute_method == RecomputeMethod::Block;
+        training.tensor.recompute = if some && recompute == Recompute::Full { Recompute::None } else { recompute };
         exchange.set(&mut training);
         training
     }
@@ -431,9 +433,12 @@ impl Composition {
             let mut first = None;
             for chunk in 0..stages.chunks() {
                 let mut layers: Vec<Counted> = Vec::new();
-                // Layers that predict further tokens are left out of the bound.
-                let known = stages.layers_of_chunk(stage, chunk).iter().filter_map(|layer| kinds.get(*layer as usize));
-                known.for_each(|kind| count(&mut layers, *kind));
+                // Left out of the bound are layers that predict further tokens, and those at an end that is a chunk of its own.
+                let [has_input, has_output] = stages.ends_of_chunk(stage, chunk);
+                let is_whole = |layer: usize| (layer > 0 || has_input) && (layer + 1 < kinds.len() || has_output);
+                let own = stages.layers_of_chunk(stage, chunk).iter().map(|layer| *layer as usize);
+                let known = own.filter(|layer| *layer < kinds.len() && is_whole(*layer));
+                known.for_each(|layer| count(&mut layers, kinds[layer]));
                 let chunk = index_of(&mut composition.chunks, layers);
                 first = first.or(Some(chunk));
                 count(&mut chunks, chunk);

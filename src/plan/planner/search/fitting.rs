@@ -242,7 +242,7 @@ impl<'a> Context<'a> {
         if self.set(step, self.choices(zero_stage, micro_batch, Recompute::None)).is_none() {
             return Vec::new();
         }
-        self.differing.iter().map(|stage| self.question.memory_choices().state_bytes(step, *stage)).collect()
+        self.differing.iter().map(|stage| self.question.compute.kernels.state_bytes(step, *stage)).collect()
     }
 
     /// Whether these bytes depend on the number of micro-batches: whole gradients are accumulated over several.
@@ -256,7 +256,7 @@ impl<'a> Context<'a> {
         if self.set(step, self.choices(zero_stage, 1, recompute)).is_none() {
             return Vec::new();
         }
-        self.differing.iter().map(|stage| self.question.memory_choices().sample_bytes(step, *stage)).collect()
+        self.differing.iter().map(|stage| self.question.compute.kernels.sample_bytes(step, *stage)).collect()
     }
 
     /// The micro-batches in flight on each of them.

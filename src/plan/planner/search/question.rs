@@ -1,7 +1,7 @@
 //! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
 
 use crate::planner::compute::{Compute, Product};
-use crate::planner::memory::{MemoryChoices, MemoryFit, MemoryNeed};
+use crate::planner::memory::{MemoryFit, MemoryNeed};
 use crate::planner::price::{Pricing, StepPrice};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
@@ -82,13 +82,8 @@ impl Question<'_> {
         self.with_step(planned, |step| Ok(self.compute.products(step)))
     }
 
-    /// The memory of a rank depends on the kernels with which its layers are priced.
     pub(in crate::planner) fn pricing(&self) -> Pricing<'_> {
         Pricing { compute: self.compute, rates: self.rates, ranks_per_node: self.ranks_per_node }
-    }
-
-    pub(in crate::planner) fn memory_choices(&self) -> MemoryChoices {
-        MemoryChoices::with(self.compute.kernels)
     }
 
     /// What a GPU needs for parts of these bytes.
@@ -155,7 +150,8 @@ impl Question<'_> {
             let choices = self.pipeline(PipelineCut { pp, schedule: ScheduleKind::Interleaved, virtual_stages: v });
             choices.stage_layers == self.bases.first.pipeline.stage_layers
         };
-        (2..=layers / pp).filter(|v| is_even(*v) || largest(*v) < largest(*v - 1)).collect()
+        // With two chunks more than layers the ends are alone.
+        (2..=(layers + 2) / pp).filter(|v| is_even(*v) || largest(*v) < largest(*v - 1)).collect()
     }
 
     /// The pipeline of a cut, with its layers as even as possible.

@@ -319,6 +319,28 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
 }
 
 #[test]
+fn layers_that_are_repeated_in_part_or_trained_in_part_are_found_as_if_everything_were_priced() {
+    for keys in [
+        vec![("recompute_layers", "1"), ("recompute_method", "block")],
+        vec![("recompute_layers", "2")],
+        vec![("recompute_modules", "layernorm,mlp,moe_act")],
+        vec![("lora_rank", "8"), ("optimizer_offload", "50")],
+    ] {
+        for (name, layers, memory) in [("llama-3-8b", 4, 25e9), ("mixtral-8x7b", 2, 60e9)] {
+            let mut world = World::new(name, layers, 4);
+            (world.memory, world.batch, world.uneven, world.wanted) = (memory, 4, true, usize::MAX);
+            world.keys = keys.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+            let (legal, fits, prices) = world.brute_force();
+            let all = world.found();
+            assert_eq!((all.considered, all.feasible), (legal, fits), "{name} {keys:?}");
+            world.wanted = 1;
+            let best = world.found().best[0].price.step_seconds;
+            assert!((best / prices[0] - 1.0).abs() < 1e-9, "{name} {keys:?}: {best} against {}", prices[0]);
+        }
+    }
+}
+
+#[test]
 fn exchanges_are_chosen_as_if_everything_were_priced_and_may_be_given() {
     for framework in [None, Some(Framework::Megatron)] {
         let mut world = World::new("mixtral-8x7b", 4, 4);
@@ -519,23 +541,30 @@ fn one_node_that_is_much_faster_inside_keeps_tensor_parallelism_there() {
 }
 
 /// Values of keys that take no names.
-const VALUES: [(&str, &[&str]); 17] = [
+const VALUES: [(&str, &[&str]); 21] = [
     ("bucket_parameters", &["1000000"]),
     ("capacity_factor", &["1.5"]),
     ("context_inner", &["2", "3"]),
     ("expert_inner", &["1", "2", "4", "3"]),
     ("live_parameters", &["0", "1000000"]),
+    ("lora_rank", &["1", "16"]),
+    ("optimizer_offload", &["0", "50", "100"]),
     ("persistent_parameters", &["0", "1000000000"]),
     ("prediction_layers", &["1"]),
     ("prefetch_bucket", &["0"]),
     ("quantised_gradients", &["2", "3"]),
     ("replicas_of_shards", &["2", "4", "3"]),
+    ("recompute_layers", &["1", "2", "100"]),
+    (
+        "recompute_modules",
+        &["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "mlp,moe"],
+    ),
     ("reuse_distance", &["0"]),
     ("routing", &["random", "hot:0.5"]),
     ("routing_seed", &["2"]),
     ("secondary_shards", &["2", "3"]),
     ("small_calls", &["none", "norm"]),
-    ("stage_layers", &["1,3"]),
+    ("stage_layers", &["1,3", "0,4", "4,0"]),
     ("placements", &["in-place"]),
 ];
 
@@ -557,6 +586,7 @@ fn values_of(key: &'static str) -> Vec<String> {
 fn with_needs(model: &Model, key: &'static str, value: &str) -> std::result::Result<Bases, String> {
     let mut keys = vec![(key, value.to_owned())];
     match (key, value) {
+        ("recompute_method", _) => keys.push(("recompute_layers", "1".to_owned())),
         ("context_style", "hybrid") => keys.push(("context_inner", "2".to_owned())),
         ("replica_reduction" | "outer_sharding", _) => keys.push(("replicas_of_shards", "2".to_owned())),
         _ => {}
@@ -607,7 +637,9 @@ fn every_key_is_priced_as_its_step_is_or_refused_with_its_own_reason() {
             };
             for stage in ZERO_STAGES.into_iter().filter(|stage| bases.stage(*stage).is_some()) {
                 let name = format!("{name}, ZeRO {stage}");
-                let only = Only { zero_stage: vec![stage], ..world.only.clone() };
+                let of_layers = ["recompute_layers", "recompute_method"].contains(&key);
+                let recompute = vec![if of_layers { Recompute::Full } else { Recompute::Selective }];
+                let only = Only { zero_stage: vec![stage], recompute, ..world.only.clone() };
                 let question = Question { bases: bases.clone(), only, ..world.question(rates.as_ref()) };
                 let found = search(&question);
                 match found.best.first() {
@@ -641,7 +673,7 @@ fn differences_to_its_step(question: &Question, best: &Priced) -> Vec<String> {
         let place = step.training.places.table();
         let whole = TrainingStep::new(question.model, step.training, step.layout.clone(), place)?;
         let price = price(&whole, question.pricing()).map_err(|error| Error::usage(error.to_string()))?;
-        let memory = question.need(question.memory_choices().most_loaded(&whole).1.total().0);
+        let memory = question.need(question.compute.kernels.most_loaded(&whole).1.total().0);
         let ranked = rank(&Step::Training(whole), question.ranks_per_node, question.rates, options)?;
         Ok((price, memory, ranked))
     });

@@ -187,7 +187,7 @@ fn result(replay: &Replay, share: f64, left_out_share: f64) -> Result<RunResult>
 mod tests {
     // The accuracy that the step model must retain.
     use super::*;
-    use crate::planner::memory::{MemoryChoices, MemoryFit, MemoryNeed};
+    use crate::planner::memory::{MemoryFit, MemoryNeed};
     use crate::planner::rates::Published;
     use crate::planner::step_error::ANCHORED;
     use commgauge_base::units::Bytes;
@@ -430,7 +430,7 @@ mod tests {
                     training.tensor.recompute = Recompute::Full;
                 }
                 let least = TrainingStep { training: &training, ..step.clone() };
-                let parts = MemoryChoices::with(run.kernels).most_loaded(&least).1.total();
+                let parts = run.kernels.most_loaded(&least).1.total();
                 let gpu_memory = memory_of_a_gpu(&run.machine.as_ref().unwrap().name);
                 let need = MemoryNeed::of(parts, training.framework);
                 all += 1;

@@ -2,7 +2,7 @@
 
 use super::runs::{LevelKey, MeasuredRun, MemoryRun};
 use crate::planner::compute::{Compute, Constants, Efficiency, PUBLISHED};
-use crate::planner::memory::{MemoryChoices, MemoryFit, MemoryNeed};
+use crate::planner::memory::{MemoryFit, MemoryNeed};
 use crate::planner::price::{PreparedStep, Pricing, StepPrice, Unpriced};
 use crate::planner::rates::{Published, Rates};
 use commgauge_base::error::{Error, Result};
@@ -306,7 +306,7 @@ fn memory_result(runs: &[MemoryRun]) -> Result<MemoryResult> {
     let (mut pairs, mut within) = (Vec::new(), 0);
     for MemoryRun { run, gpu_memory, held } in runs {
         let step = run.step()?;
-        let (_, parts) = MemoryChoices::with(run.kernels).most_loaded(&step);
+        let (_, parts) = run.kernels.most_loaded(&step);
         let need = MemoryNeed::of(parts.total(), step.training.framework);
         let fit = need.fit(*gpu_memory);
         let Some(held) = *held else {

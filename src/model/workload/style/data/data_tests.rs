@@ -401,3 +401,24 @@ proptest::proptest! {
         }).unwrap();
     }
 }
+
+#[test]
+fn adapters_alone_are_reduced_and_their_layers_gathered_whole() {
+    use commgauge_base::collective::Collective::{AllGather, AllReduce, ReduceScatter};
+    let of = |training: &str| {
+        with_step("llama-3-8b", "dp=8", &format!("micro_batches = 1\nlora_rank = 16\n{training}"), 8, |step| {
+            let ops = data_ops(step, 0).into_iter();
+            ops.map(|op| (op.collective, op.bytes_total.0 * op.when.count_per_step(1).unwrap())).collect::<Vec<_>>()
+        })
+    };
+    let sum = |training: &str, collective| -> u64 {
+        of(training).unwrap().iter().filter(|(of, _)| *of == collective).map(|(_, bytes)| bytes).sum()
+    };
+    // 41,943,040 parameters, as transformers' peft counts them.
+    assert_eq!(sum("framework = 'ddp'", AllReduce), 4 * 41_943_040);
+    let fsdp = "framework = 'fsdp2'\nparameter_element_type = 'bf16'\ngradient_element_type = 'float32'";
+    assert_eq!(sum(fsdp, ReduceScatter), 4 * 41_943_040);
+    assert!(sum(fsdp, AllGather) > 2 * 8_000_000_000);
+    let refused = of("framework = 'deepspeed'\ndata_style = 'zero3'").unwrap_err().to_string();
+    assert!(refused.contains("lora_rank = 16 needs unit_rule = layers, root_kept or ends_apart; found"), "{refused}");
+}

@@ -4,7 +4,9 @@
 //! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), 2306.10209 section 3.2 (secondary shards), 2304.11277 (FSDP; HSDP in section
 //! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
 
-use super::tensors::{Order, Part, Shape, Tensor, is_in_eight_bits, of_ends, of_layer_alone, parts};
+use super::tensors::{
+    Order, Part, Shape, Tensor, is_in_eight_bits, of_ends, of_layer_alone, parameters_of, parts, trained,
+};
 use super::{buckets, tensors};
 use crate::config::step::{DataStyle, OuterSharding, Recompute, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
@@ -21,8 +23,10 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
         for unit in units(step, stage, &part) {
             let sharded = Sharded { step, stage, part, unit };
             ops.extend(sharded.gathers());
-            ops.push(sharded.scatter_gradients());
-            ops.extend(sharded.reduce_replicas());
+            if unit.trained > 0 {
+                ops.push(sharded.scatter_gradients());
+                ops.extend(sharded.reduce_replicas());
+            }
             ops.extend(sharded.gather_replicas());
         }
         ops.extend(largest_elements(step, stage, &part));
@@ -125,7 +129,7 @@ impl Sharded<'_> {
     fn scatter_gradients(&self) -> Op {
         let data = &self.step.training.data;
         let element = data.gradient_element_type;
-        let bytes = element.size() * self.unit.padded;
+        let bytes = element.size() * self.unit.trained;
         let at_input = matches!(self.unit.what, Wrapped::Root | Wrapped::Input | Wrapped::Kept { end: End::Input });
         let first_of_model = at_input && self.step.stages.has_input(self.stage);
         let exposed = first_of_model || !data.overlap_gradients;
@@ -154,7 +158,7 @@ impl Sharded<'_> {
     fn reduce_replicas(&self) -> Option<Op> {
         let data = &self.step.training.data;
         let element = data.gradient_element_type;
-        let bytes = element.size() * (self.unit.padded / self.part.ranks);
+        let bytes = element.size() * (self.unit.trained / self.part.ranks);
         let exposed = !self.is_layer() || !data.overlap_gradients;
         let what = format!("the shard of 1/{}, over {} groups of shards", self.part.ranks, self.part.replicas);
         let collective = match data.outer_sharding {
@@ -256,7 +260,8 @@ impl Sharded<'_> {
             DataStyle::Hsdp => "arXiv 2304.11277 section 3.2.2",
             _ => "arXiv 2304.11277 section 3.2.1",
         };
-        let (parameters, padded) = (self.unit.parameters, self.unit.padded);
+        let Unit { parameters, padded, trained, .. } = self.unit;
+        let padded = if symbol == "Eg" { trained } else { padded };
         let rounded = if padded > parameters { format!(" of {parameters} parameters") } else { String::new() };
         let (per, shards) = match element_bytes * padded / bytes {
             1 => (String::new(), String::new()),
@@ -279,6 +284,8 @@ pub(super) struct Unit {
     pub parameters: u64,
     /// Rounded up so that shards are equal.
     pub padded: u64,
+    /// Those of them that have gradients, or the adapters of the unit.
+    pub trained: u64,
     /// Type in which they are gathered.
     pub element: ElementType,
 }
@@ -304,7 +311,9 @@ pub(super) fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
         |on_rank: RankParameters| u64::from(part.dense) * on_rank.dense + u64::from(part.experts) * on_rank.experts;
     let element = step.training.data.parameter_element_type;
     let evenly = |what, parameters: u64| {
-        vec![Unit { what, parameters, padded: parameters.next_multiple_of(part.ranks), element }]
+        let padded = parameters.next_multiple_of(part.ranks);
+        let trained = if step.training.data.lora_rank.is_some() { 0 } else { padded };
+        Unit { what, parameters, padded, trained, element }
     };
     let rule = step.training.data.units.rule;
     let layers = LayerKind::of_equal_layers(step.model).iter().filter_map(|kind| -> Option<Vec<Unit>> {
@@ -312,17 +321,24 @@ pub(super) fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
         let what = Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) };
         Some(match rule {
             UnitRule::Buckets => of_layer_in_buffers(step, what, of_layer_alone(step, first, Order::Megatron), part),
-            _ => evenly(what, of_part(step.parameters_of_layer(first))),
+            _ => {
+                let unit = evenly(what, of_part(step.parameters_of_layer(first)));
+                let adapters =
+                    || of_part(parameters_of(trained(step, of_layer_alone(step, first, Order::PyTorch)).into_iter()));
+                let trained =
+                    step.training.data.lora_rank.map_or(unit.trained, |_| adapters().next_multiple_of(part.ranks));
+                vec![Unit { trained, ..unit }]
+            }
         })
     });
     let ends = match rule {
         UnitRule::Layers | UnitRule::RootKept | UnitRule::Modules => {
-            evenly(Wrapped::Root, of_part(step.rank_end_parameters(stage)))
+            vec![evenly(Wrapped::Root, of_part(step.rank_end_parameters(stage)))]
         }
         UnitRule::EndsApart => {
             let input = of_part(step.input_parameters(stage));
             let output = of_part(step.rank_end_parameters(stage)).saturating_sub(input);
-            [evenly(Wrapped::Input, input), evenly(Wrapped::Output, output)].concat()
+            vec![evenly(Wrapped::Input, input), evenly(Wrapped::Output, output)]
         }
         UnitRule::Buckets => kept(step, stage, part),
     };
@@ -349,7 +365,8 @@ pub(super) fn wide_element(step: &TrainingStep) -> ElementType {
 fn in_buffer(what: Wrapped, mut tensors: Vec<Tensor>, part: &Part, element: ElementType) -> Unit {
     tensors.retain(|tensor| if tensor.is_expert() { part.experts } else { part.dense });
     let parameters = tensors.iter().map(|tensor| tensor.elements).sum();
-    Unit { what, parameters, padded: buckets::buffer(&tensors, part.owners), element }
+    let padded = buckets::buffer(&tensors, part.owners);
+    Unit { what, parameters, padded, trained: padded, element }
 }
 
 /// Parameters outside layers, cut after the tensor with which a bucket reaches `bucket_parameters`; an embedding shared by two stages has a

@@ -14,15 +14,29 @@ mod zero;
 #[cfg(test)]
 mod data_tests;
 
-use crate::config::step::{DataStyle, UnitRule};
+use crate::config::step::{BucketRule, DataStyle, UnitRule};
 use crate::workload::Op;
-use crate::workload::step::TrainingStep;
+use crate::workload::step::{RankParameters, TrainingStep};
 use commgauge_base::error::Result;
+use tensors::Order;
 
 /// Number of parameter tensors on a rank of a stage, as defined by transformers' modules.
 pub(super) fn tensors_of_stage(step: &TrainingStep, stage: u32) -> u64 {
-    let of_chunk = |chunk| tensors::of_chunk(step, stage, chunk, tensors::Order::Definition).len() as u64;
+    let of_chunk = |chunk| tensors::of_chunk(step, stage, chunk, Order::Definition).len() as u64;
     (0..step.stages.chunks()).map(of_chunk).sum()
+}
+
+impl TrainingStep<'_> {
+    /// Parameters on a rank of a stage that are trained: all, or those of adapters.
+    pub fn trained_parameters(&self, stage: u32) -> RankParameters {
+        if self.training.data.lora_rank.is_none() {
+            return self.rank_parameters(stage);
+        }
+        let order =
+            if self.training.data.bucket_rule == BucketRule::PyTorch { Order::PyTorch } else { Order::Megatron };
+        let of_chunk = |chunk| tensors::of_chunk(self, stage, chunk, order);
+        tensors::parameters_of((0..self.stages.chunks()).flat_map(of_chunk))
+    }
 }
 
 /// The calls of one rank of a stage in an optimizer step.

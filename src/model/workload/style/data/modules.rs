@@ -4,7 +4,7 @@
 
 use super::fsdp::{self, ReducingRanks, Reduction};
 use super::tensors::{Order, Part, Tensor, of_ends, of_layer_alone, parts};
-use crate::config::step::{DEEPSPEED_BUCKET_PARAMETERS, ModuleChoices, Recompute, ShardBuffers};
+use crate::config::step::{DEEPSPEED_BUCKET_PARAMETERS, ModuleChoices, ShardBuffers};
 use crate::workload::op::{End, Moment, Overlap, Pass, When};
 use crate::workload::step::TrainingStep;
 use crate::workload::{Op, Style};
@@ -276,8 +276,9 @@ impl Traced {
         // Norm and head are the last two; the hook of the whole model is between them.
         work(Pass::Backward, std::iter::once(vec![]).chain(output.last().map(alone)).collect());
         work(Pass::Backward, std::iter::once(vec![]).chain(output.iter().rev().skip(1).map(alone)).collect());
-        for layer in layers.iter().rev() {
-            if step.training.tensor.recompute == Recompute::Full {
+        let repeated = step.training.tensor.layers_repeated(layers.len());
+        for (index, layer) in layers.iter().enumerate().rev() {
+            if index < repeated {
                 work(Pass::Recompute, order.forward(layer, &tensors));
             }
             work(Pass::Backward, order.backward(layer, &tensors));

@@ -9,7 +9,7 @@ use crate::config::{FeedForward, LatentAttention, LinearRule, Mixer, Model};
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::op::Pass;
-use crate::workload::step::TrainingStep;
+use crate::workload::step::{RankParameters, TrainingStep};
 
 /// More local experts than this are treated as one grouped weight, as in grouped matrix products.
 const MOST_EXPERT_TENSORS: u64 = 4096;
@@ -19,13 +19,13 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     let layers = step.stages.layers_of_chunk(stage, chunk);
     let (behind, within): (Vec<u32>, Vec<u32>) = layers.iter().partition(|layer| **layer >= step.model.layers);
     let mut list = Vec::new();
-    if layers.contains(&0) {
+    let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk);
+    if has_input {
         list.extend(input(step, stage));
     } else if !behind.is_empty() && !step.model.embedding.tied {
         list.push(words(step, stage, step.word_embedding_parameters()));
     }
     within.into_iter().for_each(|layer| of_layer(step, layer, order, &mut list));
-    let has_output = layers.contains(&step.model.layers.saturating_sub(1));
     if has_output {
         list.extend(norm(step.model));
     }
@@ -33,8 +33,26 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     if has_output {
         list.push(words(step, stage, step.head_parameters(stage)));
     }
+    trained(step, list)
+}
+
+/// Those of some tensors that are trained, or their adapters.
+pub(super) fn trained(step: &TrainingStep, mut list: Vec<Tensor>) -> Vec<Tensor> {
+    if let Some(rank) = step.training.data.lora_rank {
+        let d = &step.layout.degrees;
+        let ranks = |tensor: &Tensor| u64::from(if tensor.is_expert() { d.etp } else { d.tp });
+        list = list.iter().flat_map(|tensor| tensor.adapters(rank, ranks(tensor))).collect();
+    }
     list.retain(|tensor| tensor.elements > 0);
     list
+}
+
+/// The elements of tensors, those of experts apart.
+pub(super) fn parameters_of(tensors: impl Iterator<Item = Tensor>) -> RankParameters {
+    tensors.fold(RankParameters::default(), |mut sum, tensor| {
+        *(if tensor.is_expert() { &mut sum.experts } else { &mut sum.dense }) += tensor.elements;
+        sum
+    })
 }
 
 /// The tensors of a part of the parameters of a stage.
@@ -470,6 +488,24 @@ impl Tensor {
     /// In another role.
     pub fn in_role(self, role: Role) -> Tensor {
         Tensor { role, ..self }
+    }
+
+    /// The two matrices of this rank between the input and the output of a linear, of which ranks of tp have a part each (NVIDIA
+    /// Megatron-Bridge peft/utils.py ParallelLinearAdapter); none for what is no linear.
+    pub fn adapters(&self, rank: u64, ranks: u64) -> Vec<Tensor> {
+        let (matrices, row) = match self.shape {
+            Shape::Stack { matrices, rows } => (matrices, self.elements / (matrices * rows).max(1)),
+            Shape::Matrix { row } => (1, row),
+            Shape::Vector => return Vec::new(),
+        };
+        let [of_input, of_output] = match self.division {
+            Division::Whole => return Vec::new(),
+            Division::Duplicated => [1, 1],
+            Division::Rows | Division::QueriesKeysValues => [ranks, 1],
+            Division::Columns => [1, ranks],
+        };
+        let sizes = [(matrices * row / of_input, row), (self.elements / row.max(1) / of_output, rank)];
+        sizes.map(|(width, row)| Tensor::matrix(rank * width, row).in_role(self.role)).to_vec()
     }
 
     pub fn is_expert(&self) -> bool {

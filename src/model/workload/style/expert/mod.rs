@@ -7,7 +7,7 @@
 mod tests;
 
 use crate::config::Mixture;
-use crate::config::step::{BalanceLoss, Dispatcher, Framework, Recompute, Routing, ScheduleKind};
+use crate::config::step::{BalanceLoss, Dispatcher, Framework, Recompute, RecomputeModule, Routing, ScheduleKind};
 use crate::layout::Axis;
 use crate::workload::op::{LayerKind, Moment, Overlap, Pass, When};
 use crate::workload::step::{TrainingStep, routed};
@@ -250,10 +250,10 @@ fn counts(layer: &ExpertLayer) -> Result<Option<Op>> {
              core/transformer/moe/moe_utils.py get_tokens_per_expert_and_token_count; global_aux_loss)",
         ),
     };
-    let pass = match layer.step.training.tensor.recompute {
-        Recompute::Full => Pass::Recompute,
-        Recompute::None | Recompute::Selective => Pass::Forward,
-    };
+    let tensor = &layer.step.training.tensor;
+    // Where only some layers are, those of the others are in the first.
+    let all = tensor.layers_repeated(usize::MAX) == usize::MAX || tensor.repeats(RecomputeModule::Experts);
+    let pass = if all { Pass::Recompute } else { Pass::Forward };
     let call = Call { pass, axis, collective: Collective::AllReduce, element: ElementType::Int64, what };
     layer.op(call, &[Factor("experts", layer.mixture.experts)]).map(Some)
 }
@@ -369,11 +369,12 @@ impl<'a> ExpertLayer<'a> {
         }
     }
 
-    /// Passes with the forward calls: once more with full recomputation.
+    /// Passes with the forward calls: once more with recomputation of the layer, or of its experts.
     fn forward_passes(&self) -> Vec<Pass> {
-        match self.step.training.tensor.recompute {
-            Recompute::Full => vec![Pass::Forward, Pass::Recompute],
-            Recompute::None | Recompute::Selective => vec![Pass::Forward],
+        let tensor = &self.step.training.tensor;
+        match tensor.recompute == Recompute::Full || tensor.repeats(RecomputeModule::Experts) {
+            true => vec![Pass::Forward, Pass::Recompute],
+            false => vec![Pass::Forward],
         }
     }
 
