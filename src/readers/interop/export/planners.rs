@@ -4,7 +4,7 @@
 //! `half` or `int8`, and all_to_all is `alltoall`. It scales traffic between nodes by itself, so only groups inside a node are exported.
 
 use super::options::{Curves, ExportOptions, Found, Wanted, ranks_per_node};
-use super::parquet_file::parquet_file;
+use super::parquet_file;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};

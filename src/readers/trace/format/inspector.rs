@@ -97,8 +97,7 @@ impl Reading {
         let counter = (process.clone(), communicator.clone(), collective);
         self.numbers.entry(counter).or_default().insert(measured.number);
         let Named::Call(kind) = named(&measured.name) else {
-            *self.trace.unknown.entry(measured.name).or_default() += 1;
-            return;
+            return self.trace.skip_unknown(measured.name);
         };
         let is_host_time = measured.source.as_deref() == Some(HOST_TIMES);
         self.timed_by_host += u64::from(is_host_time);
@@ -205,7 +204,7 @@ fn call(
 ) -> Option<ProcessCall> {
     let name = line.split(": opCount").next()?.split_ascii_whitespace().last()?;
     let Named::Call(kind) = named(name) else {
-        *trace.unknown.entry(name.to_owned()).or_default() += 1;
+        trace.skip_unknown(name.to_owned());
         return None;
     };
     let count: u64 = field(line, "count")?.parse().ok()?;

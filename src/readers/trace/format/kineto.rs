@@ -10,6 +10,7 @@ use crate::trace::call::{
     elements_to_each, listed_ranks,
 };
 use commgauge_base::units::Seconds;
+use commgauge_model::layout::MOST_RANKS;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -302,7 +303,7 @@ impl TorchGroup {
     /// World ranks, if known.
     pub(super) fn world_ranks(&self) -> Option<Vec<u32>> {
         match &self.ranks[..] {
-            [] => self.pg_size.map(|size| (0..size).collect()),
+            [] => self.pg_size.filter(|size| *size <= MOST_RANKS).map(|size| (0..size).collect()),
             ranks => Some(ranks.to_vec()),
         }
     }

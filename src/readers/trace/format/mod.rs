@@ -3,6 +3,7 @@
 mod chakra;
 mod inspector;
 mod kineto;
+mod nsys;
 mod pickle;
 mod pytorch;
 
@@ -30,6 +31,8 @@ pub enum TraceFormat {
     NcclInspector,
     /// `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL`.
     NcclLog,
+    /// Nsight Systems, exported as SQLite.
+    Nsys,
 }
 
 impl TraceFormat {
@@ -41,6 +44,7 @@ impl TraceFormat {
             TraceFormat::Chakra => "Chakra execution trace",
             TraceFormat::NcclInspector => "NCCL inspector",
             TraceFormat::NcclLog => "NCCL log",
+            TraceFormat::Nsys => "Nsight Systems",
         }
     }
 }
@@ -80,6 +84,7 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
         TraceFormat::ExecutionTrace => FileContent::Rank(chakra::read_execution_trace(source)),
         TraceFormat::Chakra => FileContent::Rank(chakra::read(source)),
         TraceFormat::NcclInspector => FileContent::Processes(inspector::read(source)),
+        TraceFormat::Nsys => FileContent::Processes(nsys::read(path).map_err(wrong)?),
         TraceFormat::FlightRecorder => FileContent::Rank(pytorch::read(source).map_err(wrong)?),
         TraceFormat::NcclLog => {
             let mut bytes = Vec::new();
@@ -122,12 +127,15 @@ impl<R: Read> Read for BoundedTexts<R> {
     }
 }
 
-const ACCEPTED: &str = "a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
+const ACCEPTED: &str = "a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, an SQLite export of Nsight Systems, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
 
 /// The format of a file with these first bytes.
 fn format_of(start: &[u8]) -> Option<TraceFormat> {
     let text = String::from_utf8_lossy(start);
     let has = |key: &str| text.contains(key);
+    if start.starts_with(nsys::MAGIC) {
+        return Some(TraceFormat::Nsys);
+    }
     if pytorch::is_pickle(start) {
         return Some(TraceFormat::FlightRecorder);
     }
@@ -170,11 +178,10 @@ mod tests {
     fn files_of_other_profilers_are_named_with_what_they_lack() {
         let folder = tempfile::tempdir().unwrap();
         for (name, text, expected) in [
-            ("job.sqlite", "SQLite format 3\0\u{10}\0", "job.sqlite is an SQLite file, as Nsight Systems exports it"),
             (
                 "nvtx.csv",
                 "Time (%),Total Time (ns),Instances,Style,Range\n",
-                "is a table of Nsight Systems, which has no bytes",
+                "is a table of Nsight Systems, which has no bytes of calls, as its export `nsys export --type sqlite` has",
             ),
             (
                 "p_1_0.json",
