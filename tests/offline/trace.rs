@@ -249,7 +249,7 @@ const CALLED: [&str; 6] = [
 fn calls_of_an_export_of_nsight_systems_have_sizes_groups_and_ranks_on_pages_of_any_size() {
     let folder = tempfile::tempdir().expect("a folder");
     for page in ["512", "1024", "4096", "8192", "65536"] {
-        // Some thousand rows of up to 9000 bytes: pages above leaves, and rows that go on elsewhere.
+        // Some thousand rows of up to 9000 bytes: pages above leaves, and overflow pages.
         for options in
             [["form=binary", "rows=900", &format!("page={page}")], ["form=json", "rows=5", &format!("page={page}")]]
         {

@@ -324,35 +324,7 @@ impl ListedStages {
 // Maps the groups of a trace to the axes of a layout, by their ranks.
 
 /// Order of preference between axes with the same ranks: the first names the group.
-const AXES: [Axis; 24] = {
-    use Axis::*;
-    [
-        Tp,
-        Cp,
-        Ep,
-        Dp,
-        Pp,
-        Etp,
-        Edp,
-        DpCp,
-        Mp,
-        EtpEp,
-        DpShard,
-        DpReplicate,
-        DpShardInner,
-        DpShardOuter,
-        CpInner,
-        CpOuter,
-        World,
-        TpCp,
-        TpCpDp,
-        ExpertMp,
-        Embedding,
-        EpInner,
-        EpOuter,
-        Dcp,
-    ]
-};
+const AXES: &str = "tp cp ep dp pp etp edp dp_cp mp etp_ep dp_shard dp_replicate dp_shard_inner dp_shard_outer cp_inner cp_outer world tp_cp tp_cp_dp expert_mp embedding ep_inner ep_outer dcp";
 
 const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);
 
@@ -388,7 +360,7 @@ impl TracedPlaces {
     pub fn new(trace: &Trace, layout: Option<&Layout>) -> TracedPlaces {
         let mut axis_of: HashMap<Vec<u32>, Axis> = HashMap::new();
         let mut first_of: HashMap<Axis, Axis> = HashMap::new();
-        let axes = AXES.iter().filter_map(|axis| layout.map(|layout| (*axis, layout)));
+        let axes = AXES.split(' ').filter_map(|name| Axis::named(name).zip(layout));
         for (axis, layout) in axes.filter(|(axis, layout)| layout.group_size(*axis) > 1) {
             for group in layout.groups(axis).groups {
                 let first = *axis_of.entry(sorted(&group)).or_insert(axis);
@@ -497,8 +469,8 @@ pub(super) fn callers_as_group(group: &TracedGroup, callers: &BTreeSet<u32>, all
 fn has_one_group(layout: &Layout) -> bool {
     let ranks = layout.group_size(Axis::World);
     // Not every pipeline shares an embedding.
-    let axes = AXES.iter().filter(|axis| **axis != Axis::Embedding);
-    ranks > 1 && axes.map(|axis| layout.group_size(*axis)).all(|size| size == 1 || size == ranks)
+    let axes = AXES.split(' ').filter_map(Axis::named).filter(|axis| *axis != Axis::Embedding);
+    ranks > 1 && axes.map(|axis| layout.group_size(axis)).all(|size| size == 1 || size == ranks)
 }
 
 fn sorted(ranks: &[u32]) -> Vec<u32> {

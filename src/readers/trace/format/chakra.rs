@@ -15,7 +15,6 @@ use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -95,26 +94,16 @@ pub(super) fn is_chakra(start: &[u8]) -> bool {
 /// Reads a trace. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read(mut source: impl Read) -> FileTrace {
     let mut reading = Reading::default();
-    let mut is_metadata = true;
-    loop {
-        let message = match next_message(&mut source) {
-            Ok(Some(message)) => message,
-            Ok(None) => break,
-            Err(cause) => {
-                reading.note_end(cause);
-                break;
-            }
-        };
-        if std::mem::take(&mut is_metadata) {
-            continue;
+    let mut read_all = || -> std::io::Result<()> {
+        // The first message is the metadata.
+        next_message(&mut source)?;
+        while let Some(message) = next_message(&mut source)? {
+            reading.take(&Node::decode(message.as_slice())?);
         }
-        match Node::decode(message.as_slice()) {
-            Ok(node) => reading.take(&node),
-            Err(cause) => {
-                reading.note_end(cause);
-                break;
-            }
-        }
+        Ok(())
+    };
+    if let Err(cause) = read_all() {
+        reading.file.note_end(format_args!("{} nodes", reading.nodes), cause);
     }
     reading.finish()
 }
@@ -156,10 +145,6 @@ struct Reading {
 }
 
 impl Reading {
-    fn note_end(&mut self, cause: impl Display) {
-        self.file.note_end(format_args!("{} nodes", self.nodes), cause);
-    }
-
     fn take(&mut self, node: &Node) {
         self.nodes += 1;
         if node.kind == METADATA && node.name.contains(GROUPS) {
@@ -251,20 +236,12 @@ impl Node {
     }
 }
 
-/// `CollectiveCommType` of the schema.
+/// `CollectiveCommType` of the schema, by its numbers.
+const COLLECTIVES: &str =
+    "all_reduce reduce all_gather gather scatter broadcast all_to_all reduce_scatter reduce_scatter barrier";
+
 fn collective(number: u64) -> Option<Collective> {
-    Some(match number {
-        0 => Collective::AllReduce,
-        1 => Collective::Reduce,
-        2 => Collective::AllGather,
-        3 => Collective::Gather,
-        4 => Collective::Scatter,
-        5 => Collective::Broadcast,
-        6 => Collective::AllToAll,
-        7 | 8 => Collective::ReduceScatter,
-        9 => Collective::Barrier,
-        _ => return None,
-    })
+    COLLECTIVES.split(' ').nth(usize::try_from(number).ok()?)?.parse().ok()
 }
 
 /// The size argument in the sense of nccl-tests for a call with this many input bytes per rank.

@@ -78,22 +78,6 @@ impl Reading {
         }
     }
 
-    fn take_text(&mut self, row: &[Value]) {
-        if let [Value::Integer(id), Value::Bytes(text)] = row
-            && (text.starts_with(b"{") || name_in_nccl(text).is_some())
-        {
-            self.texts.insert(*id, text.to_vec());
-        }
-    }
-
-    fn take_field(&mut self, row: &[Value]) {
-        let [Value::Integer(domain), Value::Integer(schema), Value::Bytes(name), Value::Integer(kind), at] = row else {
-            return;
-        };
-        let field = (String::from_utf8_lossy(name).into_owned(), *kind, at.integer().unwrap_or(0) as usize);
-        self.schemas.entry((*domain, *schema)).or_default().push(field);
-    }
-
     fn take_range(&mut self, row: &[Value]) {
         let [start, thread, text, text_id, json, json_id, payload] = row else { return };
         let Some(name) = self.text(text, text_id).and_then(name_in_nccl).map(str::to_owned) else { return };
@@ -246,9 +230,20 @@ impl Database {
 
     fn read(&self, reading: &mut Reading) -> Result<(), String> {
         self.each("TARGET_INFO_SYSTEM_ENV", "name value", &mut |row| reading.take_environment(row))?;
-        self.each("StringIds", "id value", &mut |row| reading.take_text(row))?;
-        let fields = "domainId schemaId name type offset";
-        self.each("NVTX_PAYLOAD_SCHEMA_ENTRIES", fields, &mut |row| reading.take_field(row))?;
+        self.each("StringIds", "id value", &mut |row| match row {
+            [Value::Integer(id), Value::Bytes(text)] if text.starts_with(b"{") || name_in_nccl(text).is_some() => {
+                reading.texts.insert(*id, text.to_vec());
+            }
+            _ => {}
+        })?;
+        self.each("NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId schemaId type offset name", &mut |row| {
+            if let [domain, schema, kind, offset, Value::Bytes(name)] = row {
+                let [domain, schema, kind, offset] =
+                    [domain, schema, kind, offset].map(|value| value.integer().unwrap_or(0));
+                let field = (String::from_utf8_lossy(name).into_owned(), kind, offset as usize);
+                reading.schemas.entry((domain, schema)).or_default().push(field);
+            }
+        })?;
         let columns = "start globalTid text textId jsonText jsonTextId binaryData";
         self.each("NVTX_EVENTS", columns, &mut |row| reading.take_range(row))
     }
@@ -265,12 +260,8 @@ impl Database {
         let Some((root, all)) = found else { return Ok(()) };
         let places: Vec<_> = columns.split(' ').map(|column| all.iter().position(|name| name == column)).collect();
         self.rows(root, &mut |row| {
-            take(
-                &places
-                    .iter()
-                    .map(|place| place.and_then(|at| row.get(at).copied()).unwrap_or(Value::Other))
-                    .collect::<Vec<_>>(),
-            );
+            let value = |place: &Option<usize>| place.and_then(|at| row.get(at).copied()).unwrap_or(Value::Other);
+            take(&places.iter().map(value).collect::<Vec<_>>());
         })
     }
 
@@ -278,42 +269,30 @@ impl Database {
     fn rows(&self, root: u64, take: &mut dyn FnMut(&[Value])) -> Result<(), String> {
         let (mut left, mut unread) = (vec![root], self.pages);
         while let Some(number) = left.pop() {
-            let page = self.page(number, &mut unread);
-            page.and_then(|page| self.cells(number, &page, &mut left, &mut unread, take))
-                .ok_or_else(|| format!("is a truncated or damaged database: page {number} cannot be read"))?;
+            // The head of the file is on the first page.
+            let head = if number == 1 { 100 } else { 0 };
+            let mut visit = || {
+                let page = self.page(number, &mut unread)?;
+                let pointer = |at: usize| big_endian(&page, at, 2).map(|at| at as usize);
+                match (page[head], pointer(head + 3)?) {
+                    (5, cells) => {
+                        left.push(big_endian(&page, head + 8, 4)?);
+                        for cell in (0..cells).rev() {
+                            left.push(big_endian(&page, pointer(head + 12 + 2 * cell)?, 4)?);
+                        }
+                        Some(())
+                    }
+                    (13, cells) => (0..cells).try_for_each(|cell| {
+                        let (row_id, row) = self.row(&page, pointer(head + 8 + 2 * cell)?, &mut unread)?;
+                        take(&values(row_id, &row));
+                        Some(())
+                    }),
+                    _ => None,
+                }
+            };
+            visit().ok_or_else(|| format!("is a truncated or damaged database: page {number} cannot be read"))?;
         }
         Ok(())
-    }
-
-    /// Passes on the rows of a leaf; adds the pages below another one.
-    fn cells(
-        &self,
-        number: u64,
-        page: &[u8],
-        left: &mut Vec<u64>,
-        unread: &mut u64,
-        take: &mut dyn FnMut(&[Value]),
-    ) -> Option<()> {
-        // The head of the file is on the first page.
-        let head = if number == 1 { 100 } else { 0 };
-        let cell = |at: usize| big_endian(page, at, 2).map(|at| at as usize);
-        let cells = cell(head + 3)?;
-        match page[head] {
-            5 => {
-                left.push(big_endian(page, head + 8, 4)?);
-                for at in (0..cells).rev() {
-                    left.push(big_endian(page, cell(head + 12 + 2 * at)?, 4)?);
-                }
-            }
-            13 => {
-                for at in 0..cells {
-                    let (row_id, row) = self.row(page, cell(head + 8 + 2 * at)?, unread)?;
-                    take(&values(row_id, &row));
-                }
-            }
-            _ => return None,
-        }
-        Some(())
     }
 
     fn page(&self, number: u64, unread: &mut u64) -> Option<Vec<u8>> {
