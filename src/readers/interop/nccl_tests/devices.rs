@@ -129,6 +129,9 @@ struct Run<'a> {
     /// Set for commgauge's own reports, whose devices belong to all groups.
     told_group: Option<(u32, u32)>,
     parameter_lines: u32,
+    /// Of its launch, as the command line in the log says.
+    processes: Option<u32>,
+    ranks_of_process: u32,
     /// Whether the foot gave the number of wrong values.
     told_wrong_values: bool,
     table: Option<(Columns, Result<Group, String>)>,
@@ -139,6 +142,8 @@ struct Run<'a> {
 #[derive(Default)]
 struct Reader<'a> {
     file: &'a str,
+    /// As the user says.
+    ranks: Option<u32>,
     run: Run<'a>,
     imported: Imported,
     unread: Unread,
@@ -150,8 +155,8 @@ struct Reader<'a> {
     in_place_above: bool,
 }
 
-pub(super) fn parse<'a>(text: &'a str, file: &'a str) -> Imported {
-    let mut reader = Reader { file, ..Reader::default() };
+pub(super) fn parse<'a>(text: &'a str, file: &'a str, ranks: Option<u32>) -> Imported {
+    let mut reader = Reader { file, ranks, ..Reader::default() };
     for line in log_text::log_lines(text) {
         reader.take(line);
     }
@@ -254,13 +259,23 @@ impl<'a> Reader<'a> {
 
     /// Ends a run: all its rows together tell its ranks.
     fn end_run(&mut self) {
-        let Run { facts, devices, parameter_lines, table, rows, .. } = std::mem::take(&mut self.run);
+        let Run { facts, devices, parameter_lines, table, rows, processes, ranks_of_process, .. } =
+            std::mem::take(&mut self.run);
         let Some((_, mut group)) = table else { return };
         let is_one = group.as_ref().map_or(devices.is_empty() && parameter_lines < 2, |group| group.groups == 1);
-        if let Some(ranks) = facts.ranks_told(&rows).filter(|ranks| is_one && *ranks as usize > devices.len()) {
-            let text =
-                format!("busbw / algbw tells {ranks} ranks, which count; {} have a `# Rank` line", devices.len());
-            self.imported.notes.push(text);
+        let launched =
+            processes.and_then(|processes| processes.checked_mul(ranks_of_process)).filter(|ranks| *ranks > 0);
+        let of_launch = launched.filter(|_| devices.is_empty()).map(|ranks| (ranks, "the command line"));
+        let told = facts.ranks_told(&rows).map(|ranks| (ranks, "busbw / algbw")).or(of_launch);
+        let told =
+            self.ranks.map(|ranks| (ranks, "--ranks")).or(told.filter(|(ranks, _)| *ranks as usize > devices.len()));
+        if let Some((ranks, source)) = told.filter(|_| is_one) {
+            let lines = devices.len();
+            let other = launched.filter(|launched| *launched != ranks);
+            let other = other.map_or_else(String::new, |other| format!("; the command line says {other}"));
+            self.imported
+                .notes
+                .push(format!("{source} tells {ranks} ranks, which count; {lines} have a `# Rank` line{other}"));
             group = Ok(Group { ranks, groups: 1, locality: Locality::UNKNOWN, device: common_model(&devices) });
         }
         for (line, fields) in rows {
@@ -345,6 +360,9 @@ impl<'a> Reader<'a> {
             let text = format!("line {}: `iters: 0`: a run without iterations measures nothing", line.number);
             self.imported.faults.push(RunFault { kind: RunFaultKind::Failed, text });
         }
+        self.run.ranks_of_process = number("nThread")
+            .zip(number("nGpus"))
+            .map_or(0, |(threads, gpus)| u32::try_from(threads.saturating_mul(gpus)).unwrap_or(0));
         self.run.facts.label("iters", iterations.unwrap_or_default());
         self.run.facts.unusual("agg_iters", number("agg iters:"), 1);
         self.run.facts.unusual("graph", number("graph:"), 0);
@@ -365,6 +383,7 @@ impl<'a> Reader<'a> {
 
     /// A command line in the log names the program if the program itself does not.
     fn hint(&mut self, text: &str) {
+        self.run.processes = processes(text).or(self.run.processes);
         match text.split_whitespace().find_map(Named::of_program) {
             Some(Named::Known(collective)) => self.run.facts.named = Named::Hinted(collective),
             Some(named) => self.run.facts.named = named,
@@ -398,6 +417,23 @@ impl<'a> Reader<'a> {
         notes.extend(self.unread.note());
         self.imported
     }
+}
+
+/// The processes of `mpirun -np 16 ... all_reduce_perf`, `srun -N 2 --ntasks-per-node 8 ...`, `mpirun -H a:8,b:8 ...`; one without a launcher.
+fn processes(text: &str) -> Option<u32> {
+    let all: Vec<&str> = text.split_whitespace().skip_while(|word| *word == "$").collect();
+    let program = all.iter().position(|word| Named::of_program(word).is_some())?;
+    let words: Vec<&str> = all[..program].iter().flat_map(|word| word.splitn(2, '=')).collect();
+    let after = |names: &[&str]| words.windows(2).find(|pair| names.contains(&pair[0])).map(|pair| pair[1]);
+    let number = |names: &[&str]| after(names)?.parse::<u32>().ok();
+    let slots = |host: &str| host.split_once(':').map_or(Some(1), |(_, slots)| slots.parse::<u32>().ok());
+    let of_hosts = after(&["-H", "-host", "--host", "-hosts"])
+        .and_then(|hosts| hosts.split(',').try_fold(0_u32, |sum, host| sum.checked_add(slots(host)?)));
+    let of_nodes = number(&["-N", "--nodes"])
+        .zip(number(&["--ntasks-per-node"]))
+        .and_then(|(nodes, each)| nodes.checked_mul(each));
+    let alone = (program == 0).then_some(1);
+    number(&["-np", "-n", "--np", "--ntasks"]).or(of_nodes).or(of_hosts).or(alone)
 }
 
 fn begins_with_digit(text: &str) -> bool {
