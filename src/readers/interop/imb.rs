@@ -5,7 +5,7 @@
 //! as IMB does for its bandwidth.
 
 use super::imported::{DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
-use super::log_text::{self, LogLine, Writer};
+use super::log_text::{self, LogLine};
 use super::peer::{self, IMB, PeerProgram, PrintedSize, Reading, mpi_type};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -34,7 +34,7 @@ pub fn read(path: &Path) -> Result<Imported> {
 /// As [`read`].
 pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
-    log_text::expect_writer(path, &text, Writer::Imb, "the Intel MPI Benchmarks")?;
+    log_text::expect_writer(path, &text, "the Intel MPI Benchmarks")?;
     Ok(parse(&text))
 }
 

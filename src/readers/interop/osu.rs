@@ -6,7 +6,7 @@
 //! barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
 
 use super::imported::{DataCheck, Imported, Known, Row};
-use super::log_text::{self, LogLine, Writer};
+use super::log_text::{self, LogLine};
 use super::peer::{self, Cells, OSU, PeerProgram, PrintedSize, Reading, mpi_type};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -35,7 +35,7 @@ pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
 /// As [`read`].
 pub fn parse_bytes(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
-    log_text::expect_writer(path, &text, Writer::Osu, "the OSU micro-benchmarks")?;
+    log_text::expect_writer(path, &text, "the OSU micro-benchmarks")?;
     Ok(parse(&text, ranks))
 }
 

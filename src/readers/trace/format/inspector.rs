@@ -51,6 +51,8 @@ struct Performance {
     microseconds: f64,
     #[serde(rename = "coll_timing_source", alias = "p2p_timing_source")]
     source: Option<String>,
+    #[serde(rename = "p2p_peer")]
+    peer: Option<u32>,
 }
 
 /// Reads a log. A truncated or damaged one is read up to that point, with a note.
@@ -104,7 +106,7 @@ impl Reading {
         let Some(bytes_total) = bytes_of_count(kind, Bytes(measured.bytes), ranks) else { return };
         let duration = (!is_host_time).then_some(Seconds(measured.microseconds / 1e6));
         // Its lines are unordered across communicators.
-        let detail = CallDetail { sequence: Some(measured.number), ..CallDetail::default() };
+        let detail = CallDetail { sequence: Some(measured.number), peer: measured.peer, ..CallDetail::default() };
         let call = TracedCall { duration, detail, ..TracedCall::new(kind, None, bytes_total) };
         self.trace.calls.push(ProcessCall { process, communicator, call });
     }

@@ -188,6 +188,16 @@ mod tests {
                 "[\n{\"name\": \"Group API\", \"args\": {\"groupApiId\": 0}},\n{}]\n",
                 "is a dump of NCCL's example profiler",
             ),
+            (
+                "p_2_0.json",
+                "[\n{\"name\": \"Group\", \"cat\": \"GROUP\", \"args\": {\"groupId\": 0}},\n{}]\n",
+                "is a dump of NCCL's example profiler",
+            ),
+            (
+                "n1.prom",
+                "nccl_bus_bandwidth_gbs{comm=\"0x1\"} 1.5\n",
+                "is a page of metrics of NCCL's inspector (NCCL_INSPECTOR_PROM_DUMP=1), which has means and no calls",
+            ),
             ("notes.txt", "nothing", "notes.txt is not a supported trace; accepted: a Chrome trace"),
         ] {
             let path = folder.path().join(name);
