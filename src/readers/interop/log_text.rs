@@ -162,6 +162,31 @@ pub(super) fn for_each_rank(bytes: u64, ranks: u32) -> std::result::Result<u64, 
     bytes.checked_mul(u64::from(ranks)).ok_or_else(|| format!("{bytes} bytes on each of {ranks} ranks exceed 64 bits"))
 }
 
+/// The processes of a launch command: `mpirun -np 16 ...`, `srun -N 2 --ntasks-per-node 8 ...`, `mpirun -H a:8,b:8 ...`.
+pub(super) fn launched_processes(text: &str) -> Option<u32> {
+    let launchers = ["mpirun", "mpiexec", "mpirun_rsh", "srun"];
+    let is_launcher = |word: &str| launchers.contains(&word.rsplit('/').next().unwrap_or(word));
+    let words = text.split_whitespace().skip_while(|word| !is_launcher(word)).skip(1);
+    let words = words.take_while(|word| !["_perf", "osu_"].iter().any(|of_program| word.contains(of_program)));
+    let words: Vec<&str> = words.flat_map(|word| word.splitn(2, '=')).collect();
+    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let after = |names: &[&str]| {
+        let mut found = words.iter().enumerate().filter_map(|(at, word)| {
+            let rest = names.iter().find_map(|name| word.strip_prefix(name).filter(is_number))?;
+            Some((at, rest))
+        });
+        let (at, rest) = found.next()?;
+        if rest.is_empty() { words.get(at + 1).copied() } else { Some(rest) }
+    };
+    let number = |names: &[&str]| after(names)?.parse::<u32>().ok().filter(|number| *number > 0);
+    let slots = |host: &str| host.split_once(':').map_or(Some(1), |(_, slots)| slots.parse::<u32>().ok());
+    let sum = |hosts: &str| hosts.split(',').try_fold(0_u32, |sum, host| sum.checked_add(slots(host)?));
+    let of_nodes = || number(&["-N", "--nodes"])?.checked_mul(number(&["--ntasks-per-node"])?);
+    number(&["-np", "--np", "--ntasks", "-n"])
+        .or_else(of_nodes)
+        .or_else(|| sum(after(&["-H", "--host", "-hosts", "-host"])?))
+}
+
 /// Whether a line looks like a table row: a number, followed by numbers.
 pub(super) fn looks_like_a_row(text: &str) -> bool {
     let mut words = text.split_whitespace();

@@ -168,7 +168,7 @@ fn parse(text: &str, given: Option<u32>) -> Imported {
             let row = block.test.map(|test| row(block, test, line.text));
             reading.take(line, row);
         } else if !reading.is_lost_row(line) {
-            of_command = ranks_of_command(line.text).or(of_command);
+            of_command = log_text::launched_processes(line.text).or(of_command);
         }
     }
     reading.finish(None)
@@ -187,22 +187,6 @@ fn comment(block: &mut Block, text: &str) -> bool {
     }
     block.columns = lower.split("  ").map(str::trim).filter(|column| !column.is_empty()).map(str::to_owned).collect();
     true
-}
-
-/// The ranks of a launch command: `mpirun -np 8 ...`, `srun -n2 ...`.
-fn ranks_of_command(text: &str) -> Option<u32> {
-    let is_launcher =
-        |word: &str| ["mpirun", "mpiexec", "mpirun_rsh", "srun"].contains(&word.rsplit('/').next().unwrap_or(word));
-    let mut words = text.split_whitespace().skip_while(|word| !is_launcher(word)).skip(1);
-    while let Some(word) = words.next() {
-        let flag = ["--ntasks=", "-np", "--np", "--ntasks", "-n"].into_iter().find_map(|flag| word.strip_prefix(flag));
-        match flag {
-            Some("") => return words.next()?.parse().ok().filter(|ranks| *ranks > 0),
-            Some(number) if number.parse::<u32>().is_ok_and(|ranks| ranks > 0) => return number.parse().ok(),
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -333,7 +317,7 @@ mod tests {
             ("mpirun -np 0 x", None),
             ("tar -n 5", None),
         ] {
-            assert_eq!(ranks_of_command(text), ranks, "{text}");
+            assert_eq!(log_text::launched_processes(text), ranks, "{text}");
         }
     }
 

@@ -167,11 +167,8 @@ impl Calls {
             match this.traced.remove(&size).map(|count| size.one_side(count)) {
                 Some(traced) => {
                     let is_same = (traced.calls_per_step - expected.calls_per_step).abs() < SAME_COUNT;
-                    rows.push(row(
-                        Some(expected),
-                        Some(traced),
-                        if is_same { Difference::Same } else { Difference::Count },
-                    ));
+                    let difference = if is_same { Difference::Same } else { Difference::Count };
+                    rows.push(row(Some(expected), Some(traced), difference));
                 }
                 None => missing.push(expected),
             }
@@ -213,12 +210,11 @@ fn kind_of(collective: Collective) -> CallKind {
     }
 }
 
+type CountsPerRank = BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>>;
+
 /// How often each rank makes each call; receives are counted at their send.
-fn counts_per_rank(
-    trace: &Trace,
-    places: &TracedPlaces,
-) -> BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>> {
-    let mut per_rank: BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>> = BTreeMap::new();
+fn counts_per_rank(trace: &Trace, places: &TracedPlaces) -> CountsPerRank {
+    let mut per_rank = CountsPerRank::new();
     for call in trace.calls.iter().filter(|call| call.kind != CallKind::Receive) {
         let size = CallSize { element: call.element, bytes_total: call.bytes_total };
         let kind = match places.kind_of(call) {
@@ -271,11 +267,8 @@ impl ExpectedStep {
         for op in &self.ops {
             axes_of.entry(op.stage).or_default().insert(op.axis.name());
         }
-        let listed = axes_of.iter().map(|(stage, axes)| {
-            let axes: Vec<&str> = axes.iter().copied().collect();
-            format!("stage {stage} ({})", axes.join(", "))
-        });
-        let listed: Vec<String> = listed.collect();
+        let axes = |axes: &BTreeSet<&str>| axes.iter().copied().collect::<Vec<_>>().join(", ");
+        let listed: Vec<String> = axes_of.iter().map(|(stage, of)| format!("stage {stage} ({})", axes(of))).collect();
         (stages > 1).then(|| {
             format!(
                 "the list covers {} of {stages} pipeline stages; ranks of other stages are not compared: `commgauge ops --stage N` lists their calls",

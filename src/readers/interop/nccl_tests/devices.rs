@@ -383,7 +383,9 @@ impl<'a> Reader<'a> {
 
     /// A command line in the log names the program if the program itself does not.
     fn hint(&mut self, text: &str) {
-        self.run.processes = processes(text).or(self.run.processes);
+        // Without a launcher the program is one process.
+        let alone = text.trim_start_matches(['$', ' ']).split(' ').next().and_then(Named::of_program).map(|_| 1);
+        self.run.processes = log_text::launched_processes(text).or(alone).or(self.run.processes);
         match text.split_whitespace().find_map(Named::of_program) {
             Some(Named::Known(collective)) => self.run.facts.named = Named::Hinted(collective),
             Some(named) => self.run.facts.named = named,
@@ -417,23 +419,6 @@ impl<'a> Reader<'a> {
         notes.extend(self.unread.note());
         self.imported
     }
-}
-
-/// The processes of `mpirun -np 16 ... all_reduce_perf`, `srun -N 2 --ntasks-per-node 8 ...`, `mpirun -H a:8,b:8 ...`; one without a launcher.
-fn processes(text: &str) -> Option<u32> {
-    let all: Vec<&str> = text.split_whitespace().skip_while(|word| *word == "$").collect();
-    let program = all.iter().position(|word| Named::of_program(word).is_some())?;
-    let words: Vec<&str> = all[..program].iter().flat_map(|word| word.splitn(2, '=')).collect();
-    let after = |names: &[&str]| words.windows(2).find(|pair| names.contains(&pair[0])).map(|pair| pair[1]);
-    let number = |names: &[&str]| after(names)?.parse::<u32>().ok();
-    let slots = |host: &str| host.split_once(':').map_or(Some(1), |(_, slots)| slots.parse::<u32>().ok());
-    let of_hosts = after(&["-H", "-host", "--host", "-hosts"])
-        .and_then(|hosts| hosts.split(',').try_fold(0_u32, |sum, host| sum.checked_add(slots(host)?)));
-    let of_nodes = number(&["-N", "--nodes"])
-        .zip(number(&["--ntasks-per-node"]))
-        .and_then(|(nodes, each)| nodes.checked_mul(each));
-    let alone = (program == 0).then_some(1);
-    number(&["-np", "-n", "--np", "--ntasks"]).or(of_nodes).or(of_hosts).or(alone)
 }
 
 fn begins_with_digit(text: &str) -> bool {

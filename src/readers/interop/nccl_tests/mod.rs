@@ -469,7 +469,7 @@ mod tests {
             ("./build/broadcast_perf -g 8", "8", Some(8)),
             ("mpirun broadcast_perf", "1", None),
             ("mpirun -np 4000000000 broadcast_perf", "8", None),
-            ("mpirun -np 4 ./train.sh", "1", None),
+            ("mpirun -np 4 ./sweep.sh", "1", Some(4)),
         ] {
             let named = "# Collective test starting: broadcast_perf\n# ";
             let text = log(command, per_process).replacen("# ", named, 1);

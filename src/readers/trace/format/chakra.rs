@@ -128,12 +128,8 @@ fn next_message(source: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     // A wrong length must not be allocated.
     let mut message = Vec::new();
     source.take(length).read_to_end(&mut message)?;
-    match message.len() as u64 == length {
-        true => Ok(Some(message)),
-        false => {
-            Err(std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is incomplete")))
-        }
-    }
+    let cut = || std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is incomplete"));
+    if message.len() as u64 == length { Ok(Some(message)) } else { Err(cut()) }
 }
 
 #[derive(Default)]
@@ -269,11 +265,10 @@ const GLOO: &str = "gloo:";
 
 const EXECUTION_TRACE_GROUPS: &str = "## process_group:init ##";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ExecutionTraceNode {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     attrs: Vec<ExecutionTraceAttribute>,
     #[serde(flatten)]
     other: HashMap<String, Value>,

@@ -142,11 +142,7 @@ fn missing(numbers: &BTreeSet<u64>) -> u64 {
 const MARK: &str = " NCCL INFO ";
 
 /// A process, and the address of one of its communicators.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Address {
-    process: Process,
-    address: String,
-}
+type Address = (Process, String);
 
 /// Whether a text looks like such a log.
 pub(super) fn is_nccl_log(start: &str) -> bool {
@@ -183,7 +179,7 @@ fn made_communicator(prefix: &str, line: &str) -> Option<(Address, Membership)> 
     }
     let field = |name| field(line, name);
     let process = process(prefix)?;
-    let address = Address { process: process.clone(), address: field("comm")?.to_owned() };
+    let address = (process.clone(), field("comm")?.to_owned());
     let (rank, ranks) = (field("rank")?.parse().ok()?, field("nranks").or(field("nRanks"))?.parse().ok()?);
     Some((address, Membership { process, communicator: field("commId")?.to_owned(), rank, ranks }))
 }
@@ -212,7 +208,7 @@ fn call(
     let count: u64 = field(line, "count")?.parse().ok()?;
     let element = element_of_nccl(field(line, "datatype")?.parse().ok()?)?;
     let ranks: u32 = line.split_once("[nranks=")?.1.split_once(']')?.0.parse().ok()?;
-    let address = Address { process: process(prefix)?, address: field(line, "comm")?.to_owned() };
+    let address = (process(prefix)?, field(line, "comm")?.to_owned());
     let membership = made.get(&address)?;
     let peer = field(line, "root").and_then(|root| root.parse().ok());
     let is_message = matches!(kind, CallKind::Send | CallKind::Receive);
@@ -220,7 +216,7 @@ fn call(
     // For a message the root is its other end (src/collectives.cc).
     let detail = CallDetail { peer: peer.filter(|_| is_message), ..CallDetail::default() };
     let call = TracedCall { detail, ..TracedCall::new(kind, Some(element), bytes_total) };
-    Some(ProcessCall { process: address.process, communicator: membership.communicator.clone(), call })
+    Some(ProcessCall { process: address.0, communicator: membership.communicator.clone(), call })
 }
 
 /// The word after a name.

@@ -41,21 +41,16 @@ struct DistributedInfo {
     pg_config: Vec<TorchGroup>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Event {
-    #[serde(default)]
     ph: String,
-    #[serde(default)]
     cat: String,
-    #[serde(default)]
     name: String,
-    #[serde(default, deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     tid: Option<u64>,
-    #[serde(default)]
     ts: Option<f64>,
-    #[serde(default)]
     dur: Option<f64>,
-    #[serde(default)]
     args: Arguments,
 }
 
@@ -285,17 +280,15 @@ impl Reading {
 // Process groups as PyTorch lists them (`pg_config_info` of torch/distributed/distributed_c10d.py).
 
 /// A process group of a job.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct TorchGroup {
-    #[serde(default)]
     pub pg_name: String,
     /// The handle that names the group in the calls of versions before 2.4.
-    #[serde(default)]
     pub backend_id: Option<u64>,
-    #[serde(default, alias = "group_size")]
+    #[serde(alias = "group_size")]
     pub pg_size: Option<u32>,
     /// Empty if the group contains all ranks of the job.
-    #[serde(default)]
     pub ranks: Vec<u32>,
 }
 

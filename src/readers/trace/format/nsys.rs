@@ -22,6 +22,8 @@ const RANK_VARIABLES: [&str; 5] = ["RANK=", "OMPI_COMM_WORLD_RANK=", "PMIX_RANK=
 
 const NO_RANGES: &str = "is an SQLite file without ranges of NCCL; accepted: of a job with NCCL 2.19 or later and without NCCL_NVTX_DISABLE, recorded by `nsys profile --trace=nvtx,cuda`, exported by `nsys export --type sqlite --include-blobs=true`";
 
+const UNSIZED: &str = "without its size (NCCL before 2.19, or an export without --include-blobs=true)";
+
 /// A field of a payload: its name, type and place.
 type Field = (String, i64, usize);
 
@@ -97,19 +99,14 @@ impl Reading {
             let known = self.places.entry(of.clone()).or_insert(Some(place));
             *known = known.filter(|known| *known == place);
         }
-        let unknown = match (named(&name), SIZES.iter().find_map(|name| field(name))) {
-            (Named::Call(kind), Some(bytes)) => {
-                let begin_nanoseconds = start.integer().and_then(|start| u64::try_from(start).ok());
-                let detail = CallDetail { begin_nanoseconds, peer: small("Peer rank"), ..CallDetail::default() };
-                return self.ranges.push(Range { of, kind, bytes: Bytes(bytes), detail });
-            }
-            (Named::Call(_), None) => {
-                format!("nccl{name} without its size (NCCL before 2.19, or an export without --include-blobs=true)")
-            }
-            (_, Some(_)) => format!("nccl{name}"),
-            _ => return,
-        };
-        self.trace.skip_unknown(unknown);
+        let begin_nanoseconds = start.integer().and_then(|start| u64::try_from(start).ok());
+        let detail = CallDetail { begin_nanoseconds, peer: small("Peer rank"), ..CallDetail::default() };
+        match (named(&name), SIZES.iter().find_map(|name| field(name)).map(Bytes)) {
+            (Named::Call(kind), Some(bytes)) => self.ranges.push(Range { of, kind, bytes, detail }),
+            (Named::Call(_), None) => self.trace.skip_unknown(format!("nccl{name} {UNSIZED}")),
+            (_, Some(_)) => self.trace.skip_unknown(format!("nccl{name}")),
+            _ => {}
+        }
     }
 
     /// A text that a row has itself, or by its identifier.
