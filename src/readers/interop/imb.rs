@@ -40,12 +40,9 @@ pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
 
 /// Cadence of its calls: `src_c/IMB_<name>.c` shows which are timed one by one, with a barrier between them.
 fn cadence(benchmark: PeerProgram) -> Cadence {
-    match benchmark.collective {
-        Collective::PingPong | Collective::Bidirectional | Collective::SendRecv | Collective::Barrier => {
-            Cadence::Streaming
-        }
-        _ => Cadence::Isolated,
-    }
+    use Collective::{Barrier, Bidirectional, PingPong, SendRecv};
+    let is_streaming = matches!(benchmark.collective, PingPong | Bidirectional | SendRecv | Barrier);
+    if is_streaming { Cadence::Streaming } else { Cadence::Isolated }
 }
 
 /// Facts from the header of the file that apply to all benchmarks.

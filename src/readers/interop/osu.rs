@@ -20,6 +20,8 @@ use std::path::Path;
 /// The label of tests that do not measure MPI on host memory.
 const LIBRARY: &str = "osu_library";
 
+const NO_RANKS: &str = "no line above gives the number of ranks; OSU does not print it, so give it with --ranks";
+
 /// Reads a file. OSU does not print the number of ranks: it is taken from `ranks`, or from the command line if the
 /// file contains it; without either the rows of collectives cannot be read.
 ///
@@ -72,11 +74,7 @@ fn row(block: &Block, test: PeerProgram, text: &str) -> std::result::Result<Row,
     let ranks = match (is_point_to_point(test), block.ranks) {
         (true, _) => 2,
         (false, Some(ranks)) => ranks,
-        (false, None) => {
-            return Err(
-                "no line above gives the number of ranks; OSU does not print it, so give it with --ranks".to_owned()
-            );
-        }
+        (false, None) => return Err(NO_RANKS.to_owned()),
     };
     let size = cells.of(&["size"]).map_or(Ok(0), |text| log_text::whole("size", text))?;
     let (latency, statistic) = latency(test, size, &cells)?;

@@ -33,9 +33,8 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
         inside.sort_by_key(|family| (family.key.place.concurrent_groups_per_node, family.key.place.stride));
         let mut written = BTreeSet::new();
         if inside.is_empty() {
-            export
-                .gaps
-                .push(format!("{collective} inside a host was not measured{}", curves.hint_at_places(&[collective])));
+            let hint = curves.hint_at_places(&[collective]);
+            export.gaps.push(format!("{collective} inside a host was not measured{hint}"));
         }
         for family in inside {
             let known: [(_, &[ElementType]); 2] =
@@ -301,10 +300,8 @@ pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Resul
             }
         }
     }
-    export.notes.push(
-        "overlap_coefficient.json: the fit does not contain the mutual slowdown of calls and compute; keep the file of Galvatron's profile_overlap"
-            .to_owned(),
-    );
+    let note = "overlap_coefficient.json: the fit does not contain the mutual slowdown of calls and compute; keep the file of Galvatron's profile_overlap";
+    export.notes.push(note.to_owned());
     let tail = format!("{nodes}nodes_{per_node}gpus_per_node.json");
     for (name, mut values) in [("allreduce_bandwidth", all_reduce), ("p2p_bandwidth", messages), ("sp_time", times)] {
         if !values.is_empty() {
@@ -389,9 +386,8 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
     });
     export.add("network.yml", network);
     export.add("system.json", pretty(&system)?);
-    export
-        .notes
-        .push("a fit does not contain memory bandwidth and peak rate of a rank; add them to system.json".to_owned());
+    let note = "a fit does not contain memory bandwidth and peak rate of a rank; add them to system.json";
+    export.notes.push(note.to_owned());
     Ok(export)
 }
 

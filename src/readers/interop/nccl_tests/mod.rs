@@ -16,7 +16,7 @@ use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
-use devices::{Device, Facts, Fields, Group, Half, Printed, hosts, nccl_version};
+use devices::{Device, Facts, Fields, Group, Half, MEANS, Printed, hosts, nccl_version};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -97,7 +97,6 @@ struct Entry {
     #[serde(default)]
     pid: i64,
     hostname: String,
-    #[serde(default)]
     device_info: Option<String>,
 }
 
@@ -109,9 +108,7 @@ struct ResultRow {
     element_type: String,
     redop: String,
     root: Value,
-    #[serde(default)]
     out_of_place: Option<Measured>,
-    #[serde(default)]
     in_place: Option<Measured>,
 }
 
@@ -138,11 +135,8 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     let mut facts = facts(&document, file);
     devices.iter().for_each(|devices| facts.label("hosts", hosts(devices)));
     let group = devices.and_then(|devices| Group::of(&devices));
-    if group.as_ref().is_ok_and(|group| group.groups > 1) {
-        imported
-            .warnings
-            .push("times of runs with several groups are means over the groups: they hide a slow group".to_owned());
-    }
+    let has_several = group.as_ref().is_ok_and(|group| group.groups > 1);
+    imported.warnings.extend(has_several.then(|| MEANS.to_owned()));
     imported.faults = faults(&document);
     for (index, result) in document.results.into_iter().enumerate() {
         let rows = fields(result).and_then(|fields| facts.rows(&group, &fields));

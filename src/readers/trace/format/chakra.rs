@@ -200,10 +200,8 @@ impl Reading {
             self.file.notes.push(format!("{} nodes are the host part of calls, and are not counted", self.on_the_host));
         }
         if self.file.groups.iter().any(|group| group.size.is_none()) {
-            self.file.notes.push(
-                "some calls do not name their group; the size of an all_gather is then the input of one rank"
-                    .to_owned(),
-            );
+            let note = "some calls do not name their group; the size of an all_gather is then the input of one rank";
+            self.file.notes.push(note.to_owned());
         }
         self.file.world = world(&self.groups);
         self.file
@@ -315,9 +313,8 @@ pub(super) fn read_execution_trace(source: impl Read) -> FileTrace {
         file.notes.push(format!("{} calls do not name their group", reading.without_group));
     }
     if reading.of_gloo > 0 {
-        file.notes.push(
-            "gloo's calls do not name their group, and the size of an all_gather is the input of one rank".to_owned(),
-        );
+        let note = "gloo's calls do not name their group, and the size of an all_gather is the input of one rank";
+        file.notes.push(note.to_owned());
     }
     file.world = world(&reading.groups);
     file

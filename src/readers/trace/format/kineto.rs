@@ -268,10 +268,8 @@ impl Reading {
             }
         }
         if file.groups.iter().any(|group| group.name.is_empty() && group.ranks.is_none()) {
-            file.notes.push(
-                "its events do not name the group of a call, as with gloo and before PyTorch 2.2; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce"
-                    .to_owned(),
-            );
+            let note = "its events do not name the group of a call, as with gloo and before PyTorch 2.2; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce";
+            file.notes.push(note.to_owned());
         }
         file
     }

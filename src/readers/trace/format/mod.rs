@@ -71,10 +71,8 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
     let Some(format) = format_of(&start) else {
         let text = String::from_utf8_lossy(&start);
         let other = pairs(include_str!("other_files.txt")).find(|(mark, _)| text.contains(mark));
-        return Err(wrong(format!(
-            "is {}; accepted: {ACCEPTED}",
-            other.map_or("not a supported trace", |(_, what)| what)
-        )));
+        let what = other.map_or("not a supported trace", |(_, what)| what);
+        return Err(wrong(format!("is {what}; accepted: {ACCEPTED}")));
     };
     let longest = if start.trim_ascii_start().starts_with(b"{") { LONGEST_TEXT } else { usize::MAX };
     let source = BoundedTexts { source: start.as_slice().chain(source), longest, since_quote: 0 };
@@ -133,26 +131,15 @@ const ACCEPTED: &str = "a Chrome trace of PyTorch's profiler, an execution trace
 fn format_of(start: &[u8]) -> Option<TraceFormat> {
     let text = String::from_utf8_lossy(start);
     let has = |key: &str| text.contains(key);
-    if start.starts_with(nsys::MAGIC) {
-        return Some(TraceFormat::Nsys);
-    }
-    if pytorch::is_pickle(start) {
-        return Some(TraceFormat::FlightRecorder);
-    }
-    if inspector::is_nccl_log(&text) {
-        return Some(TraceFormat::NcclLog);
-    }
-    if !text.trim_start().starts_with('{') {
-        return chakra::is_chakra(start).then_some(TraceFormat::Chakra);
-    }
-    Some(if has("\"inspector_output_format_version\"") {
-        TraceFormat::NcclInspector
-    } else if has("\"schema\"") && has("\"nodes\"") {
-        TraceFormat::ExecutionTrace
-    } else if has("\"schemaVersion\"") || has("\"traceEvents\"") || has("\"distributedInfo\"") {
-        TraceFormat::Kineto
-    } else {
-        TraceFormat::FlightRecorder
+    Some(match () {
+        () if start.starts_with(nsys::MAGIC) => TraceFormat::Nsys,
+        () if pytorch::is_pickle(start) => TraceFormat::FlightRecorder,
+        () if inspector::is_nccl_log(&text) => TraceFormat::NcclLog,
+        () if !text.trim_start().starts_with('{') => return chakra::is_chakra(start).then_some(TraceFormat::Chakra),
+        () if has("\"inspector_output_format_version\"") => TraceFormat::NcclInspector,
+        () if has("\"schema\"") && has("\"nodes\"") => TraceFormat::ExecutionTrace,
+        () if has("\"schemaVersion\"") || has("\"traceEvents\"") || has("\"distributedInfo\"") => TraceFormat::Kineto,
+        () => TraceFormat::FlightRecorder,
     })
 }
 

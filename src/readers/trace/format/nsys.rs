@@ -208,9 +208,7 @@ impl Database {
         let mut head = [0; 100];
         file.read_exact_at(&mut head, 0).map_err(cannot)?;
         if !head.starts_with(MAGIC) {
-            return Err(
-                "is a compressed database, whose pages are read in any order; accepted: decompressed".to_owned()
-            );
+            return Err("is a compressed database; accepted: the file that gunzip makes of it".to_owned());
         }
         if head[18..20].contains(&2) {
             return Err("is a database whose last rows may be in a write-ahead log; accepted: after `sqlite3 FILE 'PRAGMA journal_mode=DELETE'`".to_owned());
