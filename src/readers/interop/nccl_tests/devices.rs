@@ -265,10 +265,10 @@ impl<'a> Reader<'a> {
         let launched = u64::from(processes.unwrap_or(0)).saturating_mul(ranks_of_process);
         let launched = u32::try_from(launched).ok().filter(|ranks| *ranks > 0);
         let of_launch = launched.filter(|_| devices.is_empty()).map(|ranks| (ranks, "the command line"));
-        let told = facts.ranks_told(&rows).map(|ranks| (ranks, "busbw / algbw")).or(of_launch);
-        let told =
-            self.ranks.map(|ranks| (ranks, "--ranks")).or(told.filter(|(ranks, _)| *ranks as usize > devices.len()));
-        if let Some((ranks, source)) = told.filter(|_| is_one) {
+        let known = facts.ranks_told(&rows).map(|ranks| (ranks, "busbw / algbw")).or(of_launch);
+        let known =
+            self.ranks.map(|ranks| (ranks, "--ranks")).or(known.filter(|(ranks, _)| *ranks as usize > devices.len()));
+        if let Some((ranks, source)) = known.filter(|_| is_one) {
             let lines = devices.len();
             let other = launched.filter(|launched| *launched != ranks);
             let other = other.map_or_else(String::new, |other| format!("; the command line says {other}"));
