@@ -79,6 +79,17 @@ pub fn online_processors() -> u32 {
     processors(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default()).len() as u32
 }
 
+/// Bytes that may be allocated without swapping: `MemAvailable`, or less where a control group allows less.
+pub fn available_memory_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let host = kib.map_or(u64::MAX, |kib| kib << 10);
+    let read = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = read("/sys/fs/cgroup/memory.max").zip(read("/sys/fs/cgroup/memory.current"));
+    host.min(limit.map_or(u64::MAX, |(most, used)| most.saturating_sub(used)))
+}
+
 /// A process as described by the system (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {

@@ -202,7 +202,7 @@ fn imported(answer: commgauge::error::Result<Imported>) {
 }
 
 fn nccl_tests(input: &[u8]) {
-    imported(parse_nccl_tests(input, Path::new("log.txt")));
+    imported(parse_nccl_tests(input, Path::new("log.txt"), None));
 }
 
 fn osu(input: &[u8]) {

@@ -290,3 +290,43 @@ fn every_documented_fault_names_an_existing_test_or_is_marked_untested() {
         }
     }
 }
+
+#[test]
+fn hosts_and_sizes_are_taken_as_their_tools_write_them_or_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sweep = ["--sweep", "all_reduce", "-n", "2"];
+    for (hosts, arguments, code, expected) in [
+        ("", ["--hosts", "node[1-2,5]:8,x", "-n", "8"], 0, "--host node1:8,node2:8,node5:8,x "),
+        ("", ["--hosts", "[v6]:8", "-n", "8"], 2, "\"[v6]:8\" is not HOST or HOST:RANKS, and HOST may be node[1-4]"),
+        ("", ["--hosts", "[fe80::1]:8", "-n", "8"], 2, "launchers take IPv6 in no list, so give its name"),
+        ("node[1-4]:8\n", ["--hostfile", "hosts", "-n", "32"], 0, "node1:8,node2:8,node3:8,node4:8"),
+        ("node1:8:mlx5_0\n", ["--hostfile", "hosts", "-n", "8"], 0, "node1:8"),
+        ("node1 slots = 8\nnode2 cpu=8\n", ["--hostfile", "hosts", "-n", "16"], 0, "on 16 ranks of 2 nodes"),
+    ] {
+        std::fs::write(folder.path().join("hosts"), hosts).expect("written");
+        let output = commgauge(folder.path(), &[&["run", "quick", "--dry-run"][..], &arguments].concat());
+        let said = text(&output.stdout) + &text(&output.stderr);
+        let is_missing = output.status.code() == Some(6);
+        assert!(
+            is_missing || (output.status.code() == Some(code) && said.contains(expected)),
+            "{hosts}{arguments:?}: {said}"
+        );
+        assert!(said.matches("gets its hosts as a list").count() < 2, "{said}");
+    }
+    for (sizes, code, expected) in [
+        ("-b 1M -e 1M -f 1", 0, "largest buffer 1 MiB"),
+        ("-b 1M -e 1M -i 0", 0, "largest buffer 1 MiB"),
+        ("-b 1M -e 2M -f 1", 2, "found a factor of 1; accepted: 2 and more"),
+        ("-b 1M -e 2M -i 0", 2, "found a step of 0; accepted: 1 B and more"),
+        ("-b -8 -e 64M", 2, "'--minbytes <BYTES>': found `-8`, a negative size"),
+        ("-b 8 -e -64M", 2, "'--maxbytes <BYTES>': found `-64M`, a negative size"),
+        ("-b 8 -e 64 -i -8", 2, "'--stepbytes <BYTES>': found `-8`, a negative size"),
+        ("-b 1T -e 1T", 0, "does not fit: 2 ranks with 1 TiB each, of "),
+    ] {
+        let sizes: Vec<&str> = sizes.split(' ').collect();
+        let output = commgauge(folder.path(), &[&["run", "--dry-run"][..], &sweep, &sizes].concat());
+        let said = text(&output.stdout) + &text(&output.stderr);
+        let is_missing = output.status.code() == Some(6);
+        assert!(is_missing || (output.status.code() == Some(code) && said.contains(expected)), "{sizes:?}: {said}");
+    }
+}

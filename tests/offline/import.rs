@@ -86,7 +86,7 @@ fn a_mistake_is_reported_and_nothing_is_written() {
         (["--from", "osu", &imb].to_vec(), "read it with --from imb"),
         (["--from", "imb", &json].to_vec(), "read it with --from nccl-tests"),
         (["--from", "osu", &osu].to_vec(), "give it with --ranks"),
-        (["--from", "imb", &imb, "--ranks", "4"].to_vec(), "--ranks: is for --from osu"),
+        (["--from", "imb", &imb, "--ranks", "4"].to_vec(), "--ranks: is for --from osu and nccl-tests"),
         (["--from", "osu", "absent.txt"].to_vec(), "cannot read absent.txt"),
     ] {
         let output = commgauge(folder.path(), &[&["import", "-o", "r.jsonl"][..], &arguments].concat());

@@ -29,7 +29,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("run --sweep all_redue -n 2", "accepted: all_reduce, all_gather"),
     ("run --sweep all_reduce -n 2 -b 64MB", "write 64MiB (or 64M) or 64000000"),
     ("run --sweep all_reduce -n 2 -b 1M -e 1K", "the smallest size, 1 MiB, is above the largest, 1 KiB"),
-    ("run --sweep all_reduce -n 2 -f 1", "accepted: 2 and more"),
+    ("run --sweep all_reduce -n 2 -b 1K -e 1M -f 1", "accepted: 2 and more"),
     ("run --sweep all_reduce -n 2 --within 3", "accepted: a time with its unit"),
     ("run --sweep all_reduce -n 2 --within 3sec", "such as 300ns, 20us, 2ms, 1.5s"),
     ("run --sweep all_reduce -n 2 --replicates 0", "0 is not in 1..=1000"),

@@ -1,11 +1,12 @@
 //! `commgauge trace` of what a real job of PyTorch on gloo left: what it called is in tests/data/traces/job.py.
 
-use crate::offline;
+use crate::{common, offline};
 
 use offline::{commgauge, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 fn data(name: &str) -> String {
     format!("{}/tests/data/traces/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -203,4 +204,150 @@ fn traces_of_gpu_jobs_of_pytorch_and_chakra_are_read() {
     assert_eq!(document["sources"][0], "Chakra execution trace");
     let broadcasts: Vec<(String, String, u64, f64)> = calls(&document);
     assert!(!broadcasts.is_empty(), "{document:#}");
+}
+
+// Exports of Nsight Systems, which tests/data/traces/nsys.py writes with Python's SQLite; what the processes called is there.
+
+/// The files of these ranks, or none, and a word, without Python.
+fn nsys(folder: &Path, ranks: &[u32], options: &[&str]) -> Option<Vec<String>> {
+    let write = |rank: &u32| {
+        let file = folder.join(format!("{}-rank{rank}.sqlite", options.join("-").replace('=', "-")));
+        let mut command = Command::new("python3");
+        let wrote = command.arg(data("nsys.py")).arg(&file).arg(rank.to_string()).args(options).output().ok()?;
+        if !wrote.status.success() {
+            assert!(text(&wrote.stderr).contains("No module named"), "{}", text(&wrote.stderr));
+            return None;
+        }
+        Some(file.to_string_lossy().into_owned())
+    };
+    let files: Option<Vec<String>> = ranks.iter().map(write).collect();
+    if files.is_none() {
+        common::skipped("exports of Nsight Systems", "there is no python3 with sqlite3");
+    }
+    files
+}
+
+/// What ranks of nsys.py call in three steps, by place, call and bytes.
+fn called_by_nsys(files: &[String]) -> Vec<String> {
+    let document = traced(files, &["--steps", "3", "--tp", "2", "--dp", "2"]);
+    let line = |line: &Value| {
+        format!("{} {} {} x {}", line["place"], line["call"], line["bytes_total"], line["calls_per_step"])
+    };
+    document["calls"].as_array().expect("calls").iter().map(line).map(|line| line.replace('"', "")).collect()
+}
+
+const CALLED: [&str; 6] = [
+    "world all_reduce 4 x 1.0",
+    "tp all_gather 131072 x 2.0",
+    "tp reduce_scatter 131072 x 1.0",
+    "dp all_reduce 1000000 x 1.0",
+    "dp send 16384 x 1.0",
+    "dp receive 16384 x 1.0",
+];
+
+#[test]
+fn calls_of_an_export_of_nsight_systems_have_sizes_groups_and_ranks_on_pages_of_any_size() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for page in ["512", "1024", "4096", "8192", "65536"] {
+        // Some thousand rows of up to 9000 bytes: pages above leaves, and overflow pages.
+        for options in
+            [["form=binary", "rows=900", &format!("page={page}")], ["form=json", "rows=5", &format!("page={page}")]]
+        {
+            let Some(files) = nsys(folder.path(), &[0, 1, 2, 3], &options) else { return };
+            assert_eq!(called_by_nsys(&files), CALLED, "{options:?}");
+        }
+    }
+    let kept: Vec<String> = (0..4).map(|rank| data(&format!("nsys-rank{rank}.sqlite"))).collect();
+    assert_eq!(called_by_nsys(&kept), CALLED);
+}
+
+#[test]
+fn what_an_export_of_nsight_systems_lacks_is_said_with_how_to_record_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |file: &str| {
+        let output = commgauge(folder.path(), &["trace", file]);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        (output.status.code(), said.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let unsized_calls =
+        "ncclAllGather without its size (NCCL before 2.19, or an export without --include-blobs=true) (6)";
+    for (options, code, expected) in [
+        (
+            ["form=late", "pid=7"],
+            0,
+            &["ranks 1, 1 step", "9 calls on communicators of unknown size", "1 call of unknown kinds: ncclPutSignal"]
+                [..],
+        ),
+        (["form=unsized", "pid=7"], 2, &["18 calls of unknown kinds", unsized_calls]),
+        (
+            ["form=none", "rows=40"],
+            2,
+            &["without ranges of NCCL; accepted: of a job with NCCL 2.19 or later", "`nsys profile --trace=nvtx,cuda`"],
+        ),
+        (["form=json", "journal=wal"], 2, &["may be in a write-ahead log; accepted: after `sqlite3 FILE 'PRAGMA"]),
+        (
+            ["form=json", "also=3"],
+            0,
+            &["all_reduce of a process with several ranks of a communicator (3)", "ncclPutSignal"],
+        ),
+    ] {
+        let Some(files) = nsys(folder.path(), &[1], &options) else { return };
+        let (ended, said) = run(&files[0]);
+        for expected in expected {
+            assert!(ended == Some(code) && said.contains(expected), "{options:?}: {ended:?} {said}");
+        }
+    }
+}
+
+#[test]
+fn a_job_of_more_ranks_than_there_can_be_is_refused_before_they_fill_the_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let call = r#"{"ph": "X", "name": "record_param_comms", "ts": 2.0, "dur": 1.0, "args": {"External id": 7, "Collective name": "allreduce",
+        "dtype": "Float", "In msg nelems": 4, "Out msg nelems": 4, "Group size": 2, "Process Group Name": "0"}}"#;
+    let group = r#""pg_config": [{"pg_name": "0", "pg_size": 4000000000, "ranks": []}]"#;
+    let inspector = r#"{"header": {"id": "0x7f", "rank": 0, "n_ranks": 4000000000}, "metadata": {"inspector_output_format_version": "v4.0",
+        "hostname": "n1", "pid": 7}, "coll_perf": {"coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 8, "coll_exec_time_us": 1}}"#;
+    for (text, code) in [
+        (format!(r#"{{"distributedInfo": {{"rank": 0, "world_size": 4000000000}}, "traceEvents": [{call}]}}"#), 2),
+        (format!(r#"{{"distributedInfo": {{"rank": 0, "world_size": 2, {group}}}, "traceEvents": [{call}]}}"#), 0),
+        (inspector.to_owned(), 2),
+    ] {
+        std::fs::write(folder.path().join("rank0.json"), &text).expect("written");
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 4000000; exec \"$0\" trace rank0.json", common::COMMGAUGE]);
+        let output = command.current_dir(folder.path()).output().expect("sh starts");
+        let said = offline::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{text}: {said}");
+        assert!(code == 0 || said.contains("a job of 4000000000 ranks; accepted: up to 1048576"), "{said}");
+    }
+}
+
+#[test]
+fn a_rank_that_only_a_digit_of_a_name_tells_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, original) in [("fr-2.json", "fr_json_rank_0.json"), ("report1.json.gz", "execution-trace-rank0.json.gz")]
+    {
+        std::fs::copy(data(original), folder.path().join(name)).expect("copied");
+        let said = text(&commgauge(folder.path(), &["trace", name]).stdout);
+        assert!(said.contains(&format!("{name}: its rank is the last number of its name")), "{said}");
+    }
+    std::fs::copy(data("nsys-rank2.sqlite"), folder.path().join("report1.sqlite")).expect("copied");
+    let said = text(&commgauge(folder.path(), &["trace", "report1.sqlite"]).stdout);
+    assert!(said.contains("ranks 2 of 4") && !said.contains("last number"), "{said}");
+}
+
+#[test]
+fn a_damaged_export_of_nsight_systems_is_used_up_to_the_damage_and_never_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = std::fs::read(data("nsys-rank0.sqlite")).expect("read");
+    let file = folder.path().join("cut-rank0.sqlite");
+    let mut used = 0;
+    for length in (0..whole.len()).step_by(512) {
+        std::fs::write(&file, &whole[..length]).expect("written");
+        let output = commgauge(folder.path(), &["trace", "cut-rank0.sqlite"]);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        used += u32::from(said.contains("truncated or damaged database") && said.contains("which are used"));
+        assert!(output.status.code() == Some(2) || said.contains("truncated or damaged"), "{length}: {said}");
+    }
+    assert!(used > 0);
 }

@@ -175,8 +175,8 @@ fn read_base(path: &Path) -> Result<Value> {
 impl ImportCommand {
     /// Reads all files, then writes the record.
     pub fn execute(&self) -> Result<i32> {
-        if self.ranks.is_some() && self.from != Foreign::Osu {
-            return Err(Error::usage("--ranks: is for --from osu; the other tools' files say it themselves"));
+        if self.ranks.is_some() && !matches!(self.from, Foreign::Osu | Foreign::NcclTests) {
+            return Err(Error::usage("--ranks: is for --from osu and nccl-tests; other files say it themselves"));
         }
         if self.ranks_per_node.is_some() && !matches!(self.from, Foreign::Osu | Foreign::Imb) {
             let found = "--ranks-per-node: is for --from osu and imb; the other tools' files say where ranks were";
@@ -324,7 +324,7 @@ pub struct ImportCommand {
     #[arg(short, long, value_name = "RECORD")]
     pub output: PathBuf,
 
-    /// Ranks of the groups, for tools that do not print them (osu)
+    /// Ranks of the groups, for tools and logs that do not print them (osu, nccl-tests)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
 
@@ -368,7 +368,7 @@ impl Foreign {
 
 fn imported(tool: ForeignTool, path: &Path, ranks: Option<u32>) -> Result<Imported> {
     match tool {
-        ForeignTool::NcclTests => read_nccl_tests(path),
+        ForeignTool::NcclTests => read_nccl_tests(path, ranks),
         ForeignTool::Osu => read_osu(path, ranks),
         ForeignTool::Imb => read_imb(path),
         ForeignTool::Csv => read_csv(path),

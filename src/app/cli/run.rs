@@ -25,6 +25,8 @@ use allocation::predicted_nodes;
 use clap::Parser;
 use clap::error::ErrorKind;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::host;
+use commgauge_base::units::{Bytes, counted};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::{distinct, eprintln};
 use commgauge_model::config::{Machine, Shipped};
@@ -97,6 +99,16 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
         false => show(arguments, &record, out)?,
     }
     print_on(out, &plan_text(&work.plan, &work.settings, &work.facts, nodes))?;
+    let (largest, available) = (work.plan.largest_bytes(), Bytes(host::available_memory_bytes()));
+    let is_elsewhere = arguments.hosts.is_some() || arguments.host_file.is_some() || nodes.count() > 1;
+    let is_here = arguments.backend == Backend::Mpi && !is_elsewhere;
+    if is_here && largest.0.saturating_mul(u64::from(nodes.ranks())) > available.0 {
+        let ranks = counted(nodes.ranks() as usize, "rank");
+        print_on(
+            out,
+            &format!("does not fit: {ranks} with {largest} each, of {available} here; such cases are skipped\n"),
+        )?;
+    }
     Ok(0)
 }
 

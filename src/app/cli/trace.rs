@@ -34,8 +34,8 @@ const DIFFERS: i32 = 1;
 #[derive(Clone, Debug, clap::Args)]
 pub struct TraceCommand {
     /// Files of one job, one of each rank, also gzipped: Chrome traces of PyTorch's profiler, its execution traces or Chakra's, dumps
-    /// of its flight recorder (JSON or pickle); logs of NCCL's inspector, or of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL (of
-    /// any number of ranks)
+    /// of its flight recorder (JSON or pickle); of any number of ranks: SQLite exports of Nsight Systems, logs of NCCL's inspector, or
+    /// of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -47,7 +47,7 @@ pub struct TraceCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
 
-    /// Type of the elements of calls whose type the trace does not say, as NCCL's inspector does not
+    /// Type of the elements of calls whose type the trace does not say, as NCCL's inspector and Nsight Systems do not
     #[arg(long, value_name = "TYPE", hide_short_help = true)]
     element_type: Option<ElementType>,
 

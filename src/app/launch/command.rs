@@ -2,6 +2,7 @@
 //!
 //! The transport is never chosen here: the launcher's default is what is measured.
 
+use super::allocation::expand;
 use super::family::Launcher;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::{quote, quote_program};
@@ -132,6 +133,15 @@ fn core_supply(launcher: &Launcher, request: &Request) -> Result<CoreSupply> {
     })
 }
 
+/// Writes out the ranges of `--hosts`: `node[1-2]:8` is `node1:8,node2:8`.
+///
+/// # Errors
+/// As [`parse_hosts`].
+pub fn expanded_hosts(text: &str) -> Result<String> {
+    let hosts = expand(text).map_or_else(|| text.to_owned(), |hosts| hosts.join(","));
+    parse_hosts(&hosts).map(|_| hosts.clone())
+}
+
 /// Parses `--hosts HOST[:RANKS],...` to hosts with slots; a host without a number has one, as in Open MPI and MPICH.
 ///
 /// # Errors
@@ -141,8 +151,10 @@ pub fn parse_hosts(text: &str) -> Result<Vec<(&str, u32)>> {
         .map(|part| {
             let (name, slots) = part.split_once(':').unwrap_or((part, "1"));
             match slots.parse() {
-                Ok(slots) if slots > 0 && !name.is_empty() => Ok((name, slots)),
-                _ => Err(Error::usage(format!("--hosts {text}: \"{part}\" is not HOST or HOST:RANKS"))),
+                Ok(slots) if slots > 0 && !name.is_empty() && !name.contains(['[', ']']) => Ok((name, slots)),
+                _ => Err(Error::usage(format!(
+                    "--hosts {text}: \"{part}\" is not HOST or HOST:RANKS, and HOST may be node[1-4]; launchers take IPv6 in no list, so give its name"
+                ))),
             }
         })
         .collect()

@@ -83,6 +83,7 @@ impl HostFile {
             return Ok(None);
         }
         let listed = |host: &Host| match host.slots {
+            Some(slots) if host.name.contains(':') => format!("[{}]:{slots}", host.name),
             Some(slots) => format!("{}:{slots}", host.name),
             None => host.name.clone(),
         };

@@ -13,7 +13,7 @@ mod outcome;
 
 pub use allocation::{Allocation, srun_mpi};
 pub use child::{Ending, GRACE, Watch, first_exit, supervise};
-pub use command::{LaunchCommand, Request, build, parse_hosts};
+pub use command::{LaunchCommand, Request, build, expanded_hosts, parse_hosts};
 pub use commgauge_base::visible::quote;
 pub use commgauge_run::launcher::{Family, Flavor};
 pub use family::{Cause, Death, Launcher, Reported, advice, deaths};

@@ -175,6 +175,10 @@ pub fn growing_sizes(from: Bytes, to: Bytes, growth: Growth) -> std::result::Res
     if to > MOST_BYTES {
         return Err(format!("found a largest size of {to}; accepted: up to {MOST_BYTES}"));
     }
+    // As scripts for nccl-tests have it: `-f 1` or `-i 0` for one size.
+    if from == to {
+        return Ok(vec![from]);
+    }
     let next = |bytes: &Bytes| match growth {
         Growth::Factor(factor) => bytes.0.checked_mul(factor).map(Bytes),
         Growth::Step(step) => bytes.0.checked_add(step.0).map(Bytes),

@@ -4,11 +4,9 @@
 //! file for each foreign format; docs/interop.md describes how each is used.
 
 mod options;
-mod parquet_file;
 mod planners;
 
-pub use options::{AxisPlace, ExportOptions};
-pub use parquet_file::parquet_file;
+pub use options::{AxisPlace, ExportOptions, parquet_file};
 pub use planners::{Export, ExportedFile};
 
 use commgauge_base::error::{Error, Result};

@@ -5,7 +5,7 @@
 //! as IMB does for its bandwidth.
 
 use super::imported::{DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
-use super::log_text::{self, LogLine, Writer};
+use super::log_text::{self, LogLine};
 use super::peer::{self, IMB, PeerProgram, PrintedSize, Reading, mpi_type};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -34,18 +34,15 @@ pub fn read(path: &Path) -> Result<Imported> {
 /// As [`read`].
 pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
-    log_text::expect_writer(path, &text, Writer::Imb, "the Intel MPI Benchmarks")?;
+    log_text::expect_writer(path, &text, "the Intel MPI Benchmarks")?;
     Ok(parse(&text))
 }
 
 /// Cadence of its calls: `src_c/IMB_<name>.c` shows which are timed one by one, with a barrier between them.
 fn cadence(benchmark: PeerProgram) -> Cadence {
-    match benchmark.collective {
-        Collective::PingPong | Collective::Bidirectional | Collective::SendRecv | Collective::Barrier => {
-            Cadence::Streaming
-        }
-        _ => Cadence::Isolated,
-    }
+    use Collective::{Barrier, Bidirectional, PingPong, SendRecv};
+    let is_streaming = matches!(benchmark.collective, PingPong | Bidirectional | SendRecv | Barrier);
+    if is_streaming { Cadence::Streaming } else { Cadence::Isolated }
 }
 
 /// Facts from the header of the file that apply to all benchmarks.

@@ -6,6 +6,7 @@ use super::imported::{BadLine, Imported, Known, Origin, Row, RunFault, name};
 use ::csv::{ReaderBuilder, StringRecord};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
+use commgauge_base::embedded::pairs;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
 use commgauge_base::units::{Bytes, Seconds, counted};
@@ -90,66 +91,21 @@ fn unmarked(line: &str) -> &str {
     }
 }
 
-/// The tool that wrote a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writer {
-    NcclTests,
-    Osu,
-    Imb,
-    Record,
-    Csv,
-    /// A tool of which only the name is known.
-    Other(&'static str),
-}
-
-impl Writer {
-    /// Recognised by text that only this tool writes.
-    fn of_line(text: &str) -> Option<Writer> {
-        let has = |words: &[&str]| words.iter().all(|word| text.contains(word));
-        let found = match text {
-            _ if has(&["\"commgauge-record\""]) => Writer::Record,
-            _ if has(&["algbw", "busbw"]) || has(&["# nThread", "nGpus"]) || has(&["\"alg_bw\"", "\"bus_bw\""]) => {
-                Writer::NcclTests
-            }
-            _ if has(&["# OSU ", " Test"]) || has(&["# OSU ", " Rate"]) => Writer::Osu,
-            _ if has(&["Intel(R) MPI Benchmarks"]) || has(&["#repetitions"]) || has(&["# Benchmarking "]) => {
-                Writer::Imb
-            }
-            _ if has(&["collective,", "ranks", "latency_us"]) => Writer::Csv,
-            _ if has(&["#bytes", "#iterations"]) => Writer::Other("perftest (such as ib_write_bw)"),
-            _ if has(&["nvbandwidth"]) => Writer::Other("nvbandwidth"),
-            _ => return None,
-        };
-        Some(found)
-    }
-
-    /// Name of the tool, and the flag that reads its files.
-    fn describe(self) -> String {
-        match self {
-            Writer::NcclTests => "nccl-tests; read it with --from nccl-tests".to_owned(),
-            Writer::Osu => "the OSU micro-benchmarks; read it with --from osu".to_owned(),
-            Writer::Imb => "the Intel MPI Benchmarks; read it with --from imb".to_owned(),
-            Writer::Record => "commgauge itself; it is already a record".to_owned(),
-            Writer::Csv => "a program that writes comma-separated values; read it with --from csv".to_owned(),
-            Writer::Other(name) => format!("{name}, which commgauge cannot read"),
-        }
-    }
-}
-
-/// Refuses a file that contains no output of the requested tool, and names the tool that wrote it.
-pub(super) fn expect_writer(path: &Path, text: &str, wanted: Writer, name: &str) -> Result<()> {
+/// Refuses a file that contains no output of the requested tool, named as in `writers.txt`, and names the tool that wrote it.
+pub(super) fn expect_writer(path: &Path, text: &str, wanted: &str) -> Result<()> {
     let mut first = None;
     for line in log_lines(text) {
-        match Writer::of_line(line.text) {
-            Some(writer) if writer == wanted => return Ok(()),
+        let has_all = |marks: &str| marks.split(" & ").all(|mark| line.text.contains(mark));
+        match pairs(include_str!("writers.txt")).find(|(marks, _)| has_all(marks)) {
+            Some((_, writer)) if writer.starts_with(wanted) => return Ok(()),
             found => first = first.or(found),
         }
     }
     let origin = first.map_or_else(
         || "nor of another supported tool (nccl-tests, osu, imb, csv)".to_owned(),
-        |writer| format!("it seems to come from {}", writer.describe()),
+        |(_, writer)| format!("it seems to come from {writer}"),
     );
-    Err(Error::usage(format!("{} holds no output of {name}: {origin}", path.shown())))
+    Err(Error::usage(format!("{} holds no output of {wanted}: {origin}", path.shown())))
 }
 
 /// Lines outside every table, which are counted but not read.
@@ -204,6 +160,31 @@ pub(super) fn whole(column: &str, text: &str) -> std::result::Result<u64, String
 /// `bytes` times the number of ranks.
 pub(super) fn for_each_rank(bytes: u64, ranks: u32) -> std::result::Result<u64, String> {
     bytes.checked_mul(u64::from(ranks)).ok_or_else(|| format!("{bytes} bytes on each of {ranks} ranks exceed 64 bits"))
+}
+
+/// The processes of a launch command: `mpirun -np 16 ...`, `srun -N 2 --ntasks-per-node 8 ...`, `mpirun -H a:8,b:8 ...`.
+pub(super) fn launched_processes(text: &str) -> Option<u32> {
+    let launchers = ["mpirun", "mpiexec", "mpirun_rsh", "srun"];
+    let is_launcher = |word: &str| launchers.contains(&word.rsplit('/').next().unwrap_or(word));
+    let words = text.split_whitespace().skip_while(|word| !is_launcher(word)).skip(1);
+    let words = words.take_while(|word| !["_perf", "osu_"].iter().any(|of_program| word.contains(of_program)));
+    let words: Vec<&str> = words.flat_map(|word| word.splitn(2, '=')).collect();
+    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let after = |names: &[&str]| {
+        let mut found = words.iter().enumerate().filter_map(|(at, word)| {
+            let rest = names.iter().find_map(|name| word.strip_prefix(name).filter(is_number))?;
+            Some((at, rest))
+        });
+        let (at, rest) = found.next()?;
+        if rest.is_empty() { words.get(at + 1).copied() } else { Some(rest) }
+    };
+    let number = |names: &[&str]| after(names)?.parse::<u32>().ok().filter(|number| *number > 0);
+    let slots = |host: &str| host.split_once(':').map_or(Some(1), |(_, slots)| slots.parse::<u32>().ok());
+    let sum = |hosts: &str| hosts.split(',').try_fold(0_u32, |sum, host| sum.checked_add(slots(host)?));
+    let of_nodes = || number(&["-N", "--nodes"])?.checked_mul(number(&["--ntasks-per-node"])?);
+    number(&["-np", "--np", "--ntasks", "-n"])
+        .or_else(of_nodes)
+        .or_else(|| sum(after(&["-H", "--host", "-hosts", "-host"])?))
 }
 
 /// Whether a line looks like a table row: a number, followed by numbers.
@@ -392,7 +373,7 @@ mod tests {
             ("hello\n", "nor of another supported tool"),
             ("", "nor of another supported tool"),
         ] {
-            let error = expect_writer(Path::new("f"), text, Writer::Other("x"), "x").unwrap_err().to_string();
+            let error = expect_writer(Path::new("f"), text, "x").unwrap_err().to_string();
             assert!(error.contains(expected), "{text:?}: {error}");
         }
     }

@@ -6,7 +6,7 @@
 //! barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
 
 use super::imported::{DataCheck, Imported, Known, Row};
-use super::log_text::{self, LogLine, Writer};
+use super::log_text::{self, LogLine};
 use super::peer::{self, Cells, OSU, PeerProgram, PrintedSize, Reading, mpi_type};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -19,6 +19,8 @@ use std::path::Path;
 
 /// The label of tests that do not measure MPI on host memory.
 const LIBRARY: &str = "osu_library";
+
+const NO_RANKS: &str = "no line above gives the number of ranks; OSU does not print it, so give it with --ranks";
 
 /// Reads a file. OSU does not print the number of ranks: it is taken from `ranks`, or from the command line if the
 /// file contains it; without either the rows of collectives cannot be read.
@@ -35,7 +37,7 @@ pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
 /// As [`read`].
 pub fn parse_bytes(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
-    log_text::expect_writer(path, &text, Writer::Osu, "the OSU micro-benchmarks")?;
+    log_text::expect_writer(path, &text, "the OSU micro-benchmarks")?;
     Ok(parse(&text, ranks))
 }
 
@@ -72,11 +74,7 @@ fn row(block: &Block, test: PeerProgram, text: &str) -> std::result::Result<Row,
     let ranks = match (is_point_to_point(test), block.ranks) {
         (true, _) => 2,
         (false, Some(ranks)) => ranks,
-        (false, None) => {
-            return Err(
-                "no line above gives the number of ranks; OSU does not print it, so give it with --ranks".to_owned()
-            );
-        }
+        (false, None) => return Err(NO_RANKS.to_owned()),
     };
     let size = cells.of(&["size"]).map_or(Ok(0), |text| log_text::whole("size", text))?;
     let (latency, statistic) = latency(test, size, &cells)?;
@@ -168,7 +166,7 @@ fn parse(text: &str, given: Option<u32>) -> Imported {
             let row = block.test.map(|test| row(block, test, line.text));
             reading.take(line, row);
         } else if !reading.is_lost_row(line) {
-            of_command = ranks_of_command(line.text).or(of_command);
+            of_command = log_text::launched_processes(line.text).or(of_command);
         }
     }
     reading.finish(None)
@@ -187,22 +185,6 @@ fn comment(block: &mut Block, text: &str) -> bool {
     }
     block.columns = lower.split("  ").map(str::trim).filter(|column| !column.is_empty()).map(str::to_owned).collect();
     true
-}
-
-/// The ranks of a launch command: `mpirun -np 8 ...`, `srun -n2 ...`.
-fn ranks_of_command(text: &str) -> Option<u32> {
-    let is_launcher =
-        |word: &str| ["mpirun", "mpiexec", "mpirun_rsh", "srun"].contains(&word.rsplit('/').next().unwrap_or(word));
-    let mut words = text.split_whitespace().skip_while(|word| !is_launcher(word)).skip(1);
-    while let Some(word) = words.next() {
-        let flag = ["--ntasks=", "-np", "--np", "--ntasks", "-n"].into_iter().find_map(|flag| word.strip_prefix(flag));
-        match flag {
-            Some("") => return words.next()?.parse().ok().filter(|ranks| *ranks > 0),
-            Some(number) if number.parse::<u32>().is_ok_and(|ranks| ranks > 0) => return number.parse().ok(),
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -333,7 +315,7 @@ mod tests {
             ("mpirun -np 0 x", None),
             ("tar -n 5", None),
         ] {
-            assert_eq!(ranks_of_command(text), ranks, "{text}");
+            assert_eq!(log_text::launched_processes(text), ranks, "{text}");
         }
     }
 

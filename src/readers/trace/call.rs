@@ -134,6 +134,7 @@ pub(super) struct Membership {
     /// The same on all ranks of the communicator.
     pub communicator: String,
     pub rank: u32,
+    /// 0 if neither they nor the rank are known.
     pub ranks: u32,
 }
 
@@ -149,12 +150,20 @@ pub(super) struct ProcessCall {
 /// Content of a file with such processes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ProcessTrace {
+    /// Of its only process in the job, if the file gives it.
+    pub rank: Option<u32>,
     pub memberships: Vec<Membership>,
     pub calls: Vec<ProcessCall>,
     /// Names of unknown calls, and how often each occurs.
     pub unknown: BTreeMap<String, u64>,
     /// Notes about skipped data.
     pub notes: Vec<String>,
+}
+
+impl ProcessTrace {
+    pub(super) fn skip_unknown(&mut self, name: String) {
+        *self.unknown.entry(name).or_default() += 1;
+    }
 }
 
 /// The processes of all files of a job.
@@ -207,8 +216,8 @@ impl Processes {
         let mut file = FileTrace { world: self.world(), ..FileTrace::default() };
         let mut group_of: BTreeMap<&str, usize> = BTreeMap::new();
         for (communicator, members) in &self.members {
-            let size = members.values().map(|place| place.ranks).next();
-            let group = TracedGroup { name: communicator.clone(), size, ranks: world_ranks(members, &ranks) };
+            let (size, ranks) = (size(members), world_ranks(members, &ranks));
+            let group = TracedGroup { name: communicator.clone(), size, ranks };
             group_of.insert(communicator, file.group(group));
         }
         for ProcessCall { process, communicator, call } in &self.calls {
@@ -236,7 +245,6 @@ impl Processes {
 
     /// The largest communicator, if every process is in it.
     fn world_communicator(&self) -> Option<&BTreeMap<Process, Membership>> {
-        let size = |members: &BTreeMap<Process, Membership>| members.values().map(|place| place.ranks).max();
         let largest = self.members.values().filter_map(size).max()?;
         let holds_all = |members: &&BTreeMap<Process, Membership>| members.len() == self.file_of.len();
         self.members.values().filter(|members| size(members) == Some(largest)).find(holds_all)
@@ -244,8 +252,13 @@ impl Processes {
 
     /// Ranks of the job. File names do not show whether there are more.
     fn world(&self) -> Option<u32> {
-        self.world_communicator()?.values().map(|place| place.ranks).next()
+        self.world_communicator().and_then(size)
     }
+}
+
+/// The ranks of a communicator, if all its processes know them.
+fn size(members: &BTreeMap<Process, Membership>) -> Option<u32> {
+    members.values().map(|place| place.ranks).min().filter(|ranks| *ranks > 0)
 }
 
 /// The world ranks of a communicator in its order, if the files have all of them.
@@ -255,8 +268,7 @@ fn world_ranks(members: &BTreeMap<Process, Membership>, ranks: &BTreeMap<Process
         placed.push((place.rank, *ranks.get(process)?));
     }
     placed.sort_unstable();
-    let size = members.values().next()?.ranks;
-    (placed.len() == size as usize).then(|| placed.into_iter().map(|(_, rank)| rank).collect())
+    (placed.len() == size(members)? as usize).then(|| placed.into_iter().map(|(_, rank)| rank).collect())
 }
 
 // One file of a trace in any format: its calls, and its unusable parts.

@@ -167,11 +167,8 @@ impl Calls {
             match this.traced.remove(&size).map(|count| size.one_side(count)) {
                 Some(traced) => {
                     let is_same = (traced.calls_per_step - expected.calls_per_step).abs() < SAME_COUNT;
-                    rows.push(row(
-                        Some(expected),
-                        Some(traced),
-                        if is_same { Difference::Same } else { Difference::Count },
-                    ));
+                    let difference = if is_same { Difference::Same } else { Difference::Count };
+                    rows.push(row(Some(expected), Some(traced), difference));
                 }
                 None => missing.push(expected),
             }
@@ -213,12 +210,11 @@ fn kind_of(collective: Collective) -> CallKind {
     }
 }
 
+type CountsPerRank = BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>>;
+
 /// How often each rank makes each call; receives are counted at their send.
-fn counts_per_rank(
-    trace: &Trace,
-    places: &TracedPlaces,
-) -> BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>> {
-    let mut per_rank: BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>> = BTreeMap::new();
+fn counts_per_rank(trace: &Trace, places: &TracedPlaces) -> CountsPerRank {
+    let mut per_rank = CountsPerRank::new();
     for call in trace.calls.iter().filter(|call| call.kind != CallKind::Receive) {
         let size = CallSize { element: call.element, bytes_total: call.bytes_total };
         let kind = match places.kind_of(call) {
@@ -271,11 +267,8 @@ impl ExpectedStep {
         for op in &self.ops {
             axes_of.entry(op.stage).or_default().insert(op.axis.name());
         }
-        let listed = axes_of.iter().map(|(stage, axes)| {
-            let axes: Vec<&str> = axes.iter().copied().collect();
-            format!("stage {stage} ({})", axes.join(", "))
-        });
-        let listed: Vec<String> = listed.collect();
+        let axes = |axes: &BTreeSet<&str>| axes.iter().copied().collect::<Vec<_>>().join(", ");
+        let listed: Vec<String> = axes_of.iter().map(|(stage, of)| format!("stage {stage} ({})", axes(of))).collect();
         (stages > 1).then(|| {
             format!(
                 "the list covers {} of {stages} pipeline stages; ranks of other stages are not compared: `commgauge ops --stage N` lists their calls",
@@ -324,35 +317,7 @@ impl ListedStages {
 // Maps the groups of a trace to the axes of a layout, by their ranks.
 
 /// Order of preference between axes with the same ranks: the first names the group.
-const AXES: [Axis; 24] = {
-    use Axis::*;
-    [
-        Tp,
-        Cp,
-        Ep,
-        Dp,
-        Pp,
-        Etp,
-        Edp,
-        DpCp,
-        Mp,
-        EtpEp,
-        DpShard,
-        DpReplicate,
-        DpShardInner,
-        DpShardOuter,
-        CpInner,
-        CpOuter,
-        World,
-        TpCp,
-        TpCpDp,
-        ExpertMp,
-        Embedding,
-        EpInner,
-        EpOuter,
-        Dcp,
-    ]
-};
+const AXES: &str = "tp cp ep dp pp etp edp dp_cp mp etp_ep dp_shard dp_replicate dp_shard_inner dp_shard_outer cp_inner cp_outer world tp_cp tp_cp_dp expert_mp embedding ep_inner ep_outer dcp";
 
 const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);
 
@@ -388,7 +353,7 @@ impl TracedPlaces {
     pub fn new(trace: &Trace, layout: Option<&Layout>) -> TracedPlaces {
         let mut axis_of: HashMap<Vec<u32>, Axis> = HashMap::new();
         let mut first_of: HashMap<Axis, Axis> = HashMap::new();
-        let axes = AXES.iter().filter_map(|axis| layout.map(|layout| (*axis, layout)));
+        let axes = AXES.split(' ').filter_map(|name| Axis::named(name).zip(layout));
         for (axis, layout) in axes.filter(|(axis, layout)| layout.group_size(*axis) > 1) {
             for group in layout.groups(axis).groups {
                 let first = *axis_of.entry(sorted(&group)).or_insert(axis);
@@ -497,8 +462,8 @@ pub(super) fn callers_as_group(group: &TracedGroup, callers: &BTreeSet<u32>, all
 fn has_one_group(layout: &Layout) -> bool {
     let ranks = layout.group_size(Axis::World);
     // Not every pipeline shares an embedding.
-    let axes = AXES.iter().filter(|axis| **axis != Axis::Embedding);
-    ranks > 1 && axes.map(|axis| layout.group_size(*axis)).all(|size| size == 1 || size == ranks)
+    let axes = AXES.split(' ').filter_map(Axis::named).filter(|axis| *axis != Axis::Embedding);
+    ranks > 1 && axes.map(|axis| layout.group_size(axis)).all(|size| size == 1 || size == ranks)
 }
 
 fn sorted(ranks: &[u32]) -> Vec<u32> {

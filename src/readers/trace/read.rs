@@ -6,6 +6,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_base::visible::ShownPath;
+use commgauge_model::layout::MOST_RANKS;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -68,13 +69,18 @@ impl<'a> Job<'a> {
             FileContent::Rank(file) => self.add_rank(path, file),
             FileContent::Processes(file) => {
                 self.skip(path, &file.notes, &file.unknown);
-                self.processes.add(path, file, said_rank(path))
+                let rank = file.rank.or_else(|| said_rank(path));
+                self.processes.add(path, file, rank)
             }
         }
     }
 
     fn add_rank(&mut self, path: &'a Path, mut file: FileTrace) -> Result<()> {
-        let rank = file.rank.or_else(|| said_rank(path)).or_else(|| last_number(path)).ok_or_else(|| no_rank(path))?;
+        let said = file.rank.or_else(|| said_rank(path));
+        let rank = said.or_else(|| last_number(path)).ok_or_else(|| no_rank(path))?;
+        if said.is_none() {
+            file.notes.push("its rank is the last number of its name, as nothing else says it".to_owned());
+        }
         if let Some(world) = file.world.filter(|world| rank >= *world) {
             return Err(Error::usage(format!(
                 "{} belongs to rank {rank} by its name, but to a job of {world} ranks by its content; accepted: a name such as trace-rank0.json",
@@ -131,6 +137,9 @@ impl<'a> Job<'a> {
             let file = self.processes.into_ranks()?;
             trace.world = file.world;
             trace.add(file);
+        }
+        if let Some(world) = trace.world.filter(|world| *world > MOST_RANKS) {
+            return Err(Error::usage(format!("the files give a job of {world} ranks; accepted: up to {MOST_RANKS}")));
         }
         trace.notes = skipped(self.files_of_note, &trace.unknown);
         trace.notes.extend(complete(&mut trace.calls));

@@ -95,19 +95,13 @@ fn is_empty(call: &TracedCall) -> bool {
 
 fn recorded(call: &TracedCall, places: &CallPlaces) -> Result<RecordedCall> {
     let CallPlace { groups, peers } = places.of(call.group, call.rank)?;
-    let untyped = || {
-        Error::usage(format!(
-            "--trace: the trace lacks the type of {} of {} on rank {}; accepted: traces of PyTorch or NCCL's log",
-            call.kind, call.bytes_total, call.rank
-        ))
+    let lacks = |what: &str, rest: &str| {
+        let TracedCall { kind, bytes_total, rank, .. } = call;
+        Error::usage(format!("--trace: the trace lacks the {what} of {kind} of {bytes_total} on rank {rank}{rest}"))
     };
     let peer = || {
-        peers.of(call.detail.peer).ok_or_else(|| {
-            Error::usage(format!(
-                "--trace: the trace lacks the other end of {} of {} on rank {}, whose group has more than two ranks",
-                call.kind, call.bytes_total, call.rank
-            ))
-        })
+        let of_more = ", whose group has more than two ranks";
+        peers.of(call.detail.peer).ok_or_else(|| lacks("other end", of_more))
     };
     let kind = match call.kind {
         CallKind::Collective(collective) => RecordedKind::Together(collective),
@@ -117,7 +111,7 @@ fn recorded(call: &TracedCall, places: &CallPlaces) -> Result<RecordedCall> {
     let element = match (call.element, kind) {
         (Some(element), _) => element,
         (None, RecordedKind::Together(Collective::Barrier)) => ElementType::Uint8,
-        (None, _) => return Err(untyped()),
+        (None, _) => return Err(lacks("type", "; accepted: traces of PyTorch or NCCL's log")),
     };
     Ok(RecordedCall {
         groups,

@@ -37,6 +37,7 @@ pub(super) fn resolve_ranks(arguments: &RunArguments, driver: &Driver) -> Result
         Backend::Nccl => Allocation::here()?.map(|job| job.with_a_rank_for_each_gpu(arguments.asked_ranks)),
     };
     let mut resolved = arguments.clone();
+    resolved.hosts = arguments.hosts.as_deref().map(launch::expanded_hosts).transpose()?;
     let names_hosts = arguments.hosts.is_some() || arguments.host_file.is_some();
     let in_job = allocation.is_none() && !names_hosts && arguments.backend != Backend::Simulated;
     if in_job && let Some((variable, path)) = file_of_job(&|name| std::env::var_os(name)) {
@@ -53,7 +54,7 @@ pub(super) fn resolve_ranks(arguments: &RunArguments, driver: &Driver) -> Result
     resolved.ranks = match &allocation {
         None => arguments.asked_ranks.map_or_else(|| default_ranks(&resolved, driver), Ok)?,
         Some(allocation) => {
-            arguments.hosts.as_deref().map_or(Ok(()), |hosts| allocation.check_hosts(hosts))?;
+            resolved.hosts.as_deref().map_or(Ok(()), |hosts| allocation.check_hosts(hosts))?;
             allocation.ranks_for(arguments.asked_ranks)?
         }
     };

@@ -235,9 +235,11 @@ impl<'a> Launched<'a> {
         let choice = before.map_or(arguments.launcher.as_str(), |part| part.program.as_str());
         let launcher = launch::find(choice, LauncherContext::here(), &launch::probe)?;
         let program = suite::text(&launch::program(self.program, launcher.family)?)?;
+        let listed = before.is_none().then(|| allocation::hosts_for_launcher(arguments, &launcher)).flatten();
+        let request = |words| request(arguments, &launcher, listed.clone(), program.clone(), words);
         let build = |words: Vec<String>| match before {
             Some(part) => Ok(part.clone().with_program(program.clone(), words)),
-            None => launch::build(&launcher, &request(arguments, &launcher, program.clone(), words)?),
+            None => launch::build(&launcher, &request(words)?),
         };
         let with = |own: &[String]| [self.words.as_slice(), own, arguments.extra.as_slice()].concat();
         let shown = build(with(&[]))?;
@@ -278,10 +280,15 @@ fn passed_variables(arguments: &RunArguments, names: impl Iterator<Item = String
     passed
 }
 
-fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words: Vec<String>) -> Result<Request> {
+fn request(
+    arguments: &RunArguments,
+    launcher: &Launcher,
+    listed: Option<String>,
+    program: String,
+    words: Vec<String>,
+) -> Result<Request> {
     // Open MPI's and MPICH's own launchers use the allocation as well.
     let in_slurm = launcher.family == launch::Family::Slurm || LauncherContext::here().in_slurm;
-    let listed = allocation::hosts_for_launcher(arguments, launcher);
     let host_file = arguments.host_file.as_deref().filter(|_| listed.is_none());
     Ok(Request {
         ranks: arguments.ranks,

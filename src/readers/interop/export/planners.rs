@@ -3,8 +3,8 @@
 //! Columns, types and units as in the files of its package: `message_size` counts elements, `latency` is milliseconds, `nccl_dtype` is
 //! `half` or `int8`, and all_to_all is `alltoall`. It scales traffic between nodes by itself, so only groups inside a node are exported.
 
-use super::options::{Curves, ExportOptions, Found, Wanted, ranks_per_node};
-use super::parquet_file::parquet_file;
+use super::options::{Curves, ExportOptions, Found, Wanted, parquet_file, ranks_per_node};
+use crate::interop::log_text::collective;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -20,17 +20,12 @@ const SCHEMA: &str = "message nccl_perf {
     required int64 num_gpus; required int64 message_size; required double latency;
 }";
 
-const AICONFIGURATOR_CALLS: [(Collective, &str); 4] = [
-    (Collective::AllGather, "all_gather"),
-    (Collective::AllToAll, "alltoall"),
-    (Collective::ReduceScatter, "reduce_scatter"),
-    (Collective::AllReduce, "all_reduce"),
-];
+const AICONFIGURATOR_CALLS: &str = "all_gather alltoall reduce_scatter all_reduce";
 
 pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
     let mut export = Export::default();
     let (mut rows, source) = (Vec::new(), curves.source());
-    for (collective, op_name) in AICONFIGURATOR_CALLS {
+    for (op_name, collective) in calls(AICONFIGURATOR_CALLS) {
         let own = curves.families().filter(|family| family.key.collective == collective);
         let mut inside: Vec<_> = own.filter(|family| curves.matches(family, Wanted::OnHosts(1))).collect();
         // The format has no placements: a group size is represented by the fewest concurrent groups, then by
@@ -38,9 +33,8 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
         inside.sort_by_key(|family| (family.key.place.concurrent_groups_per_node, family.key.place.stride));
         let mut written = BTreeSet::new();
         if inside.is_empty() {
-            export
-                .gaps
-                .push(format!("{collective} inside a host was not measured{}", curves.hint_at_places(&[collective])));
+            let hint = curves.hint_at_places(&[collective]);
+            export.gaps.push(format!("{collective} inside a host was not measured{hint}"));
         }
         for family in inside {
             let known: [(_, &[ElementType]); 2] =
@@ -61,15 +55,8 @@ pub(super) fn aiconfigurator_files(curves: &Curves) -> Result<Export> {
                             continue;
                         }
                         let row = json!({
-                            "framework": source,
-                            "version": "",
-                            "device": "",
-                            "op_name": op_name,
-                            "kernel_source": "NCCL",
-                            "nccl_dtype": name,
-                            "num_gpus": curve.ranks,
-                            "message_size": point.bytes_total.0 / width,
-                            "latency": seconds.0 * 1e3,
+                            "framework": source, "version": "", "device": "", "op_name": op_name, "kernel_source": "NCCL", "nccl_dtype": name,
+                            "num_gpus": curve.ranks, "message_size": point.bytes_total.0 / width, "latency": seconds.0 * 1e3,
                         });
                         rows.extend(row.as_object().cloned());
                     }
@@ -89,6 +76,11 @@ fn types(element: Option<ElementType>, known: &[(&'static str, &[ElementType])])
     known.iter().filter(|(_, types)| is_of(types)).map(|(name, types)| (*name, types[0].size())).collect()
 }
 
+/// Each call of a planner's list, with its own name.
+fn calls(names: &'static str) -> impl Iterator<Item = (&'static str, Collective)> {
+    names.split(' ').filter_map(|name| Some((name, collective(name).ok()?)))
+}
+
 const HALVES: &[ElementType] = &[ElementType::Float16, ElementType::Bfloat16];
 
 // Alpa's profile of a mesh (`alpa/mesh_profiling.py`, `MeshProfilingResult`), as JSON: its native file is a Python pickle of its own
@@ -97,19 +89,14 @@ const HALVES: &[ElementType] = &[ElementType::Float16, ElementType::Bfloat16];
 // For every call a list of groups, type and points, each a number of elements and seconds. Elements are counted as
 // Alpa does: the whole buffer; for all_to_all the buffers of all ranks together.
 
-const ALPA_CALLS: [(&str, Collective); 4] = [
-    ("all_gather", Collective::AllGather),
-    ("all_reduce", Collective::AllReduce),
-    ("all_to_all", Collective::AllToAll),
-    ("reduce_scatter", Collective::ReduceScatter),
-];
+const ALPA_CALLS: &str = "all_gather all_reduce all_to_all reduce_scatter";
 
 pub(super) fn alpa_files(curves: &Curves, options: &ExportOptions) -> Result<Export> {
     let (per_node, nodes) = (ranks_per_node(options)?, options.nodes);
     let mut export = Export::default();
     let mut entries = Vec::new();
     let world = u64::from(per_node) * u64::from(nodes);
-    for (name, collective) in ALPA_CALLS {
+    for (name, collective) in calls(ALPA_CALLS) {
         for size in (2..=world).filter(|size| world.is_multiple_of(*size)) {
             let (ranks, groups) = (size as u32, world / size);
             let of_node = ranks.min(per_node);
@@ -136,12 +123,9 @@ pub(super) fn alpa_files(curves: &Curves, options: &ExportOptions) -> Result<Exp
     if entries.is_empty() {
         return Ok(export);
     }
-    let document = json!({
-        "source": curves.source(),
-        "synthetic": curves.fit.synthetic,
-        "mesh_shape": [nodes, per_node],
-        "entries": entries,
-    });
+    let (source, synthetic) = (curves.source(), curves.fit.synthetic);
+    let document =
+        json!({ "source": source, "synthetic": synthetic, "mesh_shape": [nodes, per_node], "entries": entries });
     export.notes.push("matrix products and device memory: keep the values of Alpa's own profile".to_owned());
     export.add("alpa.json", pretty(&document)?);
     Ok(export)
@@ -316,10 +300,8 @@ pub(super) fn galvatron_files(curves: &Curves, options: &ExportOptions) -> Resul
             }
         }
     }
-    export.notes.push(
-        "overlap_coefficient.json: the fit does not contain the mutual slowdown of calls and compute; keep the file of Galvatron's profile_overlap"
-            .to_owned(),
-    );
+    let note = "overlap_coefficient.json: the fit does not contain the mutual slowdown of calls and compute; keep the file of Galvatron's profile_overlap";
+    export.notes.push(note.to_owned());
     let tail = format!("{nodes}nodes_{per_node}gpus_per_node.json");
     for (name, mut values) in [("allreduce_bandwidth", all_reduce), ("p2p_bandwidth", messages), ("sp_time", times)] {
         if !values.is_empty() {
@@ -398,21 +380,14 @@ pub(super) fn astra_sim_files(curves: &Curves, options: &ExportOptions) -> Resul
     );
     let ring = vec!["ring"; dimensions.len()];
     let system = json!({
-        "scheduling-policy": "LIFO",
-        "endpoint-delay": 0,
-        "active-chunks-per-dimension": 1,
-        "preferred-dataset-splits": 1,
-        "all-reduce-implementation": ring,
-        "all-gather-implementation": ring,
-        "reduce-scatter-implementation": ring,
-        "all-to-all-implementation": ring,
-        "collective-optimization": "localBWAware",
+        "scheduling-policy": "LIFO", "endpoint-delay": 0, "active-chunks-per-dimension": 1, "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ring, "all-gather-implementation": ring, "reduce-scatter-implementation": ring,
+        "all-to-all-implementation": ring, "collective-optimization": "localBWAware",
     });
     export.add("network.yml", network);
     export.add("system.json", pretty(&system)?);
-    export
-        .notes
-        .push("a fit does not contain memory bandwidth and peak rate of a rank; add them to system.json".to_owned());
+    let note = "a fit does not contain memory bandwidth and peak rate of a rank; add them to system.json";
+    export.notes.push(note.to_owned());
     Ok(export)
 }
 

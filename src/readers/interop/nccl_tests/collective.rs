@@ -102,10 +102,8 @@ impl Shape {
             (false, false) if whole => Some(SendRecv),
             _ => None,
         };
-        found.ok_or_else(|| {
-            "the file does not name its collective, and several fit; rename the file after it, such as all_gather.txt, or keep the line that starts the program"
-                .to_owned()
-        })
+        let several = "the file does not name its collective, and several fit; rename the file after it, such as all_gather.txt, or keep the line that starts the program";
+        found.ok_or_else(|| several.to_owned())
     }
 }
 

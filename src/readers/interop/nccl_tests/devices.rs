@@ -79,10 +79,7 @@ impl Group {
         }
         let ranks: BTreeSet<u32> = devices.iter().map(|device| device.rank).collect();
         if ranks.len() < devices.len() {
-            return Err(
-                "a rank is listed twice: these are unconnected copies (built without MPI?), so the number of ranks is unknown"
-                    .to_owned(),
-            );
+            return Err(format!("a rank is listed twice: {ARE_COPIES}"));
         }
         if ranks.last().is_some_and(|last| *last as usize + 1 != ranks.len()) {
             return Err(format!("ranks are missing among the lines `# Rank ...`: found {}", ranks.len()));
@@ -119,7 +116,10 @@ fn common_model(devices: &[Device]) -> Option<String> {
 
 // The text of nccl-tests: one or more runs in a log, each with a head, a table and a foot.
 
-const COPIES: &str = "two runs begin before a table: these are unconnected copies (built without MPI?), so the number of ranks is unknown";
+/// A warning.
+pub(super) const MEANS: &str = "times of runs with several groups are means over the groups: they hide a slow group";
+
+const ARE_COPIES: &str = "these are unconnected copies (built without MPI?), so the number of ranks is unknown";
 
 /// The state of a run while it is read.
 #[derive(Default)]
@@ -129,6 +129,9 @@ struct Run<'a> {
     /// Set for commgauge's own reports, whose devices belong to all groups.
     told_group: Option<(u32, u32)>,
     parameter_lines: u32,
+    /// Of its launch, as the command line in the log says.
+    processes: Option<u32>,
+    ranks_of_process: u64,
     /// Whether the foot gave the number of wrong values.
     told_wrong_values: bool,
     table: Option<(Columns, Result<Group, String>)>,
@@ -139,6 +142,8 @@ struct Run<'a> {
 #[derive(Default)]
 struct Reader<'a> {
     file: &'a str,
+    /// As the user says.
+    ranks: Option<u32>,
     run: Run<'a>,
     imported: Imported,
     unread: Unread,
@@ -150,8 +155,8 @@ struct Reader<'a> {
     in_place_above: bool,
 }
 
-pub(super) fn parse<'a>(text: &'a str, file: &'a str) -> Imported {
-    let mut reader = Reader { file, ..Reader::default() };
+pub(super) fn parse<'a>(text: &'a str, file: &'a str, ranks: Option<u32>) -> Imported {
+    let mut reader = Reader { file, ranks, ..Reader::default() };
     for line in log_text::log_lines(text) {
         reader.take(line);
     }
@@ -204,12 +209,11 @@ impl<'a> Reader<'a> {
         }
         if self.run.table.is_some() {
             self.cut_off(line);
-            self.imported
-                .bad_lines
-                .push(line.bad("a second table begins before the first one ends; its run is unknown"));
+            let problem = "a second table begins before the first one ends; its run is unknown";
+            self.imported.bad_lines.push(line.bad(problem));
         }
         let group = match (self.run.told_group, self.run.parameter_lines) {
-            (_, 2..) => Err(COPIES.to_owned()),
+            (_, 2..) => Err(format!("two runs begin before a table: {ARE_COPIES}")),
             (Some((groups, ranks)), _) => Ok(self.told_group(groups, ranks)),
             (None, _) => Group::of(&self.run.devices),
         };
@@ -254,13 +258,22 @@ impl<'a> Reader<'a> {
 
     /// Ends a run: all its rows together tell its ranks.
     fn end_run(&mut self) {
-        let Run { facts, devices, parameter_lines, table, rows, .. } = std::mem::take(&mut self.run);
+        let Run { facts, devices, parameter_lines, table, rows, processes, ranks_of_process, .. } =
+            std::mem::take(&mut self.run);
         let Some((_, mut group)) = table else { return };
         let is_one = group.as_ref().map_or(devices.is_empty() && parameter_lines < 2, |group| group.groups == 1);
-        if let Some(ranks) = facts.ranks_told(&rows).filter(|ranks| is_one && *ranks as usize > devices.len()) {
-            let text =
-                format!("busbw / algbw tells {ranks} ranks, which count; {} have a `# Rank` line", devices.len());
-            self.imported.notes.push(text);
+        let launched = u64::from(processes.unwrap_or(0)).saturating_mul(ranks_of_process);
+        let launched = u32::try_from(launched).ok().filter(|ranks| *ranks > 0);
+        let of_launch = launched.filter(|_| devices.is_empty()).map(|ranks| (ranks, "the command line"));
+        let known = facts.ranks_told(&rows).map(|ranks| (ranks, "busbw / algbw")).or(of_launch);
+        let known =
+            self.ranks.map(|ranks| (ranks, "--ranks")).or(known.filter(|(ranks, _)| *ranks as usize > devices.len()));
+        if let Some((ranks, source)) = known.filter(|_| is_one) {
+            let lines = devices.len();
+            let other = launched.filter(|launched| *launched != ranks);
+            let other = other.map_or_else(String::new, |other| format!("; the command line says {other}"));
+            let note = format!("{source} tells {ranks} ranks, which count; {lines} have a `# Rank` line{other}");
+            self.imported.notes.push(note);
             group = Ok(Group { ranks, groups: 1, locality: Locality::UNKNOWN, device: common_model(&devices) });
         }
         for (line, fields) in rows {
@@ -345,6 +358,7 @@ impl<'a> Reader<'a> {
             let text = format!("line {}: `iters: 0`: a run without iterations measures nothing", line.number);
             self.imported.faults.push(RunFault { kind: RunFaultKind::Failed, text });
         }
+        self.run.ranks_of_process = number("nThread").unwrap_or(0).saturating_mul(number("nGpus").unwrap_or(0));
         self.run.facts.label("iters", iterations.unwrap_or_default());
         self.run.facts.unusual("agg_iters", number("agg iters:"), 1);
         self.run.facts.unusual("graph", number("graph:"), 0);
@@ -365,6 +379,9 @@ impl<'a> Reader<'a> {
 
     /// A command line in the log names the program if the program itself does not.
     fn hint(&mut self, text: &str) {
+        // Without a launcher the program is one process.
+        let alone = text.trim_start_matches(['$', ' ']).split(' ').next().and_then(Named::of_program).map(|_| 1);
+        self.run.processes = log_text::launched_processes(text).or(alone).or(self.run.processes);
         match text.split_whitespace().find_map(Named::of_program) {
             Some(Named::Known(collective)) => self.run.facts.named = Named::Hinted(collective),
             Some(named) => self.run.facts.named = named,
@@ -374,10 +391,9 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self, text: &str) -> Imported {
         let is_begun = self.run.parameter_lines > 0 || !self.run.devices.is_empty();
-        let missing = if self.run.table.is_some() {
-            Some("its table has no foot")
-        } else {
-            is_begun.then_some("it has no table")
+        let missing = match self.run.table {
+            Some(_) => Some("its table has no foot"),
+            None => is_begun.then_some("it has no table"),
         };
         self.end_run();
         let Imported { notes, warnings, faults, bad_lines, .. } = &mut self.imported;
@@ -387,10 +403,7 @@ impl<'a> Reader<'a> {
             let text = format!("the last run is truncated: {missing}{torn}");
             faults.push(RunFault { kind: RunFaultKind::CutOff, text });
         }
-        if self.averaged_groups > 1 {
-            warnings
-                .push("times of runs with several groups are means over the groups: they hide a slow group".to_owned());
-        }
+        warnings.extend((self.averaged_groups > 1).then(|| MEANS.to_owned()));
         if self.log_lines > 0 {
             let lines = counted(self.log_lines, "log line");
             notes.push(format!("{lines} of NCCL within the output count only for what it carried data over"));

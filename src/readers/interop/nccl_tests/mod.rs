@@ -8,7 +8,7 @@ mod collective;
 mod devices;
 
 use super::imported::Imported;
-use super::log_text::{self, Writer};
+use super::log_text;
 use crate::interop::imported::{BadLine, RunFault, RunFaultKind};
 use crate::interop::log_text::{local_time, microseconds};
 use collective::Named;
@@ -16,7 +16,7 @@ use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
-use devices::{Device, Facts, Fields, Group, Half, Printed, hosts, nccl_version};
+use devices::{Device, Facts, Fields, Group, Half, MEANS, Printed, hosts, nccl_version};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -26,22 +26,26 @@ use std::path::Path;
 ///
 /// # Errors
 /// A usage error if the file cannot be read, is truncated JSON, or was written by another tool.
-pub fn read(path: &Path) -> Result<Imported> {
-    parse(&log_text::bytes_of(path)?, path)
+pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
+    parse(&log_text::bytes_of(path)?, path, ranks)
 }
 
-/// Parses the content of a file, as [`read`] does; `path` is for the messages and the names of the rows.
+/// Parses the content of a file, as [`read`] does; `path` is for the messages and the names of the rows, `ranks` are those of a log that
+/// does not list them.
 ///
 /// # Errors
 /// As [`read`].
-pub fn parse(bytes: &[u8], path: &Path) -> Result<Imported> {
+pub fn parse(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if text.trim_start().starts_with('{') && !text.contains("\"commgauge-record\"") {
+        if ranks.is_some() {
+            return Err(Error::usage(format!("--ranks: {} says them itself", path.shown())));
+        }
         return parse_json(&text, &name, path);
     }
-    log_text::expect_writer(path, &text, Writer::NcclTests, "nccl-tests")?;
-    Ok(devices::parse(&text, &name))
+    log_text::expect_writer(path, &text, "nccl-tests")?;
+    Ok(devices::parse(&text, &name, ranks))
 }
 
 // The JSON that nccl-tests writes with `-J` (versions 1 and 2 of the format, from 2.17 on).
@@ -93,7 +97,6 @@ struct Entry {
     #[serde(default)]
     pid: i64,
     hostname: String,
-    #[serde(default)]
     device_info: Option<String>,
 }
 
@@ -105,9 +108,7 @@ struct ResultRow {
     element_type: String,
     redop: String,
     root: Value,
-    #[serde(default)]
     out_of_place: Option<Measured>,
-    #[serde(default)]
     in_place: Option<Measured>,
 }
 
@@ -134,11 +135,8 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     let mut facts = facts(&document, file);
     devices.iter().for_each(|devices| facts.label("hosts", hosts(devices)));
     let group = devices.and_then(|devices| Group::of(&devices));
-    if group.as_ref().is_ok_and(|group| group.groups > 1) {
-        imported
-            .warnings
-            .push("times of runs with several groups are means over the groups: they hide a slow group".to_owned());
-    }
+    let has_several = group.as_ref().is_ok_and(|group| group.groups > 1);
+    imported.warnings.extend(has_several.then(|| MEANS.to_owned()));
     imported.faults = faults(&document);
     for (index, result) in document.results.into_iter().enumerate() {
         let rows = fields(result).and_then(|fields| facts.rows(&group, &fields));
@@ -256,7 +254,6 @@ fn fields(result: Value) -> std::result::Result<Fields, String> {
 #[cfg(test)]
 mod tests {
     // Reading of nccl-tests' output, and refusals.
-    use super::devices::parse;
     use crate::interop::corrupt_input;
     use crate::interop::imported::DataCheck;
     use crate::interop::{Imported, Origin, Row, RunFaultKind, record_lines};
@@ -275,6 +272,10 @@ mod tests {
     const LOG: &str = include_str!("../../../../tests/data/foreign/nccl-tests-2.17-log.txt");
     const PER_ITERATION: &str = include_str!("../../../../tests/data/foreign/nccl-tests-2.20-per-iteration.txt");
     const JSON: &str = include_str!("../../../../tests/data/foreign/nccl-tests.json");
+
+    fn parse(text: &str, file: &str) -> Imported {
+        super::devices::parse(text, file, None)
+    }
 
     fn json(text: &str, file: &str) -> commgauge_base::error::Result<Imported> {
         super::parse_json(text, file, Path::new("out.json"))
@@ -369,7 +370,7 @@ mod tests {
             OLD.replace(row, &format!("{row}\nlibibverbs: a warning of one library")),
             OLD.replace(row, &broken),
         ] {
-            let imported = super::parse(text.as_bytes(), Path::new("x.txt")).unwrap();
+            let imported = super::parse(text.as_bytes(), Path::new("x.txt"), None).unwrap();
             assert_eq!(imported.bad_lines, [], "{text:.200}");
             assert_eq!(imported.rows, expected, "{text:.200}");
         }
@@ -441,6 +442,44 @@ mod tests {
         }
         let more = parse(&log(command, 32), "x.txt");
         assert!(more.rows.is_empty() && more.bad_lines[0].problem.contains("contradict each other"), "{more:?}");
+    }
+
+    #[test]
+    fn ranks_that_neither_lines_nor_bandwidths_tell_are_those_of_the_command_line_or_of_the_user() {
+        let log = |command: &str, per_process: &str| {
+            format!(
+                "{command}\n# nThread 1 nGpus {per_process} minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1\n\
+                 # Using devices\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n   \
+                 1048576        262144     float    none       0    10.00  104.86  104.86      0\n# Out of bounds values : 0 OK\n\
+                 # Avg bus bandwidth    : 104.9\n"
+            )
+        };
+        for (command, per_process, ranks) in [
+            ("$ mpirun -np 16 -H a:8,b:8 ./build/broadcast_perf -b 1M -n 5", "1", Some(16)),
+            ("mpirun --np=4 -x NCCL_DEBUG=WARN broadcast_perf -g 2", "2", Some(8)),
+            ("mpirun -H a:8,b:8 broadcast_perf", "1", Some(16)),
+            ("srun -N 2 --ntasks-per-node=8 --mpi=pmix broadcast_perf", "1", Some(16)),
+            ("srun --ntasks 12 broadcast_perf", "1", Some(12)),
+            ("./build/broadcast_perf -g 8", "8", Some(8)),
+            ("mpirun broadcast_perf", "1", None),
+            ("mpirun -np 4000000000 broadcast_perf", "8", None),
+            ("mpirun -np 4 ./sweep.sh", "1", Some(4)),
+        ] {
+            let named = "# Collective test starting: broadcast_perf\n# ";
+            let text = log(command, per_process).replacen("# ", named, 1);
+            let imported = parse(&text, "x.txt");
+            let found = imported.rows.first().map(|row| (row.collective, row.ranks));
+            assert_eq!(found, ranks.map(|ranks| (Collective::Broadcast, ranks)), "{command}: {:?}", imported.bad_lines);
+            let is_said = imported.notes.iter().any(|note| note.contains("the command line tells"));
+            assert_eq!(is_said, ranks.is_some(), "{command}: {:?}", imported.notes);
+            let given = super::devices::parse(&text, "x.txt", Some(6));
+            assert_eq!(given.rows.first().map(|row| row.ranks), Some(6), "{command}");
+        }
+        // Bandwidths that contradict --ranks are an error that names both.
+        let contradicted = super::devices::parse(OLD, "x.txt", Some(6)).bad_lines;
+        assert!(contradicted.len() == 4 && contradicted[0].problem.contains("on 6 ranks"), "{contradicted:?}");
+        let both = parse(&("$ mpirun -np 2 all_reduce_perf\n".to_owned() + OLD), "x.txt");
+        assert!(both.rows.iter().all(|row| row.ranks == 8), "{:?}", both.notes);
     }
 
     #[test]

@@ -15,7 +15,6 @@ use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -95,26 +94,16 @@ pub(super) fn is_chakra(start: &[u8]) -> bool {
 /// Reads a trace. A truncated or damaged one is read up to that point, with a note.
 pub(super) fn read(mut source: impl Read) -> FileTrace {
     let mut reading = Reading::default();
-    let mut is_metadata = true;
-    loop {
-        let message = match next_message(&mut source) {
-            Ok(Some(message)) => message,
-            Ok(None) => break,
-            Err(cause) => {
-                reading.note_end(cause);
-                break;
-            }
-        };
-        if std::mem::take(&mut is_metadata) {
-            continue;
+    let mut read_all = || -> std::io::Result<()> {
+        // The first message is the metadata.
+        next_message(&mut source)?;
+        while let Some(message) = next_message(&mut source)? {
+            reading.take(&Node::decode(message.as_slice())?);
         }
-        match Node::decode(message.as_slice()) {
-            Ok(node) => reading.take(&node),
-            Err(cause) => {
-                reading.note_end(cause);
-                break;
-            }
-        }
+        Ok(())
+    };
+    if let Err(cause) = read_all() {
+        reading.file.note_end(format_args!("{} nodes", reading.nodes), cause);
     }
     reading.finish()
 }
@@ -139,12 +128,8 @@ fn next_message(source: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     // A wrong length must not be allocated.
     let mut message = Vec::new();
     source.take(length).read_to_end(&mut message)?;
-    match message.len() as u64 == length {
-        true => Ok(Some(message)),
-        false => {
-            Err(std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is incomplete")))
-        }
-    }
+    let cut = || std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is incomplete"));
+    if message.len() as u64 == length { Ok(Some(message)) } else { Err(cut()) }
 }
 
 #[derive(Default)]
@@ -156,10 +141,6 @@ struct Reading {
 }
 
 impl Reading {
-    fn note_end(&mut self, cause: impl Display) {
-        self.file.note_end(format_args!("{} nodes", self.nodes), cause);
-    }
-
     fn take(&mut self, node: &Node) {
         self.nodes += 1;
         if node.kind == METADATA && node.name.contains(GROUPS) {
@@ -219,10 +200,8 @@ impl Reading {
             self.file.notes.push(format!("{} nodes are the host part of calls, and are not counted", self.on_the_host));
         }
         if self.file.groups.iter().any(|group| group.size.is_none()) {
-            self.file.notes.push(
-                "some calls do not name their group; the size of an all_gather is then the input of one rank"
-                    .to_owned(),
-            );
+            let note = "some calls do not name their group; the size of an all_gather is then the input of one rank";
+            self.file.notes.push(note.to_owned());
         }
         self.file.world = world(&self.groups);
         self.file
@@ -251,20 +230,12 @@ impl Node {
     }
 }
 
-/// `CollectiveCommType` of the schema.
+/// `CollectiveCommType` of the schema, by its numbers.
+const COLLECTIVES: &str =
+    "all_reduce reduce all_gather gather scatter broadcast all_to_all reduce_scatter reduce_scatter barrier";
+
 fn collective(number: u64) -> Option<Collective> {
-    Some(match number {
-        0 => Collective::AllReduce,
-        1 => Collective::Reduce,
-        2 => Collective::AllGather,
-        3 => Collective::Gather,
-        4 => Collective::Scatter,
-        5 => Collective::Broadcast,
-        6 => Collective::AllToAll,
-        7 | 8 => Collective::ReduceScatter,
-        9 => Collective::Barrier,
-        _ => return None,
-    })
+    COLLECTIVES.split(' ').nth(usize::try_from(number).ok()?)?.parse().ok()
 }
 
 /// The size argument in the sense of nccl-tests for a call with this many input bytes per rank.
@@ -292,11 +263,10 @@ const GLOO: &str = "gloo:";
 
 const EXECUTION_TRACE_GROUPS: &str = "## process_group:init ##";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ExecutionTraceNode {
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     attrs: Vec<ExecutionTraceAttribute>,
     #[serde(flatten)]
     other: HashMap<String, Value>,
@@ -343,9 +313,8 @@ pub(super) fn read_execution_trace(source: impl Read) -> FileTrace {
         file.notes.push(format!("{} calls do not name their group", reading.without_group));
     }
     if reading.of_gloo > 0 {
-        file.notes.push(
-            "gloo's calls do not name their group, and the size of an all_gather is the input of one rank".to_owned(),
-        );
+        let note = "gloo's calls do not name their group, and the size of an all_gather is the input of one rank";
+        file.notes.push(note.to_owned());
     }
     file.world = world(&reading.groups);
     file

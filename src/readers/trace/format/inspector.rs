@@ -51,6 +51,8 @@ struct Performance {
     microseconds: f64,
     #[serde(rename = "coll_timing_source", alias = "p2p_timing_source")]
     source: Option<String>,
+    #[serde(rename = "p2p_peer")]
+    peer: Option<u32>,
 }
 
 /// Reads a log. A truncated or damaged one is read up to that point, with a note.
@@ -97,15 +99,14 @@ impl Reading {
         let counter = (process.clone(), communicator.clone(), collective);
         self.numbers.entry(counter).or_default().insert(measured.number);
         let Named::Call(kind) = named(&measured.name) else {
-            *self.trace.unknown.entry(measured.name).or_default() += 1;
-            return;
+            return self.trace.skip_unknown(measured.name);
         };
         let is_host_time = measured.source.as_deref() == Some(HOST_TIMES);
         self.timed_by_host += u64::from(is_host_time);
         let Some(bytes_total) = bytes_of_count(kind, Bytes(measured.bytes), ranks) else { return };
         let duration = (!is_host_time).then_some(Seconds(measured.microseconds / 1e6));
         // Its lines are unordered across communicators.
-        let detail = CallDetail { sequence: Some(measured.number), ..CallDetail::default() };
+        let detail = CallDetail { sequence: Some(measured.number), peer: measured.peer, ..CallDetail::default() };
         let call = TracedCall { duration, detail, ..TracedCall::new(kind, None, bytes_total) };
         self.trace.calls.push(ProcessCall { process, communicator, call });
     }
@@ -141,11 +142,7 @@ fn missing(numbers: &BTreeSet<u64>) -> u64 {
 const MARK: &str = " NCCL INFO ";
 
 /// A process, and the address of one of its communicators.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Address {
-    process: Process,
-    address: String,
-}
+type Address = (Process, String);
 
 /// Whether a text looks like such a log.
 pub(super) fn is_nccl_log(start: &str) -> bool {
@@ -182,7 +179,7 @@ fn made_communicator(prefix: &str, line: &str) -> Option<(Address, Membership)> 
     }
     let field = |name| field(line, name);
     let process = process(prefix)?;
-    let address = Address { process: process.clone(), address: field("comm")?.to_owned() };
+    let address = (process.clone(), field("comm")?.to_owned());
     let (rank, ranks) = (field("rank")?.parse().ok()?, field("nranks").or(field("nRanks"))?.parse().ok()?);
     Some((address, Membership { process, communicator: field("commId")?.to_owned(), rank, ranks }))
 }
@@ -205,13 +202,13 @@ fn call(
 ) -> Option<ProcessCall> {
     let name = line.split(": opCount").next()?.split_ascii_whitespace().last()?;
     let Named::Call(kind) = named(name) else {
-        *trace.unknown.entry(name.to_owned()).or_default() += 1;
+        trace.skip_unknown(name.to_owned());
         return None;
     };
     let count: u64 = field(line, "count")?.parse().ok()?;
     let element = element_of_nccl(field(line, "datatype")?.parse().ok()?)?;
     let ranks: u32 = line.split_once("[nranks=")?.1.split_once(']')?.0.parse().ok()?;
-    let address = Address { process: process(prefix)?, address: field(line, "comm")?.to_owned() };
+    let address = (process(prefix)?, field(line, "comm")?.to_owned());
     let membership = made.get(&address)?;
     let peer = field(line, "root").and_then(|root| root.parse().ok());
     let is_message = matches!(kind, CallKind::Send | CallKind::Receive);
@@ -219,7 +216,7 @@ fn call(
     // For a message the root is its other end (src/collectives.cc).
     let detail = CallDetail { peer: peer.filter(|_| is_message), ..CallDetail::default() };
     let call = TracedCall { detail, ..TracedCall::new(kind, Some(element), bytes_total) };
-    Some(ProcessCall { process: address.process, communicator: membership.communicator.clone(), call })
+    Some(ProcessCall { process: address.0, communicator: membership.communicator.clone(), call })
 }
 
 /// The word after a name.

@@ -10,6 +10,7 @@ use crate::trace::call::{
     elements_to_each, listed_ranks,
 };
 use commgauge_base::units::Seconds;
+use commgauge_model::layout::MOST_RANKS;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -40,21 +41,16 @@ struct DistributedInfo {
     pg_config: Vec<TorchGroup>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Event {
-    #[serde(default)]
     ph: String,
-    #[serde(default)]
     cat: String,
-    #[serde(default)]
     name: String,
-    #[serde(default, deserialize_with = "number")]
+    #[serde(deserialize_with = "number")]
     tid: Option<u64>,
-    #[serde(default)]
     ts: Option<f64>,
-    #[serde(default)]
     dur: Option<f64>,
-    #[serde(default)]
     args: Arguments,
 }
 
@@ -272,10 +268,8 @@ impl Reading {
             }
         }
         if file.groups.iter().any(|group| group.name.is_empty() && group.ranks.is_none()) {
-            file.notes.push(
-                "its events do not name the group of a call, as with gloo and before PyTorch 2.2; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce"
-                    .to_owned(),
-            );
+            let note = "its events do not name the group of a call, as with gloo and before PyTorch 2.2; the size of an all_gather is the input of one rank, and gloo runs a reduce_scatter as an all_reduce";
+            file.notes.push(note.to_owned());
         }
         file
     }
@@ -284,17 +278,15 @@ impl Reading {
 // Process groups as PyTorch lists them (`pg_config_info` of torch/distributed/distributed_c10d.py).
 
 /// A process group of a job.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct TorchGroup {
-    #[serde(default)]
     pub pg_name: String,
     /// The handle that names the group in the calls of versions before 2.4.
-    #[serde(default)]
     pub backend_id: Option<u64>,
-    #[serde(default, alias = "group_size")]
+    #[serde(alias = "group_size")]
     pub pg_size: Option<u32>,
     /// Empty if the group contains all ranks of the job.
-    #[serde(default)]
     pub ranks: Vec<u32>,
 }
 
@@ -302,7 +294,7 @@ impl TorchGroup {
     /// World ranks, if known.
     pub(super) fn world_ranks(&self) -> Option<Vec<u32>> {
         match &self.ranks[..] {
-            [] => self.pg_size.map(|size| (0..size).collect()),
+            [] => self.pg_size.filter(|size| *size <= MOST_RANKS).map(|size| (0..size).collect()),
             ranks => Some(ranks.to_vec()),
         }
     }

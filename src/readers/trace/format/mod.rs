@@ -3,6 +3,7 @@
 mod chakra;
 mod inspector;
 mod kineto;
+mod nsys;
 mod pickle;
 mod pytorch;
 
@@ -30,6 +31,8 @@ pub enum TraceFormat {
     NcclInspector,
     /// `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL`.
     NcclLog,
+    /// Nsight Systems, exported as SQLite.
+    Nsys,
 }
 
 impl TraceFormat {
@@ -41,6 +44,7 @@ impl TraceFormat {
             TraceFormat::Chakra => "Chakra execution trace",
             TraceFormat::NcclInspector => "NCCL inspector",
             TraceFormat::NcclLog => "NCCL log",
+            TraceFormat::Nsys => "Nsight Systems",
         }
     }
 }
@@ -67,10 +71,8 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
     let Some(format) = format_of(&start) else {
         let text = String::from_utf8_lossy(&start);
         let other = pairs(include_str!("other_files.txt")).find(|(mark, _)| text.contains(mark));
-        return Err(wrong(format!(
-            "is {}; accepted: {ACCEPTED}",
-            other.map_or("not a supported trace", |(_, what)| what)
-        )));
+        let what = other.map_or("not a supported trace", |(_, what)| what);
+        return Err(wrong(format!("is {what}; accepted: {ACCEPTED}")));
     };
     let longest = if start.trim_ascii_start().starts_with(b"{") { LONGEST_TEXT } else { usize::MAX };
     let source = BoundedTexts { source: start.as_slice().chain(source), longest, since_quote: 0 };
@@ -80,6 +82,7 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
         TraceFormat::ExecutionTrace => FileContent::Rank(chakra::read_execution_trace(source)),
         TraceFormat::Chakra => FileContent::Rank(chakra::read(source)),
         TraceFormat::NcclInspector => FileContent::Processes(inspector::read(source)),
+        TraceFormat::Nsys => FileContent::Processes(nsys::read(path).map_err(wrong)?),
         TraceFormat::FlightRecorder => FileContent::Rank(pytorch::read(source).map_err(wrong)?),
         TraceFormat::NcclLog => {
             let mut bytes = Vec::new();
@@ -122,29 +125,21 @@ impl<R: Read> Read for BoundedTexts<R> {
     }
 }
 
-const ACCEPTED: &str = "a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
+const ACCEPTED: &str = "a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, an SQLite export of Nsight Systems, or a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL";
 
 /// The format of a file with these first bytes.
 fn format_of(start: &[u8]) -> Option<TraceFormat> {
     let text = String::from_utf8_lossy(start);
     let has = |key: &str| text.contains(key);
-    if pytorch::is_pickle(start) {
-        return Some(TraceFormat::FlightRecorder);
-    }
-    if inspector::is_nccl_log(&text) {
-        return Some(TraceFormat::NcclLog);
-    }
-    if !text.trim_start().starts_with('{') {
-        return chakra::is_chakra(start).then_some(TraceFormat::Chakra);
-    }
-    Some(if has("\"inspector_output_format_version\"") {
-        TraceFormat::NcclInspector
-    } else if has("\"schema\"") && has("\"nodes\"") {
-        TraceFormat::ExecutionTrace
-    } else if has("\"schemaVersion\"") || has("\"traceEvents\"") || has("\"distributedInfo\"") {
-        TraceFormat::Kineto
-    } else {
-        TraceFormat::FlightRecorder
+    Some(match () {
+        () if start.starts_with(nsys::MAGIC) => TraceFormat::Nsys,
+        () if pytorch::is_pickle(start) => TraceFormat::FlightRecorder,
+        () if inspector::is_nccl_log(&text) => TraceFormat::NcclLog,
+        () if !text.trim_start().starts_with('{') => return chakra::is_chakra(start).then_some(TraceFormat::Chakra),
+        () if has("\"inspector_output_format_version\"") => TraceFormat::NcclInspector,
+        () if has("\"schema\"") && has("\"nodes\"") => TraceFormat::ExecutionTrace,
+        () if has("\"schemaVersion\"") || has("\"traceEvents\"") || has("\"distributedInfo\"") => TraceFormat::Kineto,
+        () => TraceFormat::FlightRecorder,
     })
 }
 
@@ -170,16 +165,25 @@ mod tests {
     fn files_of_other_profilers_are_named_with_what_they_lack() {
         let folder = tempfile::tempdir().unwrap();
         for (name, text, expected) in [
-            ("job.sqlite", "SQLite format 3\0\u{10}\0", "job.sqlite is an SQLite file, as Nsight Systems exports it"),
             (
                 "nvtx.csv",
                 "Time (%),Total Time (ns),Instances,Style,Range\n",
-                "is a table of Nsight Systems, which has no bytes",
+                "is a table of Nsight Systems, which has no bytes of calls, as its export `nsys export --type sqlite` has",
             ),
             (
                 "p_1_0.json",
                 "[\n{\"name\": \"Group API\", \"args\": {\"groupApiId\": 0}},\n{}]\n",
                 "is a dump of NCCL's example profiler",
+            ),
+            (
+                "p_2_0.json",
+                "[\n{\"name\": \"Group\", \"cat\": \"GROUP\", \"args\": {\"groupId\": 0}},\n{}]\n",
+                "is a dump of NCCL's example profiler",
+            ),
+            (
+                "n1.prom",
+                "nccl_bus_bandwidth_gbs{comm=\"0x1\"} 1.5\n",
+                "is a page of metrics of NCCL's inspector (NCCL_INSPECTOR_PROM_DUMP=1), which has means and no calls",
             ),
             ("notes.txt", "nothing", "notes.txt is not a supported trace; accepted: a Chrome trace"),
         ] {

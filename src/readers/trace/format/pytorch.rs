@@ -44,11 +44,8 @@ struct Entry {
     output_sizes: Vec<Vec<u64>>,
     #[serde(default)]
     output_dtypes: Vec<String>,
-    #[serde(default)]
     duration_ms: Option<f64>,
-    #[serde(default)]
     time_created_ns: Option<u64>,
-    #[serde(default)]
     collective_seq_id: Option<u64>,
     #[serde(default)]
     is_p2p: bool,

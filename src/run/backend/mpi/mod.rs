@@ -154,7 +154,7 @@ impl Backend for MpiBackend {
     }
 
     fn bytes_available(&self) -> Bytes {
-        Bytes(available_memory_bytes() / u64::from(self.ranks_on_host))
+        Bytes(host::available_memory_bytes() / u64::from(self.ranks_on_host))
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
@@ -212,17 +212,6 @@ pub fn last_level_cache_bytes() -> u64 {
     caches.filter_map(size).max().unwrap_or(ASSUMED_CACHE_BYTES)
 }
 
-/// Bytes that may be allocated without swapping: `MemAvailable`, or less where a control group allows less.
-pub fn available_memory_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    let host = kib.map_or(u64::MAX, |kib| kib << 10);
-    let read = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let limit = read("/sys/fs/cgroup/memory.max").zip(read("/sys/fs/cgroup/memory.current"));
-    host.min(limit.map_or(u64::MAX, |(most, used)| most.saturating_sub(used)))
-}
-
 /// Processors that are online, whichever processes may use them.
 pub fn processors() -> u32 {
     host::online_processors().max(1)
@@ -252,7 +241,7 @@ mod tests {
     #[test]
     fn the_host_has_a_cache_and_memory() {
         assert!(last_level_cache_bytes() >= 64 << 10);
-        assert!(available_memory_bytes() > 1 << 20);
+        assert!(host::available_memory_bytes() > 1 << 20);
         assert!(processors() >= 1);
     }
 }
