@@ -190,6 +190,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         after_plan: AfterPlan {
+            perftest: None,
             interference: None,
             replay: Some(ReplayRequest { source: ReplaySource::Steps(Box::new(suite.layouts[0].clone())), options }),
         },

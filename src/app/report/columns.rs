@@ -3,7 +3,6 @@
 use super::document::{self, Block, Column, Table, TableLayout, Tone, gigabytes_per_second, optional, range};
 use super::row::{Counts, Row, Status};
 use super::template;
-use super::view::View;
 use Role::{Always, Check, InHeading, InPlace, Labels, WhereKnown};
 use commgauge_base::collective::Placement;
 use commgauge_base::geometry::Splits;
@@ -488,8 +487,8 @@ impl Contention {
 }
 
 /// The tables of calls that disturb each other: in all groups at once, and on several axes, where there are any.
-pub(super) fn disturbed_document(view: &View) -> Vec<Block> {
-    let answer = context! { contention => Serde(&view.contention), interference => Serde(&view.interference) };
+pub(super) fn disturbed_document(contention: &[Contention], interference: &[CallInterference]) -> Vec<Block> {
+    let answer = context! { contention => Serde(contention), interference => Serde(interference) };
     template::blocks("disturbed.txt", include_str!("templates/disturbed.txt"), answer)
 }
 

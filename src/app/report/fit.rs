@@ -25,8 +25,15 @@ pub fn fit_text(fit: &Fit, width: u16) -> String {
 
 /// Every curve, the errors at what the fit did not see, and the coefficients that it has.
 pub(super) fn tables(fit: &Fit) -> Vec<Block> {
-    blocks("fit.txt", include_str!("templates/fit.txt"), Serde(fit).into())
+    blocks("fit.txt", TABLES, Serde(fit).into())
 }
+
+/// The sizes of a family.
+pub(super) fn points(name: &str, family: &FamilyFit) -> Vec<Block> {
+    blocks("fit.txt", TABLES, context! { name, curves => Serde(&family.curves) })
+}
+
+const TABLES: &str = include_str!("templates/fit.txt");
 
 fn element(key: &FamilyKey) -> String {
     key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string())

@@ -190,7 +190,7 @@ fn cases(view: &View, notes: &mut Notes) -> Vec<Block> {
 fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     let mut blocks: Vec<Block> = screen::document(view);
     blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
-    blocks.extend(columns::disturbed_document(view));
+    blocks.extend(columns::disturbed_document(&view.contention, &view.interference));
     blocks.extend(products::soak_document(&view.rows, &view.header).map(Block::Table));
     blocks.extend(view::document(view));
     blocks.extend(products::document(&view.products, &view.header));

@@ -1,11 +1,11 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Fields, Table, optional, range, signed_percent};
+use super::document::{Block, Fields, Table, optional, range, signed_percent};
 use super::row::{self, Row};
 use super::step::StepView;
-use super::template::{blocks, lines};
+use super::template::{blocks, lines, mark};
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
-use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
+use commgauge_base::units::{Bytes, Rate, Seconds, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::record::line::{Header, Outcome};
 use commgauge_model::record::times::{CopyTime, MergedTimes, ProductTime};
@@ -17,43 +17,27 @@ use serde::Serialize;
 use serde_json::json;
 
 /// The table of all products, where there are any.
-pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Block> {
-    let first = products.first()?;
-    // Values that are equal in all rows go into the title.
-    let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
+pub(super) fn document(products: &[ProductTime], header: &Header) -> Vec<Block> {
     let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
     let (unit, scale) = flops_unit(fastest);
-    let title = format!(
-        "matrix products of m x k by k x n{}: time of the slowest of {} on a host that compute at once, and its rate; {}",
-        if one_type { format!(" in {}", first.product.element_type) } else { String::new() },
-        counted(first.ranks_per_host as usize, "rank"),
-        first.library
-    );
-    let layer = |time: &ProductTime| match time.product.uses.as_slice() {
-        [] => optional(None::<String>),
-        [one] => one.clone(),
-        [first, others @ ..] => format!("{first} and {} more", others.len()),
-    };
-    let check = |time: &ProductTime| row::check(&time.times.outcome, "element", header);
-    let table = Fields::of(products)
-        .left("layer", 0, |time| layer(time))
-        .right("m", 0, |time| time.product.m)
-        .right("n", 0, |time| time.product.n)
-        .right("k", 0, |time| time.product.k)
-        .left("type", if one_type { 3 } else { 0 }, |time| time.product.element_type)
-        .right("repl.", 2, |time| time.times.medians().len())
-        .right("time", 0, |time| optional(time.times.median()))
-        .left("[95 %]", 1, |time| range(time.times.interval()))
-        .right(unit, 0, |time| optional(time.flops_per_second().map(|rate| three_digits(rate * scale))))
-        .left("check", expendable_check(products.iter().map(|time| &time.times)), |time| check(time).1)
-        .left("all layers", Column::PAGES_ONLY, |time| time.product.uses.join(", "))
-        .toned(title, |time| check(time).0);
-    Some(Block::Table(table.whole_in("`commgauge report --format json` has every product")))
+    let checks = checks(products.iter().map(|time| &time.times), "element", header);
+    let products = products.iter().map(JsonProduct::new).collect::<Vec<_>>();
+    blocks("work.txt", WORK, context! { part => "products", products => Serde(products), checks, unit, scale })
 }
 
-/// A column that says "right" in every row may go first.
-fn expendable_check<'a>(mut times: impl Iterator<Item = &'a MergedTimes>) -> u8 {
-    if times.all(|times| times.problem().is_none()) { 2 } else { 0 }
+const WORK: &str = include_str!("templates/work.txt");
+
+/// For each the mark of its row, and what its check says.
+fn checks<'a>(
+    times: impl Iterator<Item = &'a MergedTimes>,
+    part: &str,
+    header: &Header,
+) -> Vec<(&'static str, String)> {
+    let check = |times: &MergedTimes| {
+        let (tone, text) = row::check(&times.outcome, part, header);
+        (mark(tone), text)
+    };
+    times.map(check).collect()
 }
 
 /// Number of products by outcome, such as `12 products: 12 right`; `None` without products.
@@ -109,33 +93,12 @@ impl<'a> JsonProduct<'a> {
 // Copies between hosts and GPUs: from where to where, the rate of the slowest rank and of the fastest.
 
 /// The table of all copies, where there are any.
-pub(super) fn copies_document(copies: &[CopyTime], header: &Header) -> Option<Block> {
-    let table = copies_table(copies, header).whole_in("`commgauge report --format json` has every rank of every copy");
-    (!copies.is_empty()).then_some(Block::Table(table))
-}
-
-fn copies_table(copies: &[CopyTime], header: &Header) -> Table {
-    let title = "copies by the copy engines of the ranks' GPUs, or by kernels (sm), one rank of a host after the other (alone) or all at once (together): time of \
-                 the slowest rank, and its rate in each direction";
-    let check = |time: &CopyTime| row::check(&time.times.outcome, "byte", header);
-    let gigabytes = |rate: Rate| three_digits(rate.gigabytes_per_second());
-    let rank = |time: &CopyTime, end: usize| {
-        optional(time.extremes().map(|ends| format!("rank {}, {}", ends[end].0, gigabytes(ends[end].1))))
-    };
-    Fields::of(copies)
-        .left("copy", 0, |time| time.copy.kind.name())
-        .left("host memory", 1, |time| optional(time.copy.host_memory.map(HostMemory::name)))
-        .left("to rank", 1, |time| optional(time.copy.peer_distance.map(|distance| format!("+{distance}"))))
-        .right("size", 0, |time| time.copy.bytes)
-        .left("each", 0, |time| time.copy.each())
-        .right("repl.", 3, |time| time.times.medians().len())
-        .right("time", 2, |time| optional(time.times.median()))
-        .right("GB/s", 0, |time| optional(time.times.median().map(|seconds| gigabytes(time.rate(seconds)))))
-        .left("slowest", 0, |time| rank(time, 0))
-        .left("fastest", 1, |time| rank(time, 1))
-        .left("nvbandwidth", 3, |time| optional(time.copy.nvbandwidth_name()))
-        .left("check", expendable_check(copies.iter().map(|time| &time.times)), |time| check(time).1)
-        .toned(title, |time| check(time).0)
+pub(super) fn copies_document(copies: &[CopyTime], header: &Header) -> Vec<Block> {
+    let end = |(rank, rate): (u32, Rate)| format!("rank {rank}, {}", three_digits(rate.gigabytes_per_second()));
+    let ends: Vec<_> = copies.iter().map(|time| time.extremes().map(|ends| ends.map(end))).collect();
+    let checks = checks(copies.iter().map(|time| &time.times), "byte", header);
+    let copies = copies.iter().map(JsonCopy::new).collect::<Vec<_>>();
+    blocks("work.txt", WORK, context! { part => "copies", copies => Serde(copies), ends, checks })
 }
 
 /// Number of copies by outcome, such as `12 copies: 12 right`; `None` without copies.
@@ -386,7 +349,9 @@ mod tests {
         let all = [copy(None), copy(Some(skipped))];
         let sample = include_bytes!("../../../tests/data/sample-record.jsonl");
         let header = Record::parse(sample, "sample").expect("it is a record").header;
-        let cells = |row: usize| copies_table(&all, &header).rows[row].cells.join(" | ");
+        let shown = copies_document(&all, &header);
+        let [Block::Table(table)] = &shown[..] else { panic!("{shown:?}") };
+        let cells = |row: usize| table.rows[row].cells.join(" | ");
         let fine = cells(0);
         for words in ["to-peer", "+2", "alone", "47.6", "rank 1, 47.6", "rank 0, 400", "right"] {
             assert!(fine.contains(words), "{words}: {fine}");

@@ -10,7 +10,7 @@ use super::document::{
 use super::text::{harmless, visible, wrap};
 use crate::chart::escaped;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::stats::{Interval, Span};
+use commgauge_base::stats::Interval;
 use commgauge_base::units::{Bytes, Rate, Seconds, counted, three_digits};
 use commgauge_base::visible::{ShownPath, visible_lines};
 use commgauge_model::config::likely_key;
@@ -127,8 +127,7 @@ fn environment() -> Environment<'static> {
     environment.add_filter("three_digits", three_digits);
     environment.add_filter("gigabytes", |bytes: u64| gigabytes(Bytes(bytes)));
     environment.add_filter("seconds_range", |low: Option<f64>, high: Option<f64>| {
-        let interval = low.zip(high).map(|(low, high)| Interval { low, high });
-        seconds_range(Span { middle: 0.0, interval })
+        seconds_range(low.zip(high).map(|(low, high)| Interval { low, high }))
     });
     environment
         .add_filter("percent", |share: Option<f64>, decimals: usize| share.map(|share| percent(share, decimals)));
@@ -160,7 +159,7 @@ const BAR: &str = "\u{1}";
 
 /// The table of a text whose lines are rows, with `|` between their cells. Of the first, the headings, those of numbers begin with `>`, a
 /// unit comes after `;`, and those that end in `:N` are of columns that narrow terminals do without, the largest N first; `:page` is for
-/// pages only. Where the last ends in `...`, its cells are cut, so that every row stays on one line; where it ends in `+`, they go on below.
+/// pages only. Where the last ends in `...`, its cells are cut, so that every row stays on one line; where it ends in `+`, they continue below.
 fn table(text: &str, width: u16) -> String {
     let mut table = parsed_table("", text.lines());
     let Some(last) = table.columns.last_mut() else { return String::new() };
@@ -203,6 +202,11 @@ fn parsed_table<'a>(title: &str, lines: impl Iterator<Item = &'a str>) -> Table 
 
 /// Marks at the beginning of a row.
 const TONES: [(&str, Tone); 3] = [("[good]", Tone::Good), ("[bad]", Tone::Bad), ("[unsure]", Tone::Unsure)];
+
+/// The mark of a row.
+pub(super) fn mark(tone: Tone) -> &'static str {
+    TONES.iter().find(|(_, marked)| *marked == tone).map_or("", |(mark, _)| mark)
+}
 
 /// The blocks of a template of the program, with an empty line between them: lists of sentences, and tables.
 ///

@@ -1,11 +1,11 @@
 //! The contents of a report: a record turned into rows, findings and warnings. Formatting is in the renderers.
 
 use super::columns::{CallInterference, Contention, collective_and_variant};
-use super::document::{Block, Fields, optional, share};
+use super::document::Block;
 use super::pairs::PairsView;
 use super::row::{Entry, Row, Status};
 use super::step::StepView;
-use super::template::prose;
+use super::template::{self, prose};
 use super::{nccl_faults, products, provenance, row};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Rate, Seconds, counted};
@@ -18,6 +18,7 @@ use commgauge_model::record::times::{CopyTime, ProductTime};
 use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationLine, ReplayLine};
 use commgauge_model::workload::{RankedStep, Style};
 use minijinja::context;
+use minijinja::value::Serde;
 use std::collections::BTreeMap;
 
 /// All contents of a report, in display order.
@@ -291,22 +292,15 @@ fn counted_errors(record: &Record) -> Option<String> {
 // sizes before they were measured.
 
 /// The table of all curves, where sizes were chosen.
-pub(super) fn document(view: &View) -> Option<Block> {
-    let calibration = view.calibration.as_ref()?;
-    let title = format!(
-        "calibration: sizes added in {} where curves were least sure, until {}; predictions are of sizes before they were measured",
-        counted(calibration.rounds as usize, "round"),
-        share(calibration.until_error)
-    );
-    let table = Fields::of(&calibration.curves)
-        .left("curve", 0, |curve| curve_name(view, curve))
-        .right("sizes", 0, |curve| curve.sizes)
-        .right("expected error", 0, |curve| optional(curve.expected_error.map(share)))
-        .right("last prediction", 1, |curve| optional(curve.last_error.map(share)))
-        .right("worst prediction", 2, |curve| optional(curve.largest_error.map(share)))
-        .left("ended", 0, |curve| curve.outcome.name())
-        .table(title);
-    Some(Block::Table(table.whole_in("`commgauge report --format json` has every curve")))
+pub(super) fn document(view: &View) -> Vec<Block> {
+    let Some(calibration) = &view.calibration else { return Vec::new() };
+    let names =
+        calibration.curves.iter().map(|curve| (curve_name(view, curve), curve.outcome.name())).collect::<Vec<_>>();
+    template::blocks(
+        "calibration.txt",
+        include_str!("templates/calibration.txt"),
+        context! { names, ..Serde(calibration) },
+    )
 }
 
 /// The common name of the cases of a curve: the name of one of them without its size.

@@ -349,11 +349,6 @@ impl<'a, R> Fields<'a, R> {
         let cells = |row: &R| self.fields.iter().map(|field| (field.cell)(row)).collect();
         Table::new(title, &columns, self.rows.iter().map(|row| Row { tone: tone(row), cells: cells(row) }))
     }
-
-    /// As the text of a table without a title.
-    pub fn text(self, width: u16) -> String {
-        self.table("").text(width)
-    }
 }
 
 impl From<Vec<String>> for Row {
@@ -446,11 +441,6 @@ pub fn optional(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// A truth in a cell.
-pub fn yes_or_no(truth: bool) -> &'static str {
-    if truth { "yes" } else { "no" }
-}
-
 /// A share in per cent, with this many decimals.
 pub fn percent(share: f64, decimals: usize) -> String {
     format!("{:.decimals$} %", 100.0 * share)
@@ -487,8 +477,8 @@ pub fn range<T: Display>(interval: Option<Interval<T>>) -> String {
 }
 
 /// `12.3..14.5 ms`, with the unit of the upper end; `n/a` where there is no interval.
-pub fn seconds_range(span: Span) -> String {
-    span.interval.map_or_else(|| "n/a".to_owned(), |interval| in_one_unit(interval, ".."))
+pub fn seconds_range(interval: Option<Interval>) -> String {
+    interval.map_or_else(|| "n/a".to_owned(), |interval| in_one_unit(interval, ".."))
 }
 
 /// `12.3 .. 14.5 ms`, with the unit of the upper end; `not known` where there is no interval.

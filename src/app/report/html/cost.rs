@@ -3,7 +3,7 @@
 use super::curves::thin;
 use super::page::{HtmlInput, without_many_passes};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit, xy};
-use crate::report::document::{Block, Fields, Figure, Mark, Table, Tone};
+use crate::report::document::{Block, Figure, Mark};
 use crate::report::verdict::{coverage, curves_document, findings, rows_on_page};
 use crate::report::{fit, view};
 use commgauge_base::stats::Interval;
@@ -23,7 +23,7 @@ const MAX_POINTS: usize = 200;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
-    let calibrated = input.runs.iter().filter_map(|run| view::document(&run.view));
+    let calibrated = input.runs.iter().flat_map(|run| view::document(&run.view));
     let fitted = match &input.fit {
         Ok(fitted) => *fitted,
         Err(_) => {
@@ -45,8 +45,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let thinned = |curve: &mut CurveFit| thin(&mut curve.points, MAX_POINTS, |point| point.outlier);
         let left_out: usize = family.curves.iter_mut().map(thinned).sum();
         let picture = fit::picture(fitted, &predictor, index, &family);
-        let mut shown =
-            vec![Block::Charts(vec![Figure::new("Cost curves", picture)]), Block::Table(points(&name, &family))];
+        let mut shown = vec![Block::Charts(vec![Figure::new("Cost curves", picture)])];
+        shown.extend(fit::points(&name, &family));
         if left_out > 0 {
             shown.push(Block::text(format!(
                 "{} in between are omitted from the pictures and the table here; `commgauge calibrate` writes them all.",
@@ -78,21 +78,6 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
 pub(super) fn in_short(input: &HtmlInput) -> String {
     let curves = input.fit.as_ref().map_or(0, |fit| fit.families.iter().map(|family| family.curves.len()).sum());
     counted(curves, "curve")
-}
-
-fn points(name: &str, family: &FamilyFit) -> Table {
-    let points = family.curves.iter().flat_map(|curve| curve.points.iter().map(|point| (curve.ranks, point)));
-    Fields::of(points)
-        .right("ranks", 0, |(ranks, _)| *ranks)
-        .right("bytes_total", 0, |(_, point)| point.bytes_total)
-        .right("measured", 0, |(_, point)| point.measured_seconds)
-        .right("curve", 0, |(_, point)| {
-            point.curve_seconds.map_or_else(|| "passed by".to_owned(), |seconds| seconds.to_string())
-        })
-        .right("replicates", 0, |(_, point)| point.replicates)
-        .right("disturbed", 0, |(_, point)| point.replicates_disturbed)
-        .toned(format!("Table: {name}"), |(_, point)| if point.outlier { Tone::Unsure } else { Tone::Plain })
-        .folded()
 }
 
 // The comparison with the base, row by row with intervals.

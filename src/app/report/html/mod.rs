@@ -86,7 +86,7 @@ pub fn html(input: &HtmlInput) -> Result<String> {
 /// The sections below the answer: what the run was made for, then what follows from it, each with the words that name it where the run
 /// has nothing of it. `map` is the heat map of pairs unless the answer has it.
 fn parts(input: &HtmlInput, first: &HtmlRun, map: Vec<Block>) -> Vec<(String, Section)> {
-    let of_runs = |of: fn(&View) -> Option<Block>| page::of_runs(input, of);
+    let of_runs = |of: fn(&View) -> Vec<Block>| page::of_runs(input, of);
     let products = of_runs(|view| products::document(&view.products, &view.header));
     let copies = of_runs(|view| products::copies_document(&view.copies, &view.header));
     let rows: usize = input.runs.iter().map(|run| run.view.rows.len()).sum();

@@ -16,11 +16,9 @@ use commgauge_cost::cost::Fit;
 use commgauge_judge::verdict::locate::Suspects;
 use commgauge_judge::verdict::{Decision, Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_model::record::Record;
-use commgauge_model::record::header::host_of;
-use commgauge_model::record::line::Outcome;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Searches and sorts tables; the only script that the policy of the page allows.
 const SCRIPT: &str = include_str!("../../../../reports/templates/report.js");
@@ -150,7 +148,7 @@ pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     for run in input.runs {
-        blocks.extend(columns::disturbed_document(&run.view));
+        blocks.extend(columns::disturbed_document(&run.view.contention, &run.view.interference));
         blocks.extend(products::soak_document(&run.view.rows, &run.view.header).map(Block::Table));
         blocks.extend(products::replays_document(&run.view.replays, &run.view.steps));
         // The first one is on the first screen.
@@ -232,9 +230,10 @@ pub(super) fn without_many_passes<'a>(rows: &[&'a Judged]) -> (Vec<&'a Judged>, 
 }
 
 /// What each run has of a kind, below the name of the run where there are several.
-pub(super) fn of_runs(input: &HtmlInput, of: impl Fn(&View) -> Option<Block>) -> Vec<Block> {
-    let runs = input.runs.iter().enumerate().filter_map(|(index, run)| Some((index, run, of(&run.view)?)));
-    runs.flat_map(|(index, run, block)| heading(input, index, run).into_iter().chain([block])).collect()
+pub(super) fn of_runs(input: &HtmlInput, of: impl Fn(&View) -> Vec<Block>) -> Vec<Block> {
+    let runs = input.runs.iter().enumerate().map(|(index, run)| (index, run, of(&run.view)));
+    let runs = runs.filter(|(_, _, blocks)| !blocks.is_empty());
+    runs.flat_map(|(index, run, blocks)| heading(input, index, run).into_iter().chain(blocks)).collect()
 }
 
 /// Which run it is, where there are several.
@@ -243,9 +242,6 @@ fn heading(input: &HtmlInput, index: usize, run: &HtmlRun) -> Option<Block> {
 }
 
 // Provenance of every run, and late ranks.
-
-/// Ranks in the table of late arrivals.
-const MAX_RANKS: usize = 12;
 
 /// Provenance of every run.
 pub(super) fn runs_blocks(input: &HtmlInput) -> Vec<Block> {
@@ -291,29 +287,13 @@ pub(super) fn late_in_short(run: &HtmlRun) -> String {
     }
 }
 
-/// Late ranks.
+/// Late ranks; nothing where no isolated sample could show one.
 pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
-    let (counts, samples) = last_arrivals(run);
+    let isolated = run.view.rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.counts.samples > 0);
+    let (world, samples) = (run.view.header.world_size, isolated.map(|row| row.counts.samples).sum::<u64>());
     if samples == 0 {
         return Vec::new();
     }
-    let mut ranks: Vec<(u32, u64)> = counts.into_iter().collect();
-    ranks.sort_by_key(|(rank, count)| (std::cmp::Reverse(*count), *rank));
-    let world = run.view.header.world_size;
-    let ranks = Fields::of(ranks.iter().take(MAX_RANKS))
-        .left("rank", 0, |(rank, _)| {
-            format!("{rank} ({})", host_of(&run.record.header.ranks, *rank).unwrap_or("host unknown"))
-        })
-        .right("arrived last in", 0, |(_, count)| share(*count as f64 / samples as f64))
-        .table("How often a rank arrived last");
-    let mut blocks = vec![
-        Block::text(format!(
-            "Of {samples} isolated samples; by chance each of {world} ranks would be last in {} %. A rank is named as late only where \
-             it was last in a clear majority, by more than the clocks' disagreement.",
-            three_digits(100.0 / f64::from(world.max(1)))
-        )),
-        Block::Table(ranks),
-    ];
     let late = run.view.rows.iter().filter_map(|row| Some((in_words(&row.facts), row.late.as_ref()?)));
     let table = Fields::of(late)
         .left("case", 0, |(case, _)| (*case).clone())
@@ -322,24 +302,14 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
         .right("last in", 0, |(_, late)| share(late.share))
         .right("behind the first", 0, |(_, late)| late.spread)
         .table("Late ranks by case");
-    blocks.push(match table.rows.is_empty() {
+    let rule = format!(
+        "Of {samples} isolated samples; by chance each of {world} ranks would be last in {} %. A rank is named as late only where it was last \
+         in a clear majority, by more than the clocks' disagreement.",
+        three_digits(100.0 / f64::from(world.max(1)))
+    );
+    let named = match table.rows.is_empty() {
         true => Block::text("No rank is named as late in any case."),
         false => Block::Table(table.whole_in("`commgauge report --format json` has every row")),
-    });
-    blocks
-}
-
-fn last_arrivals(run: &HtmlRun) -> (BTreeMap<u32, u64>, u64) {
-    let (mut counts, mut samples) = (BTreeMap::new(), 0);
-    for line in &run.record.cases {
-        let isolated = run.record.plan.cases.get(line.case as usize).is_some_and(|c| c.cadence == Cadence::Isolated);
-        if !isolated || !matches!(line.outcome, Outcome::Measured { .. }) {
-            continue;
-        }
-        for rank in line.samples.valid().filter_map(|index| line.samples.last_rank.get(index)) {
-            *counts.entry(*rank).or_default() += 1;
-            samples += 1;
-        }
-    }
-    (counts, samples)
+    };
+    vec![Block::text(rule), named]
 }

@@ -4,8 +4,8 @@ use super::serving::{PassTokens, Phase, heads_and_experts, widest};
 use super::stages::{Messages, Stages, must_divide};
 use super::{ServingStep, TrainingStep, serving, training};
 use crate::config::step::{
-    BucketRule, DataStyle, Drafter, MuonTensorMode, ParameterReturn, SampledTokens, Serving, ServingDispatcher,
-    TokenExchange, Training, UnitRule, divisors_among, ranks_of_ep_on_a_node,
+    BucketRule, DataStyle, Drafter, MuonTensorMode, ParameterReturn, RecomputeModule, SampledTokens, Serving,
+    ServingDispatcher, TokenExchange, Training, UnitRule, divisors_among, ranks_of_ep_on_a_node,
 };
 use crate::config::{Model, Place};
 use crate::layout::{Axis, Degrees, Division, Layout};
@@ -399,6 +399,7 @@ fn check_data(step: &TrainingStep) -> Result<()> {
              of dp x cp = {ranks}), or data_style fsdp"
         )));
     }
+    recomputed_modules(step)?;
     secondary_shards(step)?;
     quantised_gradients(step)?;
     if data.bucket_rule == BucketRule::LayerWise && step.model.biases.feed_forward && step.model.mixture.is_some() {
@@ -425,6 +426,21 @@ fn check_data(step: &TrainingStep) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Checks that the model has the parts of layers that are recomputed.
+fn recomputed_modules(step: &TrainingStep) -> Result<()> {
+    let mixture = step.model.mixture.as_ref();
+    let lacks = |module: &&RecomputeModule| match module {
+        RecomputeModule::LatentUp => step.model.attention.latent.is_none(),
+        RecomputeModule::Experts | RecomputeModule::ExpertActivation => mixture.is_none(),
+        RecomputeModule::SharedExperts => mixture.is_none_or(|mixture| mixture.shared_experts == 0),
+        RecomputeModule::FeedForward => !step.model.has_dense_layers(),
+        RecomputeModule::CoreAttention | RecomputeModule::Norms => false,
+    };
+    let Some(module) = step.training.tensor.recompute_modules.iter().flatten().find(lacks) else { return Ok(()) };
+    let problem = format!("{module} has no effect: {} has none; accepted: the parts that it has", step.model.name);
+    Err(step.training.at("recompute_modules").wrong(problem))
 }
 
 /// Why divided experts do not fit parts of the groups of ranks.

@@ -323,13 +323,13 @@ fn layers_that_are_repeated_in_part_or_trained_in_part_are_found_as_if_everythin
     for keys in [
         vec![("recompute_layers", "1"), ("recompute_method", "block")],
         vec![("recompute_layers", "2")],
-        vec![("recompute_modules", "layernorm,mlp,moe_act")],
+        vec![("recompute_modules", "layernorm,PART")],
         vec![("lora_rank", "8"), ("optimizer_offload", "50")],
     ] {
-        for (name, layers, memory) in [("llama-3-8b", 4, 25e9), ("mixtral-8x7b", 2, 60e9)] {
+        for (name, part, layers, memory) in [("llama-3-8b", "mlp", 4, 25e9), ("mixtral-8x7b", "moe_act", 2, 60e9)] {
             let mut world = World::new(name, layers, 4);
             (world.memory, world.batch, world.uneven, world.wanted) = (memory, 4, true, usize::MAX);
-            world.keys = keys.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+            world.keys = keys.iter().map(|(key, value)| (*key, value.replace("PART", part))).collect();
             let (legal, fits, prices) = world.brute_force();
             let all = world.found();
             assert_eq!((all.considered, all.feasible), (legal, fits), "{name} {keys:?}");

@@ -349,6 +349,13 @@ fn choices_that_do_not_go_together_are_refused_with_what_does() {
             "reshard_after_forward = false needs data_style = fsdp or hsdp",
         ),
         ("mixtral-8x7b", "ep=2", "data_style = 'hsdp'\nreplicas_of_shards = 2", "replicas_of_shards = 2 with ep = 2"),
+        ("llama-3-8b", "dp=8", "recompute_modules = ['mlp', 'moe_act']", "moe_act has no effect: llama-3-8b has none"),
+        (
+            "mixtral-8x7b",
+            "ep=2",
+            "recompute_modules = ['mla_up_proj']",
+            "mla_up_proj has no effect: mixtral-8x7b has none",
+        ),
         (
             "llama-3-8b",
             "pp=2",
