@@ -7,7 +7,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::CommaSeparated;
-use commgauge_cost::cost::{CurveFit, FamilyFit, FamilyKey, Fit, PointFit, Prediction, Predictor, Query};
+use commgauge_cost::cost::{CurveFit, FamilyFit, Fit, PointFit, Prediction, Predictor, Query};
 use minijinja::context;
 use minijinja::value::Serde;
 use schemars::JsonSchema;
@@ -35,10 +35,6 @@ pub(super) fn points(name: &str, family: &FamilyFit) -> Vec<Block> {
 
 const TABLES: &str = include_str!("templates/fit.txt");
 
-fn element(key: &FamilyKey) -> String {
-    key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string())
-}
-
 // Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
 // held-out sizes.
 
@@ -62,7 +58,8 @@ pub fn fit_plots(fit: &Fit) -> Vec<(String, String)> {
 /// A file name of letters, digits and dashes only: labels come from untrusted files.
 fn name(index: usize, family: &FamilyFit) -> String {
     let key = &family.key;
-    let text = format!("{:03}-{}-{}-{}-{}", index + 1, key.collective, element(key), key.place, key.cadence);
+    let element = key.element_type.map_or("any", |element| element.name());
+    let text = format!("{:03}-{}-{element}-{}-{}", index + 1, key.collective, key.place, key.cadence);
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
 }
 

@@ -207,13 +207,6 @@ pub struct HeldOut {
     pub margins: Vec<Margin>,
 }
 
-impl PointFit {
-    /// Whether the size, or one of its measurements, was disturbed.
-    pub fn is_disturbed(&self) -> bool {
-        self.outlier || self.replicates_disturbed > 0
-    }
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_none(count: &u32) -> bool {
     *count == 0

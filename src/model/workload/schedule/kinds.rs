@@ -19,6 +19,7 @@ impl ScheduleKind {
     }
 
     /// Copies of its layers' parameters on a rank, relative to the other kinds.
+    #[inline]
     pub fn parameter_copies(self) -> u32 {
         if self == ScheduleKind::DualPipe { 2 } else { 1 }
     }
@@ -27,6 +28,7 @@ impl ScheduleKind {
     ///
     /// Interleaved: chunk x p + rank. V: rank going down, 2p - 1 - rank coming back. DualPipe: rank for the direction
     /// that starts at rank 0, p - 1 - rank for the other; both directions cover all chunks of the model.
+    #[inline]
     pub fn model_chunk(self, stages: u32, rank: u32, chunk: u32) -> u32 {
         match self {
             ScheduleKind::DualPipe if chunk == 1 => stages - 1 - rank,

@@ -70,6 +70,7 @@ impl Schedule {
     }
 
     /// Chunks that together are one stage's share of the model: v, but 1 for dualpipe, whose chunks are two copies.
+    #[inline]
     pub fn chunks_per_stage(&self) -> u32 {
         self.chunks / self.kind.parameter_copies()
     }
@@ -91,6 +92,7 @@ impl Schedule {
     }
 
     /// Rank and local chunk of the model's next chunk in a direction.
+    #[inline]
     fn neighbour(&self, rank: u32, chunk: u32, direction: PassDirection) -> Option<(u32, u32)> {
         let model_chunk = self.model_chunk_of(rank, chunk);
         let wanted = match direction {

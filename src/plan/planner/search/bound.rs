@@ -50,7 +50,7 @@ impl Bounds {
     /// For a model that is divided in the ways of a space.
     pub fn new(question: &Question, space: &Space) -> Bounds {
         let layers = KnownLayers::new(question, &space.shapes);
-        let of = |(cut, stages): (&PipelineCut, &Stages)| (*cut, Composition::of(stages, &layers.kinds, cut.schedule));
+        let of = |(cut, stages): (&PipelineCut, &Stages)| (*cut, Composition::of(stages, &layers, cut.schedule));
         Bounds {
             compositions: space.stages.iter().map(of).collect(),
             layers,
@@ -164,6 +164,8 @@ impl LayerKey {
 pub(super) struct KnownLayers {
     /// The kind of each layer.
     pub kinds: Vec<usize>,
+    /// That of the first and of the last layer where the embedding or the head is a chunk of its own: that of a like layer between them.
+    pub without_end: [Option<usize>; 2],
     /// Every placement of the groups of layers, by the axes of [`IN_LAYERS`].
     places: HashMap<Division, [Vec<Locality>; IN_LAYERS.len()]>,
     models: HashMap<Division, Option<LayersAsStages>>,
@@ -190,7 +192,12 @@ impl KnownLayers {
                 known.len() - 1
             })
         };
-        let mut layers = KnownLayers { kinds: (0..model.layers).map(&mut kind).collect(), ..KnownLayers::default() };
+        let kinds: Vec<usize> = (0..model.layers).map(&mut kind).collect();
+        let without_end = [0, last].map(|layer| {
+            let shape = (false, false, model.parts_of(layer), model.has_sliding_window_in(layer));
+            known.iter().position(|other| *other == shape)
+        });
+        let mut layers = KnownLayers { kinds, without_end, ..KnownLayers::default() };
         for shape in shapes {
             let known = layers.places.entry(division(shape)).or_default();
             for places in &shape.places {
@@ -418,7 +425,8 @@ struct KindSeconds {
 
 impl Composition {
     /// The composition of stages with layers of these kinds.
-    pub fn of(stages: &Stages, kinds: &[usize], schedule: ScheduleKind) -> Composition {
+    pub fn of(stages: &Stages, layers: &KnownLayers, schedule: ScheduleKind) -> Composition {
+        let (kinds, [first_alone, last_alone]) = (&layers.kinds, layers.without_end);
         let in_order = matches!(
             schedule,
             ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved | ScheduleKind::GPipe | ScheduleKind::Naive
@@ -433,12 +441,15 @@ impl Composition {
             let mut first = None;
             for chunk in 0..stages.chunks() {
                 let mut layers: Vec<Counted> = Vec::new();
-                // Left out of the bound are layers that predict further tokens, and those at an end that is a chunk of its own.
                 let [has_input, has_output] = stages.ends_of_chunk(stage, chunk);
-                let is_whole = |layer: usize| (layer > 0 || has_input) && (layer + 1 < kinds.len() || has_output);
-                let own = stages.layers_of_chunk(stage, chunk).iter().map(|layer| *layer as usize);
-                let known = own.filter(|layer| *layer < kinds.len() && is_whole(*layer));
-                known.for_each(|layer| count(&mut layers, kinds[layer]));
+                // Left out of the bound are layers that predict further tokens.
+                let kind = |layer: &u32| match *layer as usize {
+                    0 if !has_input => first_alone,
+                    layer if layer + 1 == kinds.len() && !has_output => last_alone,
+                    layer => kinds.get(layer).copied(),
+                };
+                let known = stages.layers_of_chunk(stage, chunk).iter().filter_map(kind);
+                known.for_each(|kind| count(&mut layers, kind));
                 let chunk = index_of(&mut composition.chunks, layers);
                 first = first.or(Some(chunk));
                 count(&mut chunks, chunk);
