@@ -198,6 +198,11 @@ fn adapters_alone_have_gradients_and_an_optimizer() {
         let used = Kernels::FUSED.memory(step, 0);
         assert_eq!((used.gradients.0, used.optimizer.0), (4 * 41_943_040, 8 * 41_943_040));
     });
+    // Shards in full precision hold all parameters, of which the update touches the adapters alone.
+    let each = with_step("llama-3-8b", "data_style = 'fsdp'\nlora_rank = 16", "dp = 8", 8, |step| {
+        updated_bytes(step, 0) as f64 * 8.0 / 41_943_040.0
+    });
+    assert!((10.0..14.0).contains(&each), "{each} bytes of each trained parameter");
 }
 
 /// Bytes per parameter held by two ranks of PyTorch 2.15 and DeepSpeed 0.19.8 on the CPU between the backward pass and the update

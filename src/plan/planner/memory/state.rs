@@ -21,16 +21,15 @@ const GATHERED_UNITS: u64 = 2;
 /// gradients that they add up (runtime/zero/stage_1_and_2.py, stage3.py `offload_optimizer`).
 pub(super) fn of(step: &TrainingStep, stage: u32) -> MemoryUse {
     let (all, data) = (with_hosts(step, stage), &step.training.data);
-    let whole = step.training.framework == Some(Framework::DeepSpeed);
-    let each = optimizer_bytes_per_parameter(step);
+    let (whole, each) = (step.training.framework == Some(Framework::DeepSpeed), optimizer_bytes_per_parameter(step));
     let on_host = if whole { each } else { each.min(2 * FULL_PRECISION_BYTES) };
     let without = |all: Bytes, part: u64, of: u64| {
         let parts = 100 * of - data.offloaded_percent.min(100) * part;
         bytes(u128::from(all.0) * u128::from(parts) / u128::from(100 * of))
     };
     let takes_gradients = whole && matches!(data.style, DataStyle::Zero2 | DataStyle::Zero3);
-    let gradients = without(all.gradients, u64::from(takes_gradients), 1);
-    MemoryUse { optimizer: without(all.optimizer, on_host, each), gradients, ..all }
+    let optimizer = without(all.optimizer, on_host, each);
+    MemoryUse { optimizer, gradients: without(all.gradients, u64::from(takes_gradients), 1), ..all }
 }
 
 /// The same with what hosts hold of the optimizer.
@@ -158,12 +157,13 @@ pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep) -> u64 {
     FULL_PRECISION_BYTES * (2 + copies)
 }
 
-/// Bytes that the update of a rank's parameters reads and writes: the moments, and the parameters in full precision wherever they are
-/// stored.
+/// Bytes that the update of a rank's trained parameters reads and writes: the moments, and the parameters in full precision wherever they
+/// are stored.
 pub(in crate::planner) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
-    let used = with_hosts(step, stage);
-    let full = if shares_full_precision(step) { used.parameters.0 } else { 0 };
-    used.optimizer.0.saturating_add(full)
+    let (used, trained) = (with_hosts(step, stage), u128::from(step.trained_parameters(stage).total()));
+    let of_trained =
+        || u128::from(used.parameters.0) * trained / u128::from(step.rank_parameters(stage).total().max(1));
+    used.optimizer.0.saturating_add(if shares_full_precision(step) { bytes(of_trained()).0 } else { 0 })
 }
 
 /// Parameters whose whole gradients are held at once; `None` if a rank only holds its shard. The chunks of a stage go backward one after
