@@ -210,9 +210,9 @@ pub(super) fn mark(tone: Tone) -> &'static str {
 
 /// The blocks of a template of the program, with an empty line between them: lists of sentences, and tables.
 ///
-/// A table begins with `#` and its title, or `##` below another part; the lines of the filter `table` follow, rows with a tone behind
-/// `[good]`, `[bad]` or `[unsure]`. A line of `<` collapses it on a page, one of `=` leaves out columns that agree in all rows, `^` says where
-/// all rows are, and `~` is the note below it.
+/// A table begins with `#` and its title, or `##` below another part. Then come its remarks: a line of `<` collapses it on a page, one of `=`
+/// leaves out columns that agree in all rows, `^` says where all rows are, and `~` is the note below it. The lines of the filter `table`
+/// follow, rows with a tone behind `[good]`, `[bad]` or `[unsure]`.
 pub(super) fn blocks(name: &'static str, source: &str, answer: JinjaValue) -> Vec<Block> {
     let text = prose(name, source, answer);
     text.split("\n\n").map(|part| part.trim_matches('\n')).filter(|part| !part.is_empty()).map(block).collect()
@@ -222,14 +222,15 @@ fn block(text: &str) -> Block {
     let Some((title, lines)) = text.strip_prefix('#').and_then(|table| table.split_once('\n')) else {
         return Block::list(text.lines());
     };
-    let remark = |mark| lines.lines().find_map(|line| line.strip_prefix(mark)).map(str::trim);
-    let rows = lines.lines().filter(|line| !line.starts_with(['<', '=', '^', '~']));
+    let is_remark = |line: &&str| line.starts_with(['<', '=', '^', '~']);
+    let remark = |mark| lines.lines().take_while(is_remark).find_map(|line| line.strip_prefix(mark)).map(str::trim);
+    let rows = lines.lines().skip_while(is_remark);
     let table = Table {
         elsewhere: remark('^').unwrap_or_default().to_owned(),
         folded: remark('<').is_some(),
+        level: 2 + u8::from(title.starts_with('#')),
         ..parsed_table(title.trim_start_matches('#').trim(), rows).noted(remark('~').unwrap_or_default())
     };
-    let table = if title.starts_with('#') { table.below() } else { table };
     Block::Table(if remark('=').is_some() { table.without_columns_that_agree() } else { table })
 }
 
@@ -336,6 +337,22 @@ mod tests {
         let text = prose("own.txt", source, context! { rows => Serde(rows) });
         let expected = "               time\n-------------------\n  a | b\\n|        -\n         c  2.00 ms\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn blocks_are_lists_and_tables_whose_remarks_come_before_their_headings() {
+        let source = "one\ntwo\n\n## a title\n<\n^ elsewhere\n~ a note\nname;unit | >count:2 | why:page\n[bad]{{ name|cell }} | 3 | x\n~b | 4 | y\n";
+        let [list, table] = &blocks("own.txt", source, context! { name => "= | \n\n#" })[..] else {
+            panic!("two blocks")
+        };
+        assert_eq!(*list, Block::list(["one", "two"]));
+        let Block::Table(table) = table else { panic!("{table:?}") };
+        assert_eq!((table.title.as_str(), table.level, table.folded), ("a title", 3, true));
+        assert_eq!((table.elsewhere.as_str(), table.note.as_str()), ("elsewhere", "a note"));
+        let why = Column::left("why", Column::PAGES_ONLY);
+        assert_eq!(table.columns, [Column::left("name", 0).in_unit("unit"), Column::right("count", 2), why]);
+        let rows: Vec<(Tone, &str)> = table.rows.iter().map(|row| (row.tone, row.cells[0].as_str())).collect();
+        assert_eq!(rows, [(Tone::Bad, "= | \\n\\n#"), (Tone::Plain, "~b")], "no text of a cell is a remark");
     }
 
     #[test]

@@ -413,11 +413,6 @@ impl Table {
         self
     }
 
-    /// The same, below the part before it.
-    pub fn below(self) -> Table {
-        Table { level: 3, ..self }
-    }
-
     /// The same with a sentence below it.
     pub fn noted(self, note: impl Into<String>) -> Table {
         Table { note: note.into(), ..self }
