@@ -39,11 +39,11 @@ pub struct SweepArguments {
     ///
     /// Sizes are those of nccl-tests: the full buffer for all_gather, reduce_scatter, gather and scatter. [default: 32M,
     /// or the largest where that is smaller]
-    #[arg(short = 'b', long = "minbytes", visible_alias = "min-bytes", value_name = "BYTES", value_parser = parse_bytes, allow_hyphen_values = true)]
+    #[arg(short = 'b', long = "minbytes", visible_alias = "min-bytes", value_name = "BYTES", value_parser = parse_bytes)]
     pub minimum_bytes: Option<Bytes>,
 
     /// Largest size [default: 32M, or the smallest where that is larger]
-    #[arg(short = 'e', long = "maxbytes", visible_alias = "max-bytes", value_name = "BYTES", value_parser = parse_bytes, allow_hyphen_values = true)]
+    #[arg(short = 'e', long = "maxbytes", visible_alias = "max-bytes", value_name = "BYTES", value_parser = parse_bytes)]
     pub maximum_bytes: Option<Bytes>,
 
     /// Factor from one size to the next [default: 2, without -i]
@@ -58,7 +58,7 @@ pub struct SweepArguments {
     pub step_factor: Option<u64>,
 
     /// Add this much from one size to the next, instead of multiplying
-    #[arg(short = 'i', long = "stepbytes", visible_alias = "step-bytes", value_name = "BYTES", value_parser = Bytes::parse, hide_short_help = true, allow_hyphen_values = true)]
+    #[arg(short = 'i', long = "stepbytes", visible_alias = "step-bytes", value_name = "BYTES", value_parser = Bytes::parse, hide_short_help = true)]
     pub step_bytes: Option<Bytes>,
 
     /// Element types: a list with commas, or `all`, of int8, uint8, int32, uint32, int64, uint64, float16 (half),
