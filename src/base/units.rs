@@ -74,7 +74,7 @@ impl Bytes {
     pub fn parse_memory(text: &str) -> Result<Bytes, String> {
         let accepted = "a size such as 8, 512B, 64K, 16MiB or 1GiB (binary)";
         let (digits, unit) = digits_and_unit(text);
-        if digits.starts_with('-') {
+        if digits.starts_with('-') && digits != "-" {
             return Err(format!("found `{text}`, a negative size; accepted: {accepted}"));
         }
         let spelled = match BINARY_UNITS.iter().find(|(letter, ..)| unit == *letter) {

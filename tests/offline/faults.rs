@@ -320,6 +320,7 @@ fn hosts_and_sizes_are_taken_as_their_tools_write_them_or_named() {
         ("-b 1M -e 2M -i 0", 2, "found a step of 0; accepted: 1 B and more"),
         ("-b -8 -e 64M", 2, "'--minbytes <BYTES>': found `-8`, a negative size"),
         ("-b 8 -e -64M", 2, "'--maxbytes <BYTES>': found `-64M`, a negative size"),
+        ("-b -e 64M", 2, "'--minbytes <BYTES>': found `-e`; accepted: a size"),
         ("-b 8 -e 64 -i -8", 2, "'--stepbytes <BYTES>': found `-8`, a negative size"),
         ("-b 1T -e 1T", 0, "does not fit: 2 ranks with 1 TiB each, of "),
     ] {

@@ -26,10 +26,12 @@ const TOOL_DEFAULTS: [(&str, [&str; 3]); 8] = [
     ("format", ["nccl-tests", "osu", "imb"]),
 ];
 
-/// The flag; of those listed above `--like` sets the value, unless it is given. A negative number is its value, so that the error names it.
+/// The flag; of those listed above `--like` sets the value, unless it is given. A negative number is its value, so that the error names it;
+/// `-64M` is no number to clap, so that a size may begin with a hyphen.
 pub fn with_tool_defaults(flag: Arg) -> Arg {
     let takes_value = flag.get_action().takes_values();
-    let flag = flag.allow_negative_numbers(takes_value);
+    let is_size = flag.get_value_names().is_some_and(|names| names[0] == "BYTES");
+    let flag = flag.allow_negative_numbers(takes_value && !is_size).allow_hyphen_values(is_size);
     let Some((_, values)) = TOOL_DEFAULTS.iter().find(|(name, _)| flag.get_id() == name) else { return flag };
     let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(*value)));
     flag.default_value_ifs(when)
