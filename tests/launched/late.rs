@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// How often a launch is looked for that no other work of the machine disturbs.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 3;
 /// A rank that arrives this long after the agreed start was held up by other work of the machine; a tenth of the delay.
 const ON_TIME_NANOSECONDS: f64 = 0.2e6;
 
