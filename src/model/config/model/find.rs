@@ -238,7 +238,11 @@ fn family(file: &Path, root: &Map<String, Value>) -> Result<Arc<Family>> {
     }
     let stated = text.get("model_type").or_else(|| root.get("model_type")).and_then(Value::as_str);
     let Some(found) = stated.or_else(|| families.recognised(root)) else {
-        let problem = format!("is missing; supported: {}", families.names().join(", "));
+        let whole = file.with_file_name("config.json");
+        let problem = match whole != file && whole.is_file() {
+            true => format!("is missing; the model is in {}", whole.display()),
+            false => format!("is missing; supported: {}", families.names().join(", ")),
+        };
         return Err(Error::config(file, "model_type", problem));
     };
     match families.find(found)? {

@@ -419,6 +419,18 @@ fn read_file(file: &str) -> Model {
     Model::read(&file, "test", &std::fs::read_to_string(&file).unwrap()).unwrap()
 }
 
+#[test]
+fn a_file_next_to_a_config_json_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("config.json"), "{}").unwrap();
+    let file = folder.path().join("hf_quant_config.json");
+    let message = Model::read(&file, "mine", "{\"quantization\": {}}").unwrap_err().to_string();
+    assert!(
+        message.ends_with(&format!("the model is in {}", file.with_file_name("config.json").display())),
+        "{message}"
+    );
+}
+
 /// A folder with a llama's config.json under another `model_type`, and a file of families in the folder of that name.
 fn with_families(model_type: &str, below: &str, families: &str) -> Result<Model> {
     let folder = tempfile::tempdir().unwrap();
