@@ -37,7 +37,7 @@ fn every_kind_of_copy_comes_out_right_alone_and_together_and_is_in_every_report(
     let measured = of_kind(&written, "copy");
     // To and from the host on two kinds of memory, both ways and by kernels on one, within, with all peers in four ways, and to, from and both
     // ways with two peers by engines and kernels; in two sizes, alone and together, twice. Latencies have one size.
-    assert_eq!(measured.len(), ((2 * 2 + 1 + 2 + 1 + 4 + 2 * (5 + 2)) * 2 + 1 + 2) * 2 * 2);
+    assert_eq!(measured.len(), ((2 * 2 + 1 + 3 + 1 + 2 * 4 + 2 * (5 + 4)) * 2 + 1 + 2) * 2 * 2);
     for line in &measured {
         assert_eq!(line["outcome"]["verified"], true, "{line}");
         let of_rank = line["median_nanoseconds"].as_array().unwrap();
@@ -50,11 +50,12 @@ fn every_kind_of_copy_comes_out_right_alone_and_together_and_is_in_every_report(
     assert_eq!(of_kind(&written, "end")[0]["exit_code"], 0);
     for (format, words) in [
         ("table", "peer-both-ways"),
-        ("table", "110 copies: 110 synthetic"),
+        ("table", "146 copies: 146 synthetic"),
         ("json", "\"seconds_median_of_rank\""),
         ("json", "\"nvbandwidth\": \"all_to_one_read_ce\""),
         ("markdown", "host-to-device"),
         ("json", "\"nvbandwidth\": \"device_to_device_latency_sm\""),
+        ("json", "\"nvbandwidth\": \"all_to_one_write_sm\""),
         ("markdown", "host\\_to\\_all\\_memcpy\\_ce"),
     ] {
         let mut report = Command::new(COMMGAUGE);

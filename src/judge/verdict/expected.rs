@@ -8,10 +8,10 @@ use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, val
 use commgauge_base::units::{Bytes, counted};
 use commgauge_base::variant::LABELS;
 use commgauge_model::config::machine::{
-    Each, ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectedCall, ExpectedGroup, ExpectedWork, Origin,
+    ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectedCall, ExpectedGroup, ExpectedWork, Origin,
     OwnWorkExpectation,
 };
-use commgauge_model::config::{Expectation, Limit, Machine};
+use commgauge_model::config::{Each, Expectation, Limit, Machine};
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

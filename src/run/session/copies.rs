@@ -26,10 +26,19 @@ use std::time::Duration;
 const MOST_COPIES: u32 = 16;
 
 pub(super) fn measure_copies(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    let request = run.request;
-    let shapes = || request.plan.copies.iter().enumerate();
-    let work = |replicate| shapes().map(move |(index, shape)| CopyWork { index, shape, replicate });
-    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
+    run.carry_out_all(backend, in_replicates(run.request, &run.request.plan.copies))
+}
+
+/// A copy or product in one replicate.
+struct OwnWork<'a, S> {
+    index: usize,
+    shape: &'a S,
+    replicate: u32,
+}
+
+fn in_replicates<'a, S>(request: &Request, shapes: &'a [S]) -> impl Iterator<Item = OwnWork<'a, S>> + Clone {
+    let work = |replicate| shapes.iter().enumerate().map(move |(index, shape)| OwnWork { index, shape, replicate });
+    (0..request.settings.replicates).flat_map(work)
 }
 
 /// Work of every rank by itself: its times, or the outcome of work without times.
@@ -54,13 +63,7 @@ fn measure_own(
     }
 }
 
-struct CopyWork<'a> {
-    index: usize,
-    shape: &'a CopyShape,
-    replicate: u32,
-}
-
-impl WorkItem for CopyWork<'_> {
+impl WorkItem for OwnWork<'_, CopyShape> {
     fn keys(&self) -> Vec<WorkKey> {
         vec![WorkKey::Copy { index: self.index, replicate: self.replicate }]
     }
@@ -70,7 +73,7 @@ impl WorkItem for CopyWork<'_> {
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-        let CopyWork { shape, replicate, .. } = *self;
+        let OwnWork { shape, replicate, .. } = *self;
         let request = run.request;
         let turns = if shape.alone { turns_of(&request.launch.hosts, run.world.process()) } else { Turns::TOGETHER };
         let deadline =
@@ -237,19 +240,10 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
 
 /// Writes one line for each product and replicate.
 pub(super) fn measure_products(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    let request = run.request;
-    let shapes = || request.plan.products.iter().enumerate();
-    let work = |replicate| shapes().map(move |(index, shape)| ProductWork { index, shape, replicate });
-    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
+    run.carry_out_all(backend, in_replicates(run.request, &run.request.plan.products))
 }
 
-struct ProductWork<'a> {
-    index: usize,
-    shape: &'a ProductShape,
-    replicate: u32,
-}
-
-impl WorkItem for ProductWork<'_> {
+impl WorkItem for OwnWork<'_, ProductShape> {
     fn keys(&self) -> Vec<WorkKey> {
         vec![WorkKey::Product { index: self.index, replicate: self.replicate }]
     }
@@ -259,7 +253,7 @@ impl WorkItem for ProductWork<'_> {
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-        let ProductWork { shape, replicate, .. } = *self;
+        let OwnWork { shape, replicate, .. } = *self;
         let watch = &run.request.watch;
         let deadline = watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
         let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);

@@ -3,12 +3,14 @@
 
 use crate::backend::{DeviceReader, DeviceState};
 use crate::device_probe::{DeviceCounters, Fabric, MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
+use commgauge_base::error::{Error, Result};
 use commgauge_base::host::processors;
 use commgauge_model::record::header::DeviceFacts;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -118,11 +120,9 @@ pub(super) const SYSFS: &str = "/sys";
 /// fewer than the ranks of the host.
 pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<String> {
     let list = std::fs::read_to_string(sysfs.join("bus/pci/devices").join(pci).join("local_cpulist")).ok()?;
-    let mut allowed = sched_getaffinity(None).ok()?;
+    let allowed = sched_getaffinity(None).ok()?;
     let near = nearest_cores(&processors_of(&allowed), &processors(&list), ranks_on_host as usize)?;
-    allowed.clear();
-    near.iter().for_each(|processor| allowed.set(*processor));
-    sched_setaffinity(None, &allowed).ok()?;
+    sched_setaffinity(None, &set_of(near)).ok()?;
     Some(list.trim().to_owned())
 }
 
@@ -136,9 +136,70 @@ fn processors_of(set: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
 }
 
+fn set_of(processors: impl IntoIterator<Item = usize>) -> CpuSet {
+    let mut set = CpuSet::new();
+    processors.into_iter().filter(|processor| *processor < CpuSet::MAX_CPU).for_each(|processor| set.set(processor));
+    set
+}
+
+// Memory on the NUMA node farthest from a GPU: allocated by a thread that runs there. Not by `set_mempolicy`, which containers refuse, and to which
+// the driver prefers the caller's node (`nv_alloc_system_pages`, nv-vm.c).
+
+/// A text of the folder of NUMA nodes.
+fn of_nodes(sysfs: &Path, file: &str) -> String {
+    let text = std::fs::read_to_string(sysfs.join("devices/system/node").join(file)).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The NUMA node with memory and processors that is farthest from a GPU; of several, the first.
+///
+/// # Errors
+/// If there is none, or the GPU's own is unknown.
+pub(super) fn far_node(sysfs: &Path, pci: &str) -> Result<usize> {
+    let [with_memory, with_processors, online] =
+        ["has_memory", "has_cpu", "online"].map(|file| processors(&of_nodes(sysfs, file)));
+    let nodes = with_memory.intersection(&with_processors);
+    let own = numa_node(&sysfs.join("bus/pci/devices").join(pci)).map(|node| node as usize);
+    if nodes.clone().count() < 2 {
+        return Err(Error::environment("the host has one NUMA node, so none is far"));
+    }
+    let unknown =
+        || Error::environment(format!("the system does not say which NUMA node is near to {pci} (numa_node)"));
+    let own = own.ok_or_else(unknown)?;
+    // A number for each node that is online, in their order.
+    let distances = of_nodes(sysfs, &format!("node{own}/distance"));
+    let distances = distances.split_whitespace().map(|distance| distance.parse().unwrap_or(0));
+    let distance_of: BTreeMap<usize, u64> = online.into_iter().zip(distances).collect();
+    let others = nodes.copied().filter(|node| *node != own);
+    Ok(others.max_by_key(|node| (distance_of.get(node), Reverse(*node))).unwrap_or(own))
+}
+
+/// Runs work on the processors of a NUMA node.
+///
+/// # Errors
+/// If this thread may not run there.
+pub(super) fn on_node<T>(sysfs: &Path, node: usize, work: impl FnOnce() -> T) -> Result<T> {
+    let list = of_nodes(sysfs, &format!("node{node}/cpulist"));
+    let refused = |cause| Error::environment(format!("cannot run on NUMA node {node} (processors {list}): {cause}"));
+    let before = sched_getaffinity(None).map_err(refused)?;
+    sched_setaffinity(None, &set_of(processors(&list))).map_err(refused)?;
+    let done = work();
+    sched_setaffinity(None, &before).map_err(refused)?;
+    Ok(done)
+}
+
+/// The bytes that the mapping with an address has on a NUMA node, by `/proc/self/numa_maps`; none if that lists no pages of it.
+pub(super) fn bytes_on(node: usize, maps: &str, address: u64) -> Option<u64> {
+    let start = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
+    let line = maps.lines().take_while(|line| start(line).is_some_and(|start| start <= address)).last()?;
+    let value = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
+    let kib_of_page = value("kernelpagesize_kB=")?;
+    Some((value(&format!("N{node}=")).unwrap_or(0) * kib_of_page) << 10)
+}
+
 /// Reads one device through NVML.
 pub(super) struct NvmlReader {
-    nvml: Result<&'static Nvml, String>,
+    nvml: std::result::Result<&'static Nvml, String>,
     counters: Option<DeviceCounters<'static>>,
     uuid: String,
     pci: String,
@@ -171,7 +232,7 @@ impl NvmlReader {
 }
 
 impl DeviceReader for NvmlReader {
-    fn source(&self) -> Result<String, String> {
+    fn source(&self) -> std::result::Result<String, String> {
         let nvml = self.nvml.as_ref().map_err(String::clone)?;
         if self.device().is_none() {
             return Err(format!("NVML does not know device {} ({})", self.uuid, self.pci));

@@ -494,6 +494,7 @@ impl NcclBackend {
             stream: self.stream,
             rank: self.world.rank(),
             place: &self.maker.place,
+            pci: &self.maker.device.pci,
             deadline: self.replays.deadline,
         }
     }
