@@ -117,6 +117,61 @@ fn with_all_peers_a_rank_without_a_way_to_one_of_them_skips_the_copy_and_names_i
     }
 }
 
+/// What two ranks on a host with a false tree of NUMA nodes say about copies with far memory: of `nodes` nodes, the real one being 0, with all
+/// GPUs near to node `near`. `None` where this machine cannot show processes another tree.
+fn far_copies(folder: &Path, nodes: u32, near: i32) -> Option<Vec<serde_json::Value>> {
+    let sysfs = folder.join("sysfs");
+    let write = |file: String, text: &str| {
+        let file = sysfs.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    let all = if nodes == 1 { "0\n".to_owned() } else { format!("0-{}\n", nodes - 1) };
+    for list in ["online", "has_cpu", "has_memory"] {
+        write(format!("node/{list}"), &all);
+    }
+    let processors = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    for node in 0..nodes {
+        let distance = |other: u32| {
+            if other == node {
+                "10"
+            } else if other + node == 2 {
+                "32"
+            } else {
+                "20"
+            }
+        };
+        write(format!("node/node{node}/cpulist"), &processors);
+        write(format!("node/node{node}/distance"), &(0..nodes).map(distance).collect::<Vec<_>>().join(" "));
+    }
+    for bus in 0..=255 {
+        write(format!("devices/0000:{bus:02x}:00.0/numa_node"), &format!("{near}\n"));
+    }
+    let shows = r#"mount --bind "$0/node" /sys/devices/system/node && mount --bind "$0/devices" /sys/bus/pci/devices"#;
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c"]).arg(format!("{shows} && exec \"$@\"")).arg(&sysfs);
+    if !Command::new("unshare")
+        .args(["--mount", "sh", "-c", shows])
+        .arg(&sysfs)
+        .status()
+        .is_ok_and(|ended| ended.success())
+    {
+        common::skipped("far_copies", "no mount namespace can be made");
+        return None;
+    }
+    let table = "kinds = ['host-to-device', 'host-both-ways-sm', 'within-device']\nbytes = ['1KiB', '1MiB']\neach = 'alone'\n\
+                 host_memory = ['pinned', 'pinned_far', 'pageable_far']";
+    let launched = copies(folder, table);
+    unshare.arg(launched.get_program()).args(launched.get_args()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    unshare.envs(launched.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = Ran::of(&mut unshare, 60);
+    let written = lines(&record_of(folder));
+    let mut report = Command::new(COMMGAUGE);
+    report.env("NO_COLOR", "1").arg("report").arg(record_of(folder)).args(["--format", "table"]);
+    println!("{}\n{}", ran.stderr, Ran::of(&mut report, 60).stdout);
+    Some(of_kind(&written, "copy").into_iter().cloned().collect())
+}
+
 #[test]
 fn on_host_memory_and_in_simulations_copies_are_skipped_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,5 +187,40 @@ fn on_host_memory_and_in_simulations_copies_are_skipped_by_name() {
     for line in skipped {
         let reason = line["outcome"]["reason"].as_str().unwrap_or_default();
         assert!(reason.contains("copies between hosts and GPUs need --backend nccl"), "{line}");
+    }
+}
+
+fn is_far(line: &serde_json::Value) -> bool {
+    line["copy"]["host_memory"].as_str().is_some_and(|memory| memory.ends_with("_far"))
+}
+
+#[test]
+fn far_memory_is_on_the_node_farthest_from_the_gpu_and_near_memory_is_measured_too() {
+    let folder = tempfile::tempdir().unwrap();
+    // Node 0, the real one, is the farthest from node 2.
+    let Some(lines) = far_copies(folder.path(), 3, 2) else { return };
+    // Pinned and far memory one way and both ways, pageable far memory one way, and within the device.
+    assert_eq!(lines.len(), (2 + 2 + 1 + 1) * 2 * 2);
+    assert_eq!(lines.iter().filter(|line| is_far(line)).count(), 3 * 2 * 2);
+    for line in &lines {
+        assert_eq!(line["outcome"]["verified"], true, "{line}");
+    }
+}
+
+#[test]
+fn far_memory_that_cannot_be_had_is_never_replaced_by_near_memory() {
+    for (nodes, near, status, reason) in [
+        (1, 0, "skipped", "the host has one NUMA node, so none is far"),
+        (2, -1, "skipped", "the system does not say which NUMA node is near to 0000:"),
+        // Node 1 has no memory of its own, so that the system takes that of node 0.
+        (2, 0, "failed", "NUMA node 1 has 0 B of a buffer of "),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(lines) = far_copies(folder.path(), nodes, near) else { return };
+        for line in &lines {
+            let (outcome, found) = (&line["outcome"], line["outcome"]["reason"].as_str().unwrap_or_default());
+            let wanted = if is_far(line) { (status, reason) } else { ("measured", "") };
+            assert!(outcome["status"] == wanted.0 && found.contains(wanted.1), "{line}");
+        }
     }
 }

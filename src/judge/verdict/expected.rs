@@ -11,7 +11,7 @@ use commgauge_model::config::machine::{
     ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectedCall, ExpectedGroup, ExpectedWork, Origin,
     OwnWorkExpectation,
 };
-use commgauge_model::config::{Each, Expectation, Limit, Machine};
+use commgauge_model::config::{Each, Expectation, HostMemory, Limit, Machine};
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -135,7 +135,8 @@ fn is_about_copy(expected: &ExpectedWork, copy: &CopyShape) -> bool {
     };
     *kind == copy.kind
         && (bytes.0..=bytes.1).contains(&copy.bytes)
-        && (host_memory.is_none() || *host_memory == copy.host_memory)
+        && (*host_memory == copy.host_memory
+            || host_memory.is_none() && !copy.host_memory.is_some_and(HostMemory::is_far))
         && (peer_distance.is_none() || *peer_distance == copy.peer_distance)
         && each.is_none_or(|each| (each == Each::Alone) == copy.alone)
 }

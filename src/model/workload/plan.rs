@@ -130,10 +130,8 @@ const NCCL_SECONDS_OF_PAIRS: f64 = 0.1;
 impl Communicators {
     /// Those of the library that the machine file judges.
     pub fn of_machine(machine: &Machine) -> Communicators {
-        match machine.judged_runs.as_ref().is_some_and(|runs| runs.backend == "nccl") {
-            true => Communicators::Nccl,
-            false => Communicators::Mpi,
-        }
+        let is_nccl = machine.judged_runs.as_ref().is_some_and(|runs| runs.backend == "nccl");
+        if is_nccl { Communicators::Nccl } else { Communicators::Mpi }
     }
 
     /// Time until the ranks of some groups are connected, all groups at once.

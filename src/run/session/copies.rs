@@ -225,17 +225,15 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
         return Ok(());
     }
     let available = backend.bytes_available();
-    let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
-        Some(shape) if product_bytes(shape) > available => {
-            let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
-            Err(Error::usage(format!(
-                "the product of {layer} needs {needed} of matrices on each rank, but {available} is available; choose a \
-                 smaller micro-batch, or a higher tensor-parallel degree"
-            )))
-        }
-        _ => Ok(()),
-    };
-    agree(world, verdict)
+    let largest = request.plan.products.iter().max_by_key(|shape| product_bytes(shape));
+    let oversized = largest.filter(|shape| product_bytes(shape) > available).map(|shape| {
+        let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
+        Error::usage(format!(
+            "the product of {layer} needs {needed} of matrices on each rank, but {available} is available; choose a \
+             smaller micro-batch, or a higher tensor-parallel degree"
+        ))
+    });
+    agree(world, oversized.map_or(Ok(()), Err))
 }
 
 /// Writes one line for each product and replicate.

@@ -188,14 +188,15 @@ impl Way {
     fn new(shape: &CopyShape, to: CopyDirection, other: Option<&Rc<Peer>>, index: usize, own: &OwnWork) -> Result<Way> {
         let bytes = usize::try_from(shape.bytes.0).unwrap_or(usize::MAX);
         let source_bytes = if shape.kind.is_latency() { READS * LINE } else { bytes };
+        let here = |bytes| driver::allocate(bytes).map(Buffer::OnDevice);
         let there = |bytes| match (other, shape.host_memory) {
             (Some(peer), _) => peer.within(|| driver::allocate(bytes)).map(|there| Buffer::OnPeer(there, peer.clone())),
             (None, Some(memory)) => Buffer::of_host(memory, bytes),
-            (None, None) => Buffer::on_device(bytes),
+            (None, None) => here(bytes),
         };
         let (source, target) = match to {
-            CopyDirection::Out | CopyDirection::OutByOther => (Buffer::on_device(source_bytes)?, there(bytes)?),
-            CopyDirection::In | CopyDirection::InByOther => (there(source_bytes)?, Buffer::on_device(bytes)?),
+            CopyDirection::Out | CopyDirection::OutByOther => (here(source_bytes)?, there(bytes)?),
+            CopyDirection::In | CopyDirection::InByOther => (there(source_bytes)?, here(bytes)?),
         };
         let by = other.filter(|_| matches!(to, CopyDirection::OutByOther | CopyDirection::InByOther)).cloned();
         let mut kernels = *own.kernels;
@@ -375,10 +376,6 @@ pub(super) enum Buffer {
 }
 
 impl Buffer {
-    pub fn on_device(bytes: usize) -> Result<Buffer> {
-        driver::allocate(bytes).map(Buffer::OnDevice)
-    }
-
     /// Memory of the host, all of it where this thread now runs.
     fn of_host(memory: HostMemory, bytes: usize) -> Result<Buffer> {
         if memory.is_pinned() {
