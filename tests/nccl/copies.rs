@@ -117,9 +117,9 @@ fn with_all_peers_a_rank_without_a_way_to_one_of_them_skips_the_copy_and_names_i
     }
 }
 
-/// What two ranks on a host with a false tree of NUMA nodes say about copies with far memory: of `nodes` nodes, the real one being 0, with all
+/// What three ranks on a host with a false tree of NUMA nodes record about copies with far memory, and the report: of `nodes` nodes, the real one being 0, with all
 /// GPUs near to node `near`. `None` where this machine cannot show processes another tree.
-fn far_copies(folder: &Path, nodes: u32, near: i32) -> Option<Vec<serde_json::Value>> {
+fn far_copies(folder: &Path, nodes: u32, near: i32) -> Option<(Vec<serde_json::Value>, String)> {
     let sysfs = folder.join("sysfs");
     let write = |file: String, text: &str| {
         let file = sysfs.join(file);
@@ -164,12 +164,11 @@ fn far_copies(folder: &Path, nodes: u32, near: i32) -> Option<Vec<serde_json::Va
     let launched = copies(folder, table);
     unshare.arg(launched.get_program()).args(launched.get_args()).current_dir(env!("CARGO_MANIFEST_DIR"));
     unshare.envs(launched.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = Ran::of(&mut unshare, 60);
-    let written = lines(&record_of(folder));
+    Ran::of(&mut unshare, 60);
     let mut report = Command::new(COMMGAUGE);
-    report.env("NO_COLOR", "1").arg("report").arg(record_of(folder)).args(["--format", "table"]);
-    println!("{}\n{}", ran.stderr, Ran::of(&mut report, 60).stdout);
-    Some(of_kind(&written, "copy").into_iter().cloned().collect())
+    report.env("NO_COLOR", "1").arg("report").arg(record_of(folder)).args(["--format", "markdown"]);
+    let report = Ran::of(&mut report, 60).stdout;
+    Some((of_kind(&lines(&record_of(folder)), "copy").into_iter().cloned().collect(), report))
 }
 
 #[test]
@@ -198,7 +197,8 @@ fn is_far(line: &serde_json::Value) -> bool {
 fn far_memory_is_on_the_node_farthest_from_the_gpu_and_near_memory_is_measured_too() {
     let folder = tempfile::tempdir().unwrap();
     // Node 0, the real one, is the farthest from node 2.
-    let Some(lines) = far_copies(folder.path(), 3, 2) else { return };
+    let Some((lines, report)) = far_copies(folder.path(), 3, 2) else { return };
+    assert_eq!(report.matches("host-to-device, far NUMA node | ").count(), 2 * 2, "{report}");
     // Pinned and far memory one way and both ways, pageable far memory one way, and within the device.
     assert_eq!(lines.len(), (2 + 2 + 1 + 1) * 2 * 2);
     assert_eq!(lines.iter().filter(|line| is_far(line)).count(), 3 * 2 * 2);
@@ -216,7 +216,11 @@ fn far_memory_that_cannot_be_had_is_never_replaced_by_near_memory() {
         (2, 0, "failed", "NUMA node 1 has 0 B of a buffer of "),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let Some(lines) = far_copies(folder.path(), nodes, near) else { return };
+        let Some((lines, report)) = far_copies(folder.path(), nodes, near) else { return };
+        // Once in the table, and "as above" for the rest.
+        let said = if status == "skipped" { 1 } else { 6 };
+        assert_eq!(report.matches(reason).count(), said, "{report}");
+        assert_eq!(report.matches("skipped, as above").count(), 6 - said, "{report}");
         for line in &lines {
             let (outcome, found) = (&line["outcome"], line["outcome"]["reason"].as_str().unwrap_or_default());
             let wanted = if is_far(line) { (status, reason) } else { ("measured", "") };
