@@ -47,10 +47,7 @@ impl WorkReader<'_> {
         {
             return Err(training.places.table().wrong("needs a [model] that it trains"));
         }
-        let mut layouts = Vec::new();
-        for table in tables {
-            layouts.push(self.layout(table, &common)?);
-        }
+        let layouts = tables.into_iter().map(|table| self.layout(table, &common)).collect::<Result<_>>()?;
         Ok((layouts, ranking))
     }
 
@@ -75,10 +72,7 @@ impl WorkReader<'_> {
     }
 
     fn tables(&mut self, table: &mut Table) -> Result<WorkTables> {
-        let model = match table.take("model") {
-            Some(item) => Some(read_model(self.path, item.table()?, self.hash)?),
-            None => None,
-        };
+        let model = table.take("model").map(|item| read_model(self.path, item.table()?, self.hash)).transpose()?;
         let training = table.take("training").map(|item| Training::read(item.table()?)).transpose()?;
         let serving = table.take("serving").map(|item| Serving::read(item.table()?)).transpose()?;
         Ok(WorkTables { model, training, serving })

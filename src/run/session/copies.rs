@@ -110,14 +110,9 @@ fn medians(run: &Run, times: &LocalTimes) -> Result<Vec<u64>> {
 
 /// The turn of a rank among those of its host; there are as many turns as ranks on the fullest host.
 fn turns_of(hosts: &[String], rank: u32) -> Turns {
-    let (mut ranks_of, mut mine) = (HashMap::new(), 0);
-    for (index, host) in hosts.iter().enumerate() {
-        let before: &mut u32 = ranks_of.entry(host).or_default();
-        if index == rank as usize {
-            mine = *before;
-        }
-        *before += 1;
-    }
+    let mut ranks_of: HashMap<&String, u32> = HashMap::new();
+    hosts.iter().for_each(|host| *ranks_of.entry(host).or_default() += 1);
+    let mine = hosts.iter().take(rank as usize).filter(|host| hosts.get(rank as usize) == Some(host)).count() as u32;
     Turns { mine, count: ranks_of.into_values().max().unwrap_or(1) }
 }
 

@@ -125,11 +125,8 @@ impl Kernels {
         let loaded = |ptx: &str| driver::load_module(&CString::new(ptx).map_err(broken)?);
         let named = |module, name: &str| driver::kernel(module, &CString::new(name).map_err(broken)?);
         let each = |module, name: &str| -> Result<[CUfunction; 4]> {
-            let mut functions = [null_mut(); 4];
-            for (function, width) in functions.iter_mut().zip(WIDTHS) {
-                *function = named(module, &format!("{name}_{width}"))?;
-            }
-            Ok(functions)
+            let [one, two, four, eight] = WIDTHS.map(|width| named(module, &format!("{name}_{width}")));
+            Ok([one?, two?, four?, eight?])
         };
         let walkers = |module, name: &str| -> Result<Walkers> {
             Ok(Walkers {
@@ -324,7 +321,7 @@ pub(super) struct DeviceClock {
 
 impl DeviceClock {
     pub fn new() -> Result<DeviceClock> {
-        let mut events = [std::ptr::null_mut(); TRIES + 2];
+        let mut events = [null_mut(); TRIES + 2];
         for event in &mut events {
             *event = driver::create_event()?;
         }

@@ -166,10 +166,8 @@ impl Drop for DeviceProduct {
             std::mem::forget(self.handle.take());
             return;
         }
-        for arena in &mut self.memory {
-            // This fails only if the device is lost, which the next call reports.
-            let _ = arena.release();
-        }
+        // This fails only if the device is lost, which the next call reports.
+        self.memory.iter_mut().for_each(|arena| drop(arena.release()));
         self.events.into_iter().for_each(driver::destroy_event);
     }
 }
