@@ -15,6 +15,7 @@ use minijinja::value::Serde;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
+use std::collections::HashSet;
 
 /// The table of all products, where there are any.
 pub(super) fn document(products: &[ProductTime], header: &Header) -> Vec<Block> {
@@ -33,9 +34,11 @@ fn checks<'a>(
     part: &str,
     header: &Header,
 ) -> Vec<(&'static str, String)> {
-    let check = |times: &MergedTimes| {
+    let mut said = HashSet::new();
+    let check = |times: &'a MergedTimes| {
         let (tone, text) = row::check(&times.outcome, part, header);
-        (mark(tone), text)
+        let is_new = said.insert(text.clone()) || !matches!(times.outcome, Outcome::Skipped { .. });
+        (mark(tone), if is_new { text } else { "skipped, as above".to_owned() })
     };
     times.map(check).collect()
 }

@@ -8,10 +8,10 @@ use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, val
 use commgauge_base::units::{Bytes, counted};
 use commgauge_base::variant::LABELS;
 use commgauge_model::config::machine::{
-    Each, ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectedCall, ExpectedGroup, ExpectedWork, Origin,
+    ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectedCall, ExpectedGroup, ExpectedWork, Origin,
     OwnWorkExpectation,
 };
-use commgauge_model::config::{Expectation, Limit, Machine};
+use commgauge_model::config::{Each, Expectation, HostMemory, Limit, Machine};
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -135,7 +135,8 @@ fn is_about_copy(expected: &ExpectedWork, copy: &CopyShape) -> bool {
     };
     *kind == copy.kind
         && (bytes.0..=bytes.1).contains(&copy.bytes)
-        && (host_memory.is_none() || *host_memory == copy.host_memory)
+        && (*host_memory == copy.host_memory
+            || host_memory.is_none() && !copy.host_memory.is_some_and(HostMemory::is_far))
         && (peer_distance.is_none() || *peer_distance == copy.peer_distance)
         && each.is_none_or(|each| (each == Each::Alone) == copy.alone)
 }
@@ -338,7 +339,9 @@ mod tests {
 
     use super::super::testing::lines;
     use super::*;
+    use commgauge_model::config::CopyKind;
     use commgauge_model::record::Line;
+    use std::path::Path;
 
     fn facts(collective: Collective, label: Option<&str>) -> CaseFacts {
         let plan = lines("a", &[vec![1.0]]).into_iter().find_map(|line| match line {
@@ -348,6 +351,30 @@ mod tests {
         let facts = plan.expect("a plan").cases.remove(0);
         let labels = label.map(|name| ("algorithm".to_owned(), name.to_owned())).into_iter().collect();
         CaseFacts { collective, labels, ..facts }
+    }
+
+    #[test]
+    fn a_copy_with_far_memory_is_judged_only_by_a_table_that_names_it() {
+        let links = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n\
+            [between_nodes]\nlatency = '14us'\nadapters_per_node = 8\nrate_per_adapter = '50GB/s'\n";
+        let copy = |host_memory| CopyShape {
+            kind: CopyKind::HostToDevice,
+            host_memory: Some(host_memory),
+            peer_distance: None,
+            bytes: Bytes(1 << 20),
+            alone: true,
+        };
+        for (key, judged) in [
+            ("", &[HostMemory::Pinned, HostMemory::Pageable][..]),
+            ("host_memory = 'pinned'\n", &[HostMemory::Pinned]),
+            ("host_memory = 'pageable_far'\n", &[HostMemory::PageableFar]),
+        ] {
+            let table = "[[expect_copy]]\nkind = 'host-to-device'\nbytes = '1MiB'\nvalue = '50GB/s'\nsource = 's'\ndate = '2026'\n";
+            let machine = Machine::parse(&format!("{links}{table}{key}"), Path::new("m.toml")).expect("it reads");
+            let is_judged = |memory: &HostMemory| is_about_copy(&machine.own_work[0].work, &copy(*memory));
+            let all = [HostMemory::Pinned, HostMemory::Pageable, HostMemory::PinnedFar, HostMemory::PageableFar];
+            assert_eq!(all.into_iter().filter(is_judged).collect::<Vec<_>>(), judged, "{key}");
+        }
     }
 
     #[test]

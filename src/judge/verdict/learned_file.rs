@@ -12,10 +12,10 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{depth_of_bound, median, proportion_interval, sorted, student_quantile};
 use commgauge_base::units::{Bytes, Rate, Seconds, three_digits};
 use commgauge_model::config::machine::{
-    Each, ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedGroup, Figure, JudgedRuns,
+    ExpectCopyTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedGroup, Figure, JudgedRuns,
     RequiredCoverage, Sizes,
 };
-use commgauge_model::config::{Machine, Text, rounded_rate, rounded_time};
+use commgauge_model::config::{Each, Machine, Text, rounded_rate, rounded_time};
 use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

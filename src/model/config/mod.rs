@@ -24,7 +24,10 @@ pub use suite::{Calibrate, MOST_REPLICATES, ROUNDS_WITHIN, RunSettings, Suite};
 pub use suite_sweep::{
     AXES, BOTH_CADENCES, EVERY_PLACE, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits,
 };
-pub use suite_work::{Between, ComputeTable, CopyKind, CopyTable, HostMemory, LARGEST_MESSAGE, PairsTable, Selection};
+pub use suite_work::{
+    Between, ComputeTable, CopyDirection, CopyKind, CopyParts, CopyTable, Each, HostMemory, LARGEST_MESSAGE, Mover,
+    OtherEnd, PairsTable, Selection,
+};
 pub use typed::{Text, Written, rounded_rate, rounded_time};
 
 use commgauge_base::units::Bytes;

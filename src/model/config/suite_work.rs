@@ -47,10 +47,7 @@ impl WorkReader<'_> {
         {
             return Err(training.places.table().wrong("needs a [model] that it trains"));
         }
-        let mut layouts = Vec::new();
-        for table in tables {
-            layouts.push(self.layout(table, &common)?);
-        }
+        let layouts = tables.into_iter().map(|table| self.layout(table, &common)).collect::<Result<_>>()?;
         Ok((layouts, ranking))
     }
 
@@ -75,10 +72,7 @@ impl WorkReader<'_> {
     }
 
     fn tables(&mut self, table: &mut Table) -> Result<WorkTables> {
-        let model = match table.take("model") {
-            Some(item) => Some(read_model(self.path, item.table()?, self.hash)?),
-            None => None,
-        };
+        let model = table.take("model").map(|item| read_model(self.path, item.table()?, self.hash)).transpose()?;
         let training = table.take("training").map(|item| Training::read(item.table()?)).transpose()?;
         let serving = table.take("serving").map(|item| Serving::read(item.table()?)).transpose()?;
         Ok(WorkTables { model, training, serving })
@@ -275,11 +269,18 @@ pub enum CopyKind {
     AllPeersToOne,
     /// To all of them at once, read by the others.
     AllPeersFromOne,
-    /// As without `-sm`, by a kernel.
+    /// As without `-sm`, by kernels.
     HostToDeviceSm,
     DeviceToHostSm,
+    HostBothWaysSm,
     ToPeerSm,
     FromPeerSm,
+    PeersWriteBothSm,
+    PeersReadBothSm,
+    ToAllPeersSm,
+    FromAllPeersSm,
+    AllPeersToOneSm,
+    AllPeersFromOneSm,
     /// Reads of a kernel's thread that wait for one another, from the memory of the host.
     HostLatencySm,
     /// The same from the GPU of another rank.
@@ -288,42 +289,83 @@ pub enum CopyKind {
 
 impl CopyKind {
     /// All kinds, in the order in which they are measured.
-    pub const ALL: [CopyKind; 19] = *<CopyKind as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
+    pub const ALL: [CopyKind; 26] = *<CopyKind as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// The name in a suite.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether one end is memory of the host. Its name is built from its parts, so that they tell.
-    pub fn is_of_host(self) -> bool {
-        self.name().contains("host")
-    }
-
-    /// Whether one end is another rank's GPU.
-    pub fn is_of_peers(self) -> bool {
-        self.name().contains("peer") && !self.is_of_all_peers()
-    }
-
-    /// Whether the other ends are the GPUs of all other ranks of the host.
-    pub fn is_of_all_peers(self) -> bool {
-        self.name().contains("all-peers")
-    }
-
-    /// Whether both directions are busy at once.
-    pub fn is_both_ways(self) -> bool {
-        self.name().contains("both")
-    }
-
-    /// Whether a kernel moves the bytes, which reaches no pageable memory.
-    pub fn is_by_kernel(self) -> bool {
-        self.name().ends_with("-sm")
+    /// What it consists of.
+    pub fn parts(self) -> CopyParts {
+        use CopyDirection::{In, InByOther, Out, OutByOther};
+        use CopyKind::*;
+        let (other_end, directions): (_, &'static [CopyDirection]) = match self {
+            HostToDevice | HostToDeviceSm | HostLatencySm => (OtherEnd::Host, &[In]),
+            DeviceToHost | DeviceToHostSm => (OtherEnd::Host, &[Out]),
+            HostBothWays | HostBothWaysSm => (OtherEnd::Host, &[In, Out]),
+            WithinDevice => (OtherEnd::Own, &[Out]),
+            ToPeer | ToPeerSm => (OtherEnd::Peer, &[Out]),
+            FromPeer | FromPeerSm | PeerLatencySm => (OtherEnd::Peer, &[In]),
+            PeerBothWays => (OtherEnd::Peer, &[Out, In]),
+            PeersWriteBoth | PeersWriteBothSm => (OtherEnd::Peer, &[Out, InByOther]),
+            PeersReadBoth | PeersReadBothSm => (OtherEnd::Peer, &[In, OutByOther]),
+            ToAllPeers | ToAllPeersSm => (OtherEnd::AllPeers, &[Out]),
+            FromAllPeers | FromAllPeersSm => (OtherEnd::AllPeers, &[In]),
+            AllPeersToOne | AllPeersToOneSm => (OtherEnd::AllPeers, &[InByOther]),
+            AllPeersFromOne | AllPeersFromOneSm => (OtherEnd::AllPeers, &[OutByOther]),
+        };
+        // In the order of the kinds.
+        let movers = [(HostToDeviceSm, Mover::Engine), (HostLatencySm, Mover::Kernel)];
+        let mover = movers.into_iter().find(|(end, _)| self < *end).map_or(Mover::Reader, |(_, mover)| mover);
+        CopyParts { other_end, directions, mover }
     }
 
     /// Whether one read waits for the other.
     pub fn is_latency(self) -> bool {
-        self.name().contains("latency")
+        self.parts().mover == Mover::Reader
     }
+}
+
+/// What a kind of copy consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyParts {
+    pub other_end: OtherEnd,
+    /// Directions between the rank's GPU and each other end, all at once.
+    pub directions: &'static [CopyDirection],
+    pub mover: Mover,
+}
+
+/// The memory at the end of a copy that is not the rank's own GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherEnd {
+    Host,
+    /// Another buffer of the same GPU.
+    Own,
+    /// The GPU of another rank of the host.
+    Peer,
+    /// The GPUs of all other ranks of the host.
+    AllPeers,
+}
+
+/// A direction as seen by the rank's GPU. That one carries it out, or the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyDirection {
+    Out,
+    In,
+    OutByOther,
+    InByOther,
+}
+
+/// What moves the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mover {
+    /// A copy engine of the GPU.
+    Engine,
+    /// A kernel, which reaches no pageable memory.
+    Kernel,
+    /// A thread of a kernel, each of whose reads waits for the one before.
+    Reader,
 }
 
 /// Kind of the host's memory.
@@ -337,6 +379,9 @@ pub enum HostMemory {
     Pinned,
     /// As programs have it; the driver copies it through locked memory of its own.
     Pageable,
+    /// As without `_far`, on the NUMA node farthest from the GPU.
+    PinnedFar,
+    PageableFar,
 }
 
 impl HostMemory {
@@ -344,6 +389,25 @@ impl HostMemory {
     pub fn name(self) -> &'static str {
         self.into()
     }
+
+    pub fn is_pinned(self) -> bool {
+        matches!(self, HostMemory::Pinned | HostMemory::PinnedFar)
+    }
+
+    pub fn is_far(self) -> bool {
+        matches!(self, HostMemory::PinnedFar | HostMemory::PageableFar)
+    }
+}
+
+/// Whether the ranks of a host copy one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::VariantArray)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Each {
+    /// One rank at a time.
+    Alone,
+    /// All at once.
+    Together,
 }
 
 /// Copies to be measured: every kind, with every kind of host memory that it has, at every size, alone and together.
@@ -370,18 +434,12 @@ impl CopyTable {
         let kinds = table.take("kinds").map_or(Ok(CopyKind::ALL.to_vec()), |item| item.each_parsed(named))?;
         let host_memory =
             table.take("host_memory").map_or(Ok(vec![HostMemory::Pinned]), |item| item.each_parsed(named))?;
-        let alone = table.take("each").map_or(Ok(vec![true, false]), |item| item.each_parsed(is_alone))?;
+        let alone = table
+            .take("each")
+            .map_or(Ok(vec![true, false]), |item| item.each_parsed(|text| Ok(named::<Each>(text)? == Each::Alone)))?;
         let bytes = read_sizes(table.require("bytes", "a size such as \"256MiB\", a list, or a range")?)?;
         table.finish()?;
         Ok(CopyTable { kinds, host_memory, bytes, alone })
-    }
-}
-
-fn is_alone(text: &str) -> std::result::Result<bool, String> {
-    match text {
-        "alone" => Ok(true),
-        "together" => Ok(false),
-        _ => Err(format!("found `{text}`; accepted: alone, together")),
     }
 }
 
@@ -428,8 +486,7 @@ impl ComputeTable {
             element_types: vec![ElementType::Float32],
         };
         if let Some(item) = table.take("tp") {
-            read.tp.clear();
-            for item in item.items()? {
+            read.tp = item.each(|item| {
                 let tp = item.whole(1..=LARGEST)?;
                 if !read.model.attention.heads.is_multiple_of(tp) || !read.model.feed_forward.is_multiple_of(tp) {
                     let Model { name, feed_forward, .. } = &read.model;
@@ -447,15 +504,14 @@ impl ComputeTable {
                         )));
                     }
                 }
-                read.tp.push(tp);
-            }
+                Ok(tp)
+            })?;
         }
         if let Some(item) = table.take("micro_batch") {
             read.micro_batch = item.each(|item| item.whole(1..=LARGEST))?;
         }
         if let Some(item) = table.take("element_types") {
-            let mut types = Vec::new();
-            for item in item.items()? {
+            read.element_types = item.each(|item| {
                 let element: ElementType = item.parsed(str::parse)?;
                 if !TYPES.contains(&element) {
                     return Err(item.wrong(format!(
@@ -463,9 +519,8 @@ impl ComputeTable {
                          float32 and float64"
                     )));
                 }
-                types.push(element);
-            }
-            read.element_types = types;
+                Ok(element)
+            })?;
         }
         table.finish()?;
         Ok(read)
@@ -498,7 +553,10 @@ mod tests {
                 "[[copy]]\nkinds = 'up'\nbytes = '1MiB'",
                 "copy[0].kinds: found `up`; accepted: host-to-device, device-to-host",
             ),
-            ("[[copy]]\nhost_memory = 'locked'\nbytes = '1MiB'", "found `locked`; accepted: pinned, pageable"),
+            (
+                "[[copy]]\nhost_memory = 'locked'\nbytes = '1MiB'",
+                "found `locked`; accepted: pinned, pageable, pinned_far, pageable_far",
+            ),
             ("[[copy]]\neach = 'both'\nbytes = '1MiB'", "found `both`; accepted: alone, together"),
             ("[[copy]]\nkinds = 'to-peer'", "`bytes` is missing"),
             ("[[copy]]\nbytes = '1MiB'\npeer = 1", "copy[0].peer: unknown key"),
@@ -507,6 +565,22 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_kind_tells_its_parts() {
+        for kind in CopyKind::ALL {
+            let (name, CopyParts { other_end, directions, mover }) = (kind.name(), kind.parts());
+            let end = match () {
+                () if name.contains("host") => OtherEnd::Host,
+                () if name.contains("all-peers") => OtherEnd::AllPeers,
+                () if name.contains("peer") => OtherEnd::Peer,
+                () => OtherEnd::Own,
+            };
+            assert_eq!((other_end, directions.len() == 2), (end, name.contains("both")), "{name}");
+            assert_eq!((mover != Mover::Engine, kind.is_latency()), (name.ends_with("-sm"), name.contains("latency")));
+        }
+        assert!(HostMemory::PageableFar.is_far() && HostMemory::PinnedFar.is_pinned() && !HostMemory::Pinned.is_far());
     }
 
     #[test]

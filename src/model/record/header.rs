@@ -126,6 +126,8 @@ pub struct DeviceFacts {
     pub pci: String,
     /// NUMA node that it is nearest to.
     pub numa_node: Option<u32>,
+    /// The one farthest from it, where copies have their far memory; none if the host has one.
+    pub far_numa_node: Option<u32>,
     /// Version of the driver.
     pub driver: Option<String>,
     /// The newest CUDA that the driver serves.

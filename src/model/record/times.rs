@@ -5,6 +5,7 @@ use super::work_lines::{CopyLine, CopyShape, Outcome, ProductShape};
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Rate, Seconds};
+use std::collections::HashSet;
 
 /// The times of what each rank does by itself, over all replicates.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,13 +96,9 @@ impl CopyTime {
 impl Record {
     /// Every copy of the record, in the order of first appearance.
     pub fn copy_times(&self) -> Vec<CopyTime> {
-        let mut copies: Vec<CopyShape> = Vec::new();
-        for line in &self.copies {
-            if !copies.contains(&line.copy) {
-                copies.push(line.copy);
-            }
-        }
-        copies.into_iter().map(|copy| self.copy_time(copy)).collect()
+        let mut known = HashSet::new();
+        let copies = self.copies.iter().map(|line| line.copy).filter(|copy| known.insert(*copy));
+        copies.map(|copy| self.copy_time(copy)).collect()
     }
 
     fn copy_time(&self, copy: CopyShape) -> CopyTime {
@@ -156,13 +153,9 @@ impl ProductTime {
 impl Record {
     /// Every product of the record, in the order of first appearance.
     pub fn product_times(&self) -> Vec<ProductTime> {
-        let mut products: Vec<ProductShape> = Vec::new();
-        for line in &self.products {
-            if !products.contains(&line.product) {
-                products.push(line.product.clone());
-            }
-        }
-        products.into_iter().filter_map(|product| self.product_time(product)).collect()
+        let mut known = HashSet::new();
+        let products = self.products.iter().map(|line| &line.product).filter(|product| known.insert(*product));
+        products.filter_map(|product| self.product_time(product.clone())).collect()
     }
 
     fn product_time(&self, product: ProductShape) -> Option<ProductTime> {

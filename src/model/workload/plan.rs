@@ -4,7 +4,7 @@ use super::op::{Moment, Overlap, When};
 use super::replay::ReplayProgram;
 use super::step::Step;
 use super::{Case, Family, Op, ProductShape, Style};
-use crate::config::{CopyKind, CopyTable, HostMemory, Machine, RunSettings};
+use crate::config::{CopyKind, CopyParts, CopyTable, HostMemory, Machine, Mover, OtherEnd, RunSettings};
 use crate::layout::{Axis, Degrees, Groups, Layout, Nodes};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -130,10 +130,8 @@ const NCCL_SECONDS_OF_PAIRS: f64 = 0.1;
 impl Communicators {
     /// Those of the library that the machine file judges.
     pub fn of_machine(machine: &Machine) -> Communicators {
-        match machine.judged_runs.as_ref().is_some_and(|runs| runs.backend == "nccl") {
-            true => Communicators::Nccl,
-            false => Communicators::Mpi,
-        }
+        let is_nccl = machine.judged_runs.as_ref().is_some_and(|runs| runs.backend == "nccl");
+        if is_nccl { Communicators::Nccl } else { Communicators::Mpi }
     }
 
     /// Time until the ranks of some groups are connected, all groups at once.
@@ -160,9 +158,9 @@ pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
 
 /// Estimated time of a copy in one replicate.
 pub fn estimated_copy(shape: &CopyShape, settings: &RunSettings) -> Estimate {
-    let ways =
-        if shape.kind.is_of_all_peers() { MOST_PEERS } else { f64::from(1 + u8::from(shape.kind.is_both_ways())) };
-    let prepared = ways * shape.bytes.0 as f64 * SECONDS_PER_COPIED_BYTE;
+    let CopyParts { other_end, directions, .. } = shape.kind.parts();
+    let ends = if other_end == OtherEnd::AllPeers { MOST_PEERS } else { 1.0 };
+    let prepared = ends * directions.len() as f64 * shape.bytes.0 as f64 * SECONDS_PER_COPIED_BYTE;
     Estimate::Budget(Seconds(settings.case_budget.0 + SECONDS_BESIDES_SAMPLING + prepared))
 }
 
@@ -223,7 +221,7 @@ impl CopyShape {
     /// The test case of nvbandwidth that measures the same, if there is one.
     pub fn nvbandwidth_name(&self) -> Option<&'static str> {
         let wanted = format!("{} {}", self.kind.name(), self.each());
-        let is_its = self.host_memory != Some(HostMemory::Pageable);
+        let is_its = self.host_memory.is_none_or(|memory| memory == HostMemory::Pinned);
         pairs(include_str!("nvbandwidth.txt")).find(|(copy, _)| is_its && *copy == wanted).map(|(_, name)| name)
     }
 }
@@ -248,15 +246,15 @@ pub(super) fn of(tables: &[CopyTable], nodes: &Nodes) -> Vec<CopyShape> {
 
 /// Memory of the host, and distance to the peer.
 fn ends(table: &CopyTable, kind: CopyKind, most_ranks: u32) -> Vec<(Option<HostMemory>, Option<u32>)> {
-    if kind.is_of_peers() {
-        return (1..most_ranks).map(|distance| (None, Some(distance))).collect();
+    let CopyParts { other_end, directions, mover } = kind.parts();
+    let is_pinned_only = directions.len() > 1 || mover != Mover::Engine;
+    let memory = table.host_memory.iter().filter(|memory| memory.is_pinned() || !is_pinned_only);
+    match other_end {
+        OtherEnd::Host => memory.map(|memory| (Some(*memory), None)).collect(),
+        OtherEnd::Peer => (1..most_ranks).map(|distance| (None, Some(distance))).collect(),
+        OtherEnd::AllPeers if most_ranks == 1 => Vec::new(),
+        OtherEnd::AllPeers | OtherEnd::Own => vec![(None, None)],
     }
-    if !kind.is_of_host() {
-        return if kind.is_of_all_peers() && most_ranks == 1 { Vec::new() } else { vec![(None, None)] };
-    }
-    let is_pinned_only = kind.is_both_ways() || kind.is_by_kernel();
-    let memory = table.host_memory.iter().filter(|memory| **memory == HostMemory::Pinned || !is_pinned_only);
-    memory.map(|memory| (Some(*memory), None)).collect()
 }
 
 // A step whose parallelisms are ranked although there are too few ranks for its layout: its calls as data, and how each is measured
@@ -530,10 +528,13 @@ mod tests {
     fn every_name_of_nvbandwidth_belongs_to_one_copy_and_pageable_memory_has_none() {
         let two = Nodes::of_hosts(&["a", "a"]);
         let tables = [CopyTable { alone: vec![true, false], ..table(&CopyKind::ALL) }];
-        let named: Vec<&str> = of(&tables, &two).iter().filter_map(CopyShape::nvbandwidth_name).collect();
-        let listed: Vec<&str> = pairs(include_str!("nvbandwidth.txt")).map(|(_, name)| name).collect();
-        assert_eq!(named.iter().collect::<HashSet<_>>(), listed.iter().collect::<HashSet<_>>());
-        assert_eq!((named.len(), listed.len()), (23, 23), "{named:?}");
+        let of_copies = of(&tables, &two);
+        let named = || of_copies.iter().filter_map(CopyShape::nvbandwidth_name);
+        let listed = || pairs(include_str!("nvbandwidth.txt")).map(|(_, names)| names);
+        assert_eq!(named().collect::<HashSet<_>>(), listed().collect::<HashSet<_>>());
+        assert_eq!((named().count(), listed().count()), (31, 31));
+        let each = || listed().flat_map(|names| names.split(", "));
+        assert_eq!((each().count(), each().collect::<HashSet<_>>().len()), (35, 35), "all that need one host");
     }
 
     #[test]
@@ -551,6 +552,12 @@ mod tests {
         let expected = ["host-to-device of 1 MiB, pinned, alone", "host-to-device of 1 MiB, pageable, alone"];
         assert_eq!(names(&[CopyKind::HostToDevice], &one), expected);
         assert_eq!(names(&[CopyKind::HostBothWays], &one), ["host-both-ways of 1 MiB, pinned, alone"]);
+        let far = CopyTable {
+            host_memory: vec![HostMemory::PinnedFar, HostMemory::PageableFar],
+            ..table(&[CopyKind::HostBothWaysSm, CopyKind::WithinDevice])
+        };
+        let expected = ["host-both-ways-sm of 1 MiB, pinned_far, alone", "within-device of 1 MiB, alone"];
+        assert_eq!(of(&[far], &one).iter().map(CopyShape::name).collect::<Vec<_>>(), expected);
         assert_eq!(names(&[CopyKind::WithinDevice], &one), ["within-device of 1 MiB, alone"]);
     }
 

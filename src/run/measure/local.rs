@@ -63,10 +63,7 @@ pub fn measure_local(
         times.slowest_nanoseconds.push(slowest[0].value as u64);
         times.slowest_rank.push(slowest[0].rank as u32);
     }
-    Ok(match check_work(context, work, "after")? {
-        Some(corrupt) => Err(corrupt),
-        None => Ok(times),
-    })
+    Ok(check_work(context, work, "after")?.map_or(Ok(times), Err))
 }
 
 /// One run on every rank, and this rank's time.

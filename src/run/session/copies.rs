@@ -26,10 +26,19 @@ use std::time::Duration;
 const MOST_COPIES: u32 = 16;
 
 pub(super) fn measure_copies(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    let request = run.request;
-    let shapes = || request.plan.copies.iter().enumerate();
-    let work = |replicate| shapes().map(move |(index, shape)| CopyWork { index, shape, replicate });
-    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
+    run.carry_out_all(backend, in_replicates(run.request, &run.request.plan.copies))
+}
+
+/// A copy or product in one replicate.
+struct OwnWork<'a, S> {
+    index: usize,
+    shape: &'a S,
+    replicate: u32,
+}
+
+fn in_replicates<'a, S>(request: &Request, shapes: &'a [S]) -> impl Iterator<Item = OwnWork<'a, S>> + Clone {
+    let work = |replicate| shapes.iter().enumerate().map(move |(index, shape)| OwnWork { index, shape, replicate });
+    (0..request.settings.replicates).flat_map(work)
 }
 
 /// Work of every rank by itself: its times, or the outcome of work without times.
@@ -54,13 +63,7 @@ fn measure_own(
     }
 }
 
-struct CopyWork<'a> {
-    index: usize,
-    shape: &'a CopyShape,
-    replicate: u32,
-}
-
-impl WorkItem for CopyWork<'_> {
+impl WorkItem for OwnWork<'_, CopyShape> {
     fn keys(&self) -> Vec<WorkKey> {
         vec![WorkKey::Copy { index: self.index, replicate: self.replicate }]
     }
@@ -70,7 +73,7 @@ impl WorkItem for CopyWork<'_> {
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-        let CopyWork { shape, replicate, .. } = *self;
+        let OwnWork { shape, replicate, .. } = *self;
         let request = run.request;
         let turns = if shape.alone { turns_of(&request.launch.hosts, run.world.process()) } else { Turns::TOGETHER };
         let deadline =
@@ -107,14 +110,9 @@ fn medians(run: &Run, times: &LocalTimes) -> Result<Vec<u64>> {
 
 /// The turn of a rank among those of its host; there are as many turns as ranks on the fullest host.
 fn turns_of(hosts: &[String], rank: u32) -> Turns {
-    let (mut ranks_of, mut mine) = (HashMap::new(), 0);
-    for (index, host) in hosts.iter().enumerate() {
-        let before: &mut u32 = ranks_of.entry(host).or_default();
-        if index == rank as usize {
-            mine = *before;
-        }
-        *before += 1;
-    }
+    let mut ranks_of: HashMap<&String, u32> = HashMap::new();
+    hosts.iter().for_each(|host| *ranks_of.entry(host).or_default() += 1);
+    let mine = hosts.iter().take(rank as usize).filter(|host| hosts.get(rank as usize) == Some(host)).count() as u32;
     Turns { mine, count: ranks_of.into_values().max().unwrap_or(1) }
 }
 
@@ -222,34 +220,23 @@ pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &
         return Ok(());
     }
     let available = backend.bytes_available();
-    let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
-        Some(shape) if product_bytes(shape) > available => {
-            let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
-            Err(Error::usage(format!(
-                "the product of {layer} needs {needed} of matrices on each rank, but {available} is available; choose a \
-                 smaller micro-batch, or a higher tensor-parallel degree"
-            )))
-        }
-        _ => Ok(()),
-    };
-    agree(world, verdict)
+    let largest = request.plan.products.iter().max_by_key(|shape| product_bytes(shape));
+    let oversized = largest.filter(|shape| product_bytes(shape) > available).map(|shape| {
+        let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
+        Error::usage(format!(
+            "the product of {layer} needs {needed} of matrices on each rank, but {available} is available; choose a \
+             smaller micro-batch, or a higher tensor-parallel degree"
+        ))
+    });
+    agree(world, oversized.map_or(Ok(()), Err))
 }
 
 /// Writes one line for each product and replicate.
 pub(super) fn measure_products(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    let request = run.request;
-    let shapes = || request.plan.products.iter().enumerate();
-    let work = |replicate| shapes().map(move |(index, shape)| ProductWork { index, shape, replicate });
-    run.carry_out_all(backend, (0..request.settings.replicates).flat_map(work))
+    run.carry_out_all(backend, in_replicates(run.request, &run.request.plan.products))
 }
 
-struct ProductWork<'a> {
-    index: usize,
-    shape: &'a ProductShape,
-    replicate: u32,
-}
-
-impl WorkItem for ProductWork<'_> {
+impl WorkItem for OwnWork<'_, ProductShape> {
     fn keys(&self) -> Vec<WorkKey> {
         vec![WorkKey::Product { index: self.index, replicate: self.replicate }]
     }
@@ -259,7 +246,7 @@ impl WorkItem for ProductWork<'_> {
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-        let ProductWork { shape, replicate, .. } = *self;
+        let OwnWork { shape, replicate, .. } = *self;
         let watch = &run.request.watch;
         let deadline = watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
         let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);

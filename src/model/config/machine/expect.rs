@@ -5,6 +5,7 @@ use super::description::{Expectation, ExpectedGroup, Limit, Machine, NetworkExpe
 use super::expect_tables::{
     CurvePoint, ExpectCopyTable, ExpectNetworkTable, ExpectTable, ExpectedWork, Figure, OwnWorkExpectation, Rows, Sizes,
 };
+use crate::config::OtherEnd;
 use crate::config::document::{Place, Table};
 use crate::config::typed::Text;
 use commgauge_base::collective::Collective;
@@ -184,11 +185,11 @@ fn curve_figures(table: &ExpectTable, curve: &[CurvePoint], read: &mut Table) ->
 /// Checks one `[[expect_copy]]`.
 pub(super) fn expected_copy(table: &ExpectCopyTable, read: &Table) -> Result<OwnWorkExpectation> {
     let kind = table.kind;
-    if table.host_memory.is_some() && !kind.is_of_host() {
+    if table.host_memory.is_some() && kind.parts().other_end != OtherEnd::Host {
         let problem = format!("a copy {} has no end in the host's memory", kind.name());
         return Err(read.place_of("host_memory").wrong(problem));
     }
-    if table.peer_distance.is_some() && !kind.is_of_peers() {
+    if table.peer_distance.is_some() && kind.parts().other_end != OtherEnd::Peer {
         return Err(read.place_of("peer_distance").wrong(format!("a copy {} has no end at another rank", kind.name())));
     }
     Ok(OwnWorkExpectation { place: read.place.to_string(), work: ExpectedWork::Copy(table.clone()) })
@@ -435,7 +436,7 @@ mod own_work_tests {
         let size = Bytes(256 << 20);
         assert_eq!(
             (table.bytes, table.each, table.peer_distance),
-            (Sizes(size, size), Some(super::super::expect_tables::Each::Alone), None)
+            (Sizes(size, size), Some(crate::config::Each::Alone), None)
         );
         assert!((product.floor_per_second() - 7e14).abs() < 1.0, "{product:?}");
         assert!(product.place.contains("m.toml:") && product.place.contains("expect_product[0]"), "{}", product.place);

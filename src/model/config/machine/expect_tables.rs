@@ -2,7 +2,7 @@
 //! these types. `expect` checks them together with the links.
 
 use crate::config::typed::{Found, Text, Written, accepting, count, number, to_toml, whole};
-use crate::config::{CopyKind, HostMemory};
+use crate::config::{CopyKind, Each, HostMemory};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Result, named};
@@ -198,16 +198,6 @@ impl ExpectTables {
     pub fn to_toml(&self) -> Result<String> {
         to_toml(self)
     }
-}
-
-/// Whether the ranks of a host copy one after another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Each {
-    /// One rank at a time.
-    Alone,
-    /// All at once.
-    Together,
 }
 
 /// One size, or the smallest and the largest.

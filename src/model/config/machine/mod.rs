@@ -19,8 +19,8 @@ pub use description::{
     NodeLinks, Noise, RequiredCoverage, RequiredTransport, Version,
 };
 pub use expect_tables::{
-    Each, ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure,
-    Origin, OwnWorkExpectation, Rows, Sizes,
+    ExpectCopyTable, ExpectNetworkTable, ExpectProductTable, ExpectTable, ExpectTables, ExpectedWork, Figure, Origin,
+    OwnWorkExpectation, Rows, Sizes,
 };
 pub use fault::{Direction, Fault};
 pub use level::{ANY_GPU, LayerKind, Level};

@@ -3,12 +3,14 @@
 
 use crate::backend::{DeviceReader, DeviceState};
 use crate::device_probe::{DeviceCounters, Fabric, MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
+use commgauge_base::error::{Error, Result};
 use commgauge_base::host::processors;
 use commgauge_model::record::header::DeviceFacts;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -118,11 +120,9 @@ pub(super) const SYSFS: &str = "/sys";
 /// fewer than the ranks of the host.
 pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<String> {
     let list = std::fs::read_to_string(sysfs.join("bus/pci/devices").join(pci).join("local_cpulist")).ok()?;
-    let mut allowed = sched_getaffinity(None).ok()?;
+    let allowed = sched_getaffinity(None).ok()?;
     let near = nearest_cores(&processors_of(&allowed), &processors(&list), ranks_on_host as usize)?;
-    allowed.clear();
-    near.iter().for_each(|processor| allowed.set(*processor));
-    sched_setaffinity(None, &allowed).ok()?;
+    sched_setaffinity(None, &set_of(near)).ok()?;
     Some(list.trim().to_owned())
 }
 
@@ -136,9 +136,68 @@ fn processors_of(set: &CpuSet) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
 }
 
+fn set_of(processors: impl IntoIterator<Item = usize>) -> CpuSet {
+    let mut set = CpuSet::new();
+    processors.into_iter().filter(|processor| *processor < CpuSet::MAX_CPU).for_each(|processor| set.set(processor));
+    set
+}
+
+// Memory on the NUMA node farthest from a GPU: allocated by a thread that runs there. Not by `set_mempolicy`, which containers refuse, and to which
+// the driver prefers the caller's node (`nv_alloc_system_pages`, nv-vm.c).
+
+/// A text of the folder of NUMA nodes.
+fn of_nodes(sysfs: &Path, file: &str) -> String {
+    let text = std::fs::read_to_string(sysfs.join("devices/system/node").join(file)).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The NUMA node with memory and processors that is farthest from a GPU; of several, the first.
+///
+/// # Errors
+/// If there is none, or the GPU's own is unknown.
+pub(super) fn far_node(sysfs: &Path, pci: &str) -> Result<usize> {
+    let [with_memory, with_processors, online] =
+        ["has_memory", "has_cpu", "online"].map(|file| processors(&of_nodes(sysfs, file)));
+    let nodes = with_memory.intersection(&with_processors);
+    if nodes.clone().count() < 2 {
+        return Err(Error::environment("the host has one NUMA node, so none is far"));
+    }
+    let unknown = || format!("the system does not say which NUMA node is near to {pci} (numa_node)");
+    let own = numa_node(&sysfs.join("bus/pci/devices").join(pci)).ok_or_else(|| Error::environment(unknown()))?;
+    // A number for each node that is online, in their order.
+    let distances = of_nodes(sysfs, &format!("node{own}/distance"));
+    let distances = distances.split_whitespace().map(|distance| distance.parse().unwrap_or(0));
+    let distance_of: BTreeMap<usize, u64> = online.into_iter().zip(distances).collect();
+    let others = nodes.copied().filter(|node| *node as i64 != own);
+    Ok(others.max_by_key(|node| (distance_of.get(node), Reverse(*node))).unwrap_or(own as usize))
+}
+
+/// Runs work on the processors of a NUMA node.
+///
+/// # Errors
+/// If this thread may not run there.
+pub(super) fn on_node<T>(sysfs: &Path, node: usize, work: impl FnOnce() -> T) -> Result<T> {
+    let list = of_nodes(sysfs, &format!("node{node}/cpulist"));
+    let refused = |cause| Error::environment(format!("cannot run on NUMA node {node} (processors {list}): {cause}"));
+    let before = sched_getaffinity(None).map_err(refused)?;
+    sched_setaffinity(None, &set_of(processors(&list))).map_err(refused)?;
+    let done = work();
+    sched_setaffinity(None, &before).map_err(refused)?;
+    Ok(done)
+}
+
+/// The bytes that the mapping with an address has on a NUMA node, by `/proc/self/numa_maps`; none if that lists no pages of it.
+pub(super) fn bytes_on(node: usize, maps: &str, address: u64) -> Option<u64> {
+    let start = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
+    let line = maps.lines().take_while(|line| start(line).is_some_and(|start| start <= address)).last()?;
+    let value = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
+    let kib_of_page = value("kernelpagesize_kB=")?;
+    Some((value(&format!("N{node}=")).unwrap_or(0) * kib_of_page) << 10)
+}
+
 /// Reads one device through NVML.
 pub(super) struct NvmlReader {
-    nvml: Result<&'static Nvml, String>,
+    nvml: std::result::Result<&'static Nvml, String>,
     counters: Option<DeviceCounters<'static>>,
     uuid: String,
     pci: String,
@@ -171,7 +230,7 @@ impl NvmlReader {
 }
 
 impl DeviceReader for NvmlReader {
-    fn source(&self) -> Result<String, String> {
+    fn source(&self) -> std::result::Result<String, String> {
         let nvml = self.nvml.as_ref().map_err(String::clone)?;
         if self.device().is_none() {
             return Err(format!("NVML does not know device {} ({})", self.uuid, self.pci));
@@ -183,14 +242,13 @@ impl DeviceReader for NvmlReader {
         let nvml = self.nvml.as_ref().ok()?;
         let device = self.device()?;
         let cuda = nvml.sys_cuda_driver_version().ok();
-        let numa = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", self.pci));
         let links = || (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok());
         Some(DeviceFacts {
             name: device.name().unwrap_or_default(),
             uuid: self.uuid.clone(),
             pci: self.pci.clone(),
-            // -1 means none.
-            numa_node: numa.ok().and_then(|text| text.trim().parse().ok()),
+            numa_node: numa_node(&Path::new(SYSFS).join("bus/pci/devices").join(&self.pci)).map(|node| node as u32),
+            far_numa_node: far_node(Path::new(SYSFS), &self.pci).ok().map(|node| node as u32),
             driver: nvml.sys_driver_version().ok(),
             cuda: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
             power_limit_watts: device.enforced_power_limit().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
@@ -273,6 +331,84 @@ mod tests {
         assert_eq!(of("0000:c3:00.0", Some("=mlx5_2")), [format!("mlx5_2 (same NUMA node, {rate})")]);
         assert_eq!(of("0000:c3:00.0", Some("mlx5_1:1")), [format!("mlx5_1 (another NUMA node, {rate})")]);
         assert_eq!(of("0000:99:00.0", None), [] as [String; 0], "no such device");
+    }
+
+    /// The far node, or why there is none, on a false tree of nodes with their distances from the GPU's own.
+    fn far(files: &[(&str, &str)], near: &str) -> std::result::Result<usize, String> {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let file = folder.path().join("devices/system/node").join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, format!("{text}\n")).unwrap();
+        }
+        let device = folder.path().join("bus/pci/devices/0000:20:00.0");
+        std::fs::create_dir_all(&device).unwrap();
+        std::fs::write(device.join("numa_node"), near).unwrap();
+        far_node(folder.path(), "0000:20:00.0").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn far_memory_is_on_the_first_of_the_farthest_nodes_with_memory_and_processors() {
+        let nodes = |memory, processors, online| [("has_memory", memory), ("has_cpu", processors), ("online", online)];
+        let with = |nodes: [(&'static str, &'static str); 3], own: &'static str, distances| {
+            far(&[&nodes[..], &[(&format!("node{own}/distance")[..], distances)]].concat(), own)
+        };
+        assert_eq!(with(nodes("0-1", "0-1", "0-1"), "0", "10 21"), Ok(1));
+        assert_eq!(with(nodes("0-1", "0-1", "0-1"), "1", "21 10"), Ok(0));
+        // Four nodes for each of two sockets.
+        assert_eq!(with(nodes("0-7", "0-7", "0-7"), "5", "32 32 32 32 12 10 12 12"), Ok(0));
+        // Memory of GPUs on nodes without processors is farther.
+        assert_eq!(with(nodes("0-1,4,12", "0-1", "0-1,4,12"), "0", "10 40 80 80"), Ok(1));
+        // Node 1 is offline, so that the second number is that of node 2.
+        assert_eq!(with(nodes("0,2-3", "0,2-3", "0,2-3"), "0", "10 31 20"), Ok(2));
+        assert_eq!(far(&nodes("0-2", "0-2", "0-2"), "1"), Ok(0), "no distances");
+        for (files, near, words) in [
+            (nodes("0", "0", "0"), "0", "the host has one NUMA node"),
+            (nodes("0-1", "0", "0-1"), "0", "the host has one NUMA node"),
+            (nodes("", "", ""), "-1", "the host has one NUMA node"),
+            (nodes("0-1", "0-1", "0-1"), "-1", "does not say which NUMA node is near to 0000:20:00.0"),
+        ] {
+            assert!(far(&files, near).unwrap_err().contains(words), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_is_back_on_its_processors_after_it_ran_on_a_node_and_is_told_where_it_may_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = processors_of(&sched_getaffinity(None).unwrap());
+        let node = folder.path().join("devices/system/node/node1");
+        std::fs::create_dir_all(&node).unwrap();
+        std::fs::write(node.join("cpulist"), before[0].to_string()).unwrap();
+        let inside = on_node(folder.path(), 1, || processors_of(&sched_getaffinity(None).unwrap()));
+        assert_eq!(inside.unwrap(), [before[0]]);
+        assert_eq!(processors_of(&sched_getaffinity(None).unwrap()), before);
+        for list in ["1000", "5000", ""] {
+            std::fs::write(node.join("cpulist"), list).unwrap();
+            let refused = on_node(folder.path(), 1, || panic!("it is not called")).map(|(): ()| ()).unwrap_err();
+            let words = format!("cannot run on NUMA node 1 (processors {list}): Invalid argument");
+            assert!(refused.to_string().contains(&words), "{refused}");
+        }
+        assert_eq!(processors_of(&sched_getaffinity(None).unwrap()), before);
+    }
+
+    #[test]
+    fn the_pages_of_a_mapping_are_those_of_the_line_that_its_address_belongs_to() {
+        let maps = "\
+            7f0000000000 default anon=4 dirty=4 N0=1 N1=3 kernelpagesize_kB=4\n\
+            7f0000200000 default file=/dev/nvidiactl\n\
+            7f0000400000 default file=/anon_hugepage dirty=2 N12=2 kernelpagesize_kB=2048\n";
+        for (node, address, bytes) in [
+            (1, 0x7f00_0000_1000, Some(3 << 12)),
+            (0, 0x7f00_0000_0000, Some(1 << 12)),
+            (2, 0x7f00_0000_0000, Some(0)),
+            (0, 0x7f00_0020_0000, None),
+            (12, 0x7f00_0040_0000, Some(4 << 20)),
+            (1, 0x7f00_0040_0000, Some(0)),
+            (0, 0x7e00_0000_0000, None),
+        ] {
+            assert_eq!(bytes_on(node, maps, address), bytes, "{node} {address:x}");
+        }
+        assert_eq!((bytes_on(0, "", 1), bytes_on(0, "not a map\n", 1)), (None, None));
     }
 
     #[test]

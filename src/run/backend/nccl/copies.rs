@@ -1,16 +1,19 @@
 //! Copies by a GPU's copy engines or by kernels: between its memory and the host's, within it, and to and from the GPUs of other ranks of the
 //! host, as in nvbandwidth. Every byte at the target is compared.
 
+use super::adapters::{self, SYSFS};
 use super::device::{Device, visible_devices};
 use super::driver::{CUdeviceptr, CUevent, CUstream};
+use super::kernels::Kernels;
 use super::product::{HeldStream, OwnWork};
 use super::{device, driver};
 use crate::backend::{LocalWork, Mismatch};
 use commgauge_base::error::{Error, Result};
-use commgauge_model::config::{CopyKind, HostMemory};
+use commgauge_base::units::Bytes;
+use commgauge_model::config::{CopyDirection, HostMemory, Mover};
 use commgauge_model::workload::CopyShape;
-use std::cell::Cell;
 use std::ffi::c_void;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,32 +47,6 @@ pub(super) fn copies_per_sample(shape: &CopyShape) -> u32 {
     (SAMPLE_BYTES / shape.bytes.0.max(1)).clamp(1, MOST_COPIES) as u32
 }
 
-/// A direction as seen by this rank's GPU. That one carries it out, or the other one.
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    Out,
-    In,
-    OutByOther,
-    InByOther,
-}
-
-/// The directions between this rank's GPU and each other end.
-fn directions(kind: CopyKind) -> &'static [Direction] {
-    use Direction::{In, InByOther, Out, OutByOther};
-    match kind {
-        CopyKind::DeviceToHost | CopyKind::DeviceToHostSm | CopyKind::WithinDevice => &[Out],
-        CopyKind::ToPeer | CopyKind::ToPeerSm | CopyKind::ToAllPeers => &[Out],
-        CopyKind::HostToDevice | CopyKind::HostToDeviceSm | CopyKind::HostLatencySm => &[In],
-        CopyKind::FromPeer | CopyKind::FromPeerSm | CopyKind::PeerLatencySm | CopyKind::FromAllPeers => &[In],
-        CopyKind::HostBothWays => &[In, Out],
-        CopyKind::PeerBothWays => &[Out, In],
-        CopyKind::PeersWriteBoth => &[Out, InByOther],
-        CopyKind::PeersReadBoth => &[In, OutByOther],
-        CopyKind::AllPeersToOne => &[InByOther],
-        CopyKind::AllPeersFromOne => &[OutByOther],
-    }
-}
-
 /// One direction: from one buffer to another, on its own stream.
 struct Way {
     source: Buffer,
@@ -77,8 +54,9 @@ struct Way {
     stream: CUstream,
     end: CUevent,
     seed: u64,
-    /// The other GPU if that one copies; stream and event are then of its context.
+    /// The other GPU if that one copies; stream, event and kernels are then of its context.
     by: Option<Rc<Peer>>,
+    kernels: Kernels,
 }
 
 /// A copy with its buffers.
@@ -100,12 +78,13 @@ impl DeviceCopy {
     /// If the memory cannot be allocated.
     pub fn new(shape: &CopyShape, peers: &[Rc<Peer>], context: &OwnWork) -> Result<DeviceCopy> {
         let others = if peers.is_empty() { vec![None] } else { peers.iter().map(Some).collect() };
-        let mut ways = Vec::new();
-        for other in others {
-            for direction in directions(shape.kind) {
-                ways.push(Way::new(shape, *direction, other, ways.len(), context)?);
-            }
-        }
+        let ends = others.iter().flat_map(|other| shape.kind.parts().directions.iter().map(move |to| (*other, *to)));
+        let new = |(index, (other, to))| Way::new(shape, to, other, index, context);
+        let ways = || ends.enumerate().map(new).collect::<Result<Vec<Way>>>();
+        let ways = match shape.host_memory.is_some_and(HostMemory::is_far) {
+            true => on_far_node(context.pci, |node| ways().and_then(|ways| on_node_alone(node, shape.bytes.0, ways)))??,
+            false => ways()?,
+        };
         Ok(DeviceCopy {
             ways,
             begin: driver::create_event()?,
@@ -120,7 +99,7 @@ impl DeviceCopy {
     fn run_once(&mut self) -> Result<f64> {
         let streams: Vec<CUstream> = self.ways.iter().map(|way| way.stream).chain([self.held.stream]).collect();
         self.held.run(self.is_held, &streams, || self.enqueue())?;
-        self.is_held = self.shape.host_memory != Some(HostMemory::Pageable);
+        self.is_held = self.shape.host_memory.is_none_or(HostMemory::is_pinned);
         Ok(driver::nanoseconds_between(self.begin, self.end)? / f64::from(copies_per_sample(&self.shape)))
     }
 
@@ -146,9 +125,9 @@ impl DeviceCopy {
         // SAFETY: both buffers have this many bytes and live as long as this, as does the chain of a latency; the stream is waited for by the
         // caller.
         within(way.by.as_ref(), || unsafe {
-            match kind.is_by_kernel() {
-                true => self.held.kernels.transfer(kind, [to, from, amount], way.stream),
-                false => driver::copy(to, from, amount as usize, way.stream),
+            match kind.parts().mover {
+                Mover::Engine => driver::copy(to, from, amount as usize, way.stream),
+                mover => way.kernels.transfer(mover, [to, from, amount], way.stream),
             }
         })
     }
@@ -164,20 +143,11 @@ impl DeviceCopy {
             }
             write_pattern(way.seed, from, got.len(), &mut expected);
             let wrong = || got.iter().zip(&expected).enumerate().filter(|(_, (got, expected))| got != expected);
-            let count = wrong().count() as u64;
-            match (&mut found, wrong().next()) {
-                (Some(found), _) => found.count += count,
-                (None, Some((byte, (got, expected)))) => {
-                    found = Some(Mismatch {
-                        rank: self.held.rank,
-                        element: (from + byte) as u64,
-                        expected: format!("0x{expected:02x}"),
-                        got: format!("0x{got:02x}"),
-                        count,
-                        call: None,
-                    });
-                }
-                (None, None) => {}
+            if let Some((byte, (got, expected))) = wrong().next() {
+                let [expected, got] = [expected, got].map(|byte| format!("0x{byte:02x}"));
+                let (rank, element) = (self.held.rank, (from + byte) as u64);
+                let first = Mismatch { rank, element, expected, got, count: 0, call: None };
+                found.get_or_insert(first).count += wrong().count() as u64;
             }
         }
         Ok(found)
@@ -190,13 +160,8 @@ impl LocalWork for DeviceCopy {
     }
 
     fn check(&self) -> Result<Option<Mismatch>> {
-        for way in &self.ways {
-            let found = self.first_wrong(way).map_err(|error| self.held.with_place(&error))?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
+        let found = self.ways.iter().find_map(|way| self.first_wrong(way).transpose()).transpose();
+        found.map_err(|error| self.held.with_place(&error))
     }
 }
 
@@ -220,22 +185,26 @@ impl Drop for DeviceCopy {
 
 impl Way {
     /// Reserves and fills its buffers. Without another GPU the other end is the host's memory or this rank's GPU.
-    fn new(shape: &CopyShape, to: Direction, other: Option<&Rc<Peer>>, index: usize, own: &OwnWork) -> Result<Way> {
+    fn new(shape: &CopyShape, to: CopyDirection, other: Option<&Rc<Peer>>, index: usize, own: &OwnWork) -> Result<Way> {
         let bytes = usize::try_from(shape.bytes.0).unwrap_or(usize::MAX);
         let source_bytes = if shape.kind.is_latency() { READS * LINE } else { bytes };
+        let here = |bytes| driver::allocate(bytes).map(Buffer::OnDevice);
         let there = |bytes| match (other, shape.host_memory) {
             (Some(peer), _) => peer.within(|| driver::allocate(bytes)).map(|there| Buffer::OnPeer(there, peer.clone())),
-            (None, Some(HostMemory::Pageable)) => Ok(Buffer::Pageable(vec![Cell::new(0); bytes].into_boxed_slice())),
-            (None, Some(HostMemory::Pinned)) => driver::allocate_shared(bytes).map(|(here, _)| Buffer::Pinned(here)),
-            (None, None) => Buffer::on_device(bytes),
+            (None, Some(memory)) => Buffer::of_host(memory, bytes),
+            (None, None) => here(bytes),
         };
         let (source, target) = match to {
-            Direction::Out | Direction::OutByOther => (Buffer::on_device(source_bytes)?, there(bytes)?),
-            Direction::In | Direction::InByOther => (there(source_bytes)?, Buffer::on_device(bytes)?),
+            CopyDirection::Out | CopyDirection::OutByOther => (here(source_bytes)?, there(bytes)?),
+            CopyDirection::In | CopyDirection::InByOther => (there(source_bytes)?, here(bytes)?),
         };
-        let by = other.filter(|_| matches!(to, Direction::OutByOther | Direction::InByOther)).cloned();
+        let by = other.filter(|_| matches!(to, CopyDirection::OutByOther | CopyDirection::InByOther)).cloned();
+        let mut kernels = *own.kernels;
         if let Some(peer) = &by {
             peer.within(|| driver::enable_access_to(peer.own.context))?;
+            if shape.kind.parts().mover == Mover::Kernel {
+                kernels = peer.within(|| Kernels::load(&peer.device))?;
+            }
         }
         let is_first = index == 0 && by.is_none();
         let stream = if is_first { own.stream } else { within(by.as_ref(), driver::create_stream)? };
@@ -253,8 +222,30 @@ impl Way {
         if shape.kind.is_latency() {
             source.write(0, &chain(source.address(), seed), own.stream)?;
         }
-        Ok(Way { source, target, stream, end, seed, by })
+        Ok(Way { source, target, stream, end, seed, by, kernels })
     }
+}
+
+/// Runs work on the NUMA node farthest from the GPU.
+///
+/// # Errors
+/// If there is none, or this process may not run there.
+pub(super) fn on_far_node<T>(pci: &str, work: impl FnOnce(usize) -> T) -> Result<T> {
+    let node = adapters::far_node(Path::new(SYSFS), pci)?;
+    adapters::on_node(Path::new(SYSFS), node, || work(node))
+}
+
+/// Refuses buffers of the host that are not on the node: if that is full, the system takes memory of another.
+fn on_node_alone(node: usize, bytes: u64, ways: Vec<Way>) -> Result<Vec<Way>> {
+    let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+    for Way { source, target, .. } in &ways {
+        let host = if source.on_host().is_some() { source } else { target };
+        if let Some(there) = adapters::bytes_on(node, &maps, host.address()).filter(|there| *there < bytes) {
+            let problem = format!("NUMA node {node} has {} of a buffer of {}; is it full?", Bytes(there), Bytes(bytes));
+            return Err(Error::environment(problem));
+        }
+    }
+    Ok(ways)
 }
 
 /// Lines of memory, each with the address of the next; the last has the first word of a pattern.
@@ -374,8 +365,8 @@ fn number_of(uuid: &str) -> Option<u32> {
 
 /// Memory, freed on drop. Nothing enqueued may use it then.
 pub(super) enum Buffer {
-    /// Ordinary host memory.
-    Pageable(Box<[Cell<u8>]>),
+    /// Ordinary host memory: a mapping of this many bytes.
+    Pageable(*mut c_void, usize),
     /// Page-locked host memory.
     Pinned(*mut c_void),
     /// Memory of this rank's GPU.
@@ -385,15 +376,24 @@ pub(super) enum Buffer {
 }
 
 impl Buffer {
-    pub fn on_device(bytes: usize) -> Result<Buffer> {
-        driver::allocate(bytes).map(Buffer::OnDevice)
+    /// Memory of the host, all of it where this thread now runs.
+    fn of_host(memory: HostMemory, bytes: usize) -> Result<Buffer> {
+        if memory.is_pinned() {
+            return driver::allocate_shared(bytes).map(|(here, _)| Buffer::Pinned(here));
+        }
+        // Not from the heap, whose pages may be on any node.
+        let (access, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE);
+        // SAFETY: a new mapping, at an address that the system chooses.
+        let here = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+        let failed = || Error::environment(format!("mmap of {bytes} B: {}", std::io::Error::last_os_error()));
+        (here != libc::MAP_FAILED).then_some(Buffer::Pageable(here, bytes)).ok_or_else(failed)
     }
 
     /// Its address: host and devices share one address space (CUDA programming guide, "Unified Virtual Address Space").
     pub fn address(&self) -> CUdeviceptr {
         match self {
-            Buffer::Pageable(bytes) => bytes.as_ptr() as CUdeviceptr,
-            Buffer::Pinned(here) => *here as CUdeviceptr,
+            Buffer::Pageable(here, _) | Buffer::Pinned(here) => *here as CUdeviceptr,
             Buffer::OnDevice(address) | Buffer::OnPeer(address, _) => *address,
         }
     }
@@ -433,8 +433,7 @@ impl Buffer {
     /// Its address in host memory, which is read and written without the driver.
     fn on_host(&self) -> Option<*mut u8> {
         match self {
-            Buffer::Pageable(bytes) => Some(bytes.as_ptr().cast::<u8>().cast_mut()),
-            Buffer::Pinned(here) => Some(here.cast()),
+            Buffer::Pageable(here, _) | Buffer::Pinned(here) => Some(here.cast()),
             Buffer::OnDevice(_) | Buffer::OnPeer(..) => None,
         }
     }
@@ -444,7 +443,8 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // These fail only if the device is lost, which the next call reports.
         let _ = match self {
-            Buffer::Pageable(_) => Ok(()),
+            // SAFETY: from `of_host`, and not used again.
+            Buffer::Pageable(here, bytes) => driver::check(unsafe { libc::munmap(*here, *bytes) }, "munmap"),
             // SAFETY: from `allocate_shared`, and not used again.
             Buffer::Pinned(here) => unsafe { driver::free_shared(*here) },
             // SAFETY: from `allocate`, and not used again.
@@ -459,7 +459,7 @@ impl Drop for Buffer {
 mod tests {
 
     use super::*;
-    use commgauge_base::units::Bytes;
+    use commgauge_model::config::CopyKind;
 
     #[test]
     fn a_sample_has_enough_copies_that_starting_them_is_a_small_part() {

@@ -212,9 +212,7 @@ pub(super) unsafe fn copy_to_device(to: CUdeviceptr, from: &[u8], stream: CUstre
         return Ok(());
     }
     // SAFETY: the slice is read before the stream is synchronised below; room is promised by the caller.
-    unsafe {
-        check(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream), "cuMemcpyHtoDAsync")?;
-    }
+    check(unsafe { cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream) }, "cuMemcpyHtoDAsync")?;
     synchronize(stream)
 }
 
@@ -227,9 +225,7 @@ pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUst
         return Ok(());
     }
     // SAFETY: the slice is written before the stream is synchronised below; the source is promised by the caller.
-    unsafe {
-        check(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream), "cuMemcpyDtoHAsync")?;
-    }
+    check(unsafe { cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream) }, "cuMemcpyDtoHAsync")?;
     synchronize(stream)
 }
 
@@ -397,17 +393,15 @@ pub(super) struct Grid {
 /// The parameters are those of the kernel, in order, and what they point to outlives its run.
 #[inline]
 pub(super) unsafe fn launch(
-    function: CUfunction,
+    of: CUfunction,
     grid: Grid,
     stream: CUstream,
     parameters: &mut [*mut c_void],
 ) -> Result<()> {
+    let Grid { blocks, threads, shared_bytes } = grid;
+    let parameters = parameters.as_mut_ptr();
     // SAFETY: promised by the caller; the driver copies the parameters before it returns.
-    let code = unsafe {
-        let parameters = parameters.as_mut_ptr();
-        let Grid { blocks, threads, shared_bytes } = grid;
-        cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut())
-    };
+    let code = unsafe { cuLaunchKernel(of, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut()) };
     check(code, "cuLaunchKernel")
 }
 
@@ -519,16 +513,11 @@ impl Arena {
 
 impl Memory {
     fn allocate(bytes: usize, from_nccl: Option<&'static Library>) -> Result<Memory> {
-        let address = match from_nccl {
-            None => allocate(bytes),
-            Some(library) => allocate_by_nccl(bytes, library),
-        };
+        let address = from_nccl.map_or_else(|| allocate(bytes), |library| allocate_by_nccl(bytes, library));
         let address = address.map_err(|cause| {
             let free = memory().map_or_else(|_| "unknown".to_owned(), |(free, _)| Bytes(free).to_string());
-            Error::environment(format!(
-                "cannot allocate {} of device memory, {free} free: {cause}",
-                Bytes(bytes as u64)
-            ))
+            let wanted = Bytes(bytes as u64);
+            Error::environment(format!("cannot allocate {wanted} of device memory, {free} free: {cause}"))
         })?;
         Ok(Memory { address, bytes, from_nccl })
     }

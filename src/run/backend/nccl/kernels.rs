@@ -4,7 +4,7 @@ use super::device::Device;
 use super::driver::{self, Arena, CUdeviceptr, CUevent, CUfunction, CUstream, Grid};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;
-use commgauge_model::config::CopyKind;
+use commgauge_model::config::Mover;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ffi::{CString, c_int, c_void};
@@ -125,11 +125,8 @@ impl Kernels {
         let loaded = |ptx: &str| driver::load_module(&CString::new(ptx).map_err(broken)?);
         let named = |module, name: &str| driver::kernel(module, &CString::new(name).map_err(broken)?);
         let each = |module, name: &str| -> Result<[CUfunction; 4]> {
-            let mut functions = [null_mut(); 4];
-            for (function, width) in functions.iter_mut().zip(WIDTHS) {
-                *function = named(module, &format!("{name}_{width}"))?;
-            }
-            Ok(functions)
+            let [one, two, four, eight] = WIDTHS.map(|width| named(module, &format!("{name}_{width}")));
+            Ok([one?, two?, four?, eight?])
         };
         let walkers = |module, name: &str| -> Result<Walkers> {
             Ok(Walkers {
@@ -253,9 +250,9 @@ impl Kernels {
     /// # Safety
     /// Both are memory that this device reaches, aligned to 16 bytes and as long, until the stream has passed this; so are all addresses of
     /// the chain.
-    pub unsafe fn transfer(&self, kind: CopyKind, mut words: [u64; 3], stream: CUstream) -> Result<()> {
+    pub unsafe fn transfer(&self, mover: Mover, mut words: [u64; 3], stream: CUstream) -> Result<()> {
         let wide = Grid { blocks: self.multiprocessors, threads: COPY_THREADS, shared_bytes: 0 };
-        let (kernel, grid) = if kind.is_latency() { (self.follow, ONE_THREAD) } else { (self.copy, wide) };
+        let (kernel, grid) = if mover == Mover::Reader { (self.follow, ONE_THREAD) } else { (self.copy, wide) };
         let mut parameters = words.each_mut().map(|word| &raw mut *word as P);
         // SAFETY: promised by the caller.
         unsafe { driver::launch(kernel, grid, stream, &mut parameters) }
@@ -324,7 +321,7 @@ pub(super) struct DeviceClock {
 
 impl DeviceClock {
     pub fn new() -> Result<DeviceClock> {
-        let mut events = [std::ptr::null_mut(); TRIES + 2];
+        let mut events = [null_mut(); TRIES + 2];
         for event in &mut events {
             *event = driver::create_event()?;
         }

@@ -34,6 +34,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
+use commgauge_model::config::{CopyParts, HostMemory, OtherEnd};
 use commgauge_model::layout::Groups;
 use commgauge_model::record::library_use::LibraryUse;
 use commgauge_model::workload::replay::Regions;
@@ -152,7 +153,7 @@ impl NcclBackend {
         let own = here.iter().position(|rank| *rank == me).unwrap_or(0);
         let distances = match shape.peer_distance.map(|distance| distance as usize) {
             Some(distance) => distance..=distance,
-            None if shape.kind.is_of_all_peers() => 1..=(here.len() - 1).max(1),
+            None if shape.kind.parts().other_end == OtherEnd::AllPeers => 1..=(here.len() - 1).max(1),
             None => return Ok(Vec::new()),
         };
         let peer = |distance: usize| {
@@ -300,10 +301,15 @@ impl Backend for NcclBackend {
             Ok(peers) => peers.len().max(1) as u64,
             Err(refusal) => return Some(format!("{}: {refusal}", self.maker.place)),
         };
+        let far = shape.host_memory.is_some_and(HostMemory::is_far);
+        if let Some(Err(refusal)) = far.then(|| copies::on_far_node(&self.maker.device.pci, |_| ())) {
+            return Some(format!("{}: {refusal}", self.maker.place));
+        }
+        let CopyParts { other_end, directions, .. } = shape.kind.parts();
         // Other ranks have as many buffers here as this one has there.
-        let ends = if shape.kind.is_of_host() { 1 } else { 2 * peers };
-        let buffers = if shape.kind.is_both_ways() { 2 * ends } else { ends };
-        self.without_room(Bytes(shape.bytes.0.saturating_mul(buffers)), self.bytes_available())
+        let ends = if other_end == OtherEnd::Host { 1 } else { 2 * peers };
+        let needed = shape.bytes.0.saturating_mul(directions.len() as u64 * ends);
+        self.without_room(Bytes(needed), self.bytes_available())
     }
 
     fn bind_copy(&mut self, shape: &CopyShape) -> Result<(Box<dyn LocalWork>, u32)> {

@@ -139,10 +139,8 @@ impl Opened {
         }
         let device = Device::open(placing.device(devices)?).map_err(needs)?;
         // Before anything that should be near the device is allocated.
-        let processors = match options.stays_on_processors {
-            true => None,
-            false => adapters::bind_near(Path::new(adapters::SYSFS), &device.pci, placing.ranks_on_host),
-        };
+        let bind = || adapters::bind_near(Path::new(adapters::SYSFS), &device.pci, placing.ranks_on_host);
+        let processors = (!options.stays_on_processors).then(bind).flatten();
         let with_device = |error: Error| needs(Error::from_exit_code(error.exit_code(), format!("{device}: {error}")));
         let kernels = Kernels::load(&device).map_err(with_device)?;
         let driver_version = driver::version().map_err(needs)?;
@@ -494,6 +492,7 @@ impl NcclBackend {
             stream: self.stream,
             rank: self.world.rank(),
             place: &self.maker.place,
+            pci: &self.maker.device.pci,
             deadline: self.replays.deadline,
         }
     }

@@ -149,12 +149,9 @@ impl LocalWork for DeviceProduct {
             // Spread over the whole result, including the first and the last.
             let element = (u128::from(elements - 1) * u128::from(index) / u128::from(CHECKED - 1)) as u64;
             let wrong = self.check_element(element).map_err(|error| self.held.with_place(&error))?;
-            match (wrong, &mut found) {
-                (Some(_), Some(first)) => first.count += 1,
-                (Some((expected, got)), None) => {
-                    found = Some(Mismatch { rank: self.held.rank, element, expected, got, count: 1, call: None });
-                }
-                (None, _) => {}
+            if let Some((expected, got)) = wrong {
+                let first = Mismatch { rank: self.held.rank, element, expected, got, count: 0, call: None };
+                found.get_or_insert(first).count += 1;
             }
         }
         Ok(found)
@@ -169,10 +166,8 @@ impl Drop for DeviceProduct {
             std::mem::forget(self.handle.take());
             return;
         }
-        for arena in &mut self.memory {
-            // This fails only if the device is lost, which the next call reports.
-            let _ = arena.release();
-        }
+        // This fails only if the device is lost, which the next call reports.
+        self.memory.iter_mut().for_each(|arena| drop(arena.release()));
         self.events.into_iter().for_each(driver::destroy_event);
     }
 }
@@ -205,6 +200,8 @@ pub(super) struct OwnWork<'a> {
     pub rank: u32,
     /// For errors.
     pub place: &'a str,
+    /// The PCI address of the GPU.
+    pub pci: &'a str,
     /// Time limit of one, if the user sets it.
     pub deadline: Option<Duration>,
 }
@@ -275,27 +272,9 @@ impl HeldStream {
 
 type Status = c_int;
 type RawHandle = *mut c_void;
-type Gemm = unsafe extern "C" fn(
-    RawHandle,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    *const c_void,
-    *const c_void,
-    c_int,
-    c_int,
-    *const c_void,
-    c_int,
-    c_int,
-    *const c_void,
-    *mut c_void,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-) -> Status;
+type I = c_int;
+type P = *const c_void;
+type Gemm = unsafe extern "C" fn(RawHandle, I, I, I, I, I, P, P, I, I, P, I, I, P, *mut c_void, I, I, I, I) -> Status;
 
 const SUCCESS: Status = 0;
 /// `CUBLAS_OP_N`, `CUBLAS_OP_T`.
@@ -416,14 +395,9 @@ pub(super) fn arithmetic(element: ElementType) -> Result<Arithmetic> {
         ElementType::Bfloat16 => (14, 68),
         ElementType::Float32 => (0, 68),
         ElementType::Float64 => (1, 70),
-        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 => {
+        _ => {
             return Err(Error::usage(format!(
-                "[[compute]]: cublasGemmEx does not multiply {element}; accepted on GPUs: float16, bfloat16, float32, float64"
-            )));
-        }
-        whole => {
-            return Err(Error::usage(format!(
-                "[[compute]]: no layer of a model multiplies {whole} matrices; accepted on GPUs: float16, bfloat16, float32, float64"
+                "[[compute]]: cublasGemmEx multiplies no {element} matrices; accepted on GPUs: float16, bfloat16, float32, float64"
             )));
         }
     };
@@ -475,31 +449,16 @@ impl Handle {
         let Arithmetic { data, compute } = arithmetic;
         let (single, double) = ([1f32, 0.0], [1f64, 0.0]);
         // Scales have the type of the sums.
-        let scale = |at: usize| -> *const c_void {
+        let scale = |at: usize| -> P {
             if compute == 70 { (&raw const double[at]).cast() } else { (&raw const single[at]).cast() }
         };
+        let (gemm, one, zero) = (self.library.gemm, scale(0), scale(1));
+        let (a, b, c) = (right as P, left as P, result as *mut c_void);
         // SAFETY: promised by the caller; leading dimensions are the lengths of rows; the scales outlive the call, which reads them
         // (CUBLAS_POINTER_MODE_HOST, as handles begin with).
         let status = unsafe {
-            (self.library.gemm)(
-                self.raw,
-                TRANSPOSED,
-                AS_IT_IS,
-                n,
-                m,
-                k,
-                scale(0),
-                right as *const c_void,
-                data,
-                k,
-                left as *const c_void,
-                data,
-                k,
-                scale(1),
-                result as *mut c_void,
-                data,
-                n,
-                compute,
+            gemm(
+                self.raw, TRANSPOSED, AS_IT_IS, n, m, k, one, a, data, k, b, data, k, zero, c, data, n, compute,
                 ITS_CHOICE,
             )
         };

@@ -31,6 +31,8 @@ unsafe extern "C" {
 /// A kernel of a loaded module.
 pub struct Function {
     kernel: &'static Kernel,
+    /// That of its module's context.
+    device: c_int,
     most_shared_bytes: AtomicI32,
     /// Its code is on the device, where it comes at the latest at the first launch (CUDA programming guide, "Lazy Loading").
     is_loaded: AtomicBool,
@@ -61,12 +63,12 @@ const MOST_SHARED_BYTES: c_int = 48 << 10;
 const MOST_SHARED_BYTES_IF_ASKED: c_int = 227 << 10;
 const ATTRIBUTE_MOST_DYNAMIC_SHARED: c_int = 8;
 
-pub fn find(name: &str) -> Option<Function> {
+pub fn find(name: &str, device: c_int) -> Option<Function> {
     let mut count = 0;
     let kernels = unsafe { std::slice::from_raw_parts(commgauge_kernels(&mut count), count as usize) };
     let kernel = kernels.iter().find(|kernel| unsafe { CStr::from_ptr(kernel.name) }.to_str() == Ok(name))?;
     let most_shared_bytes = AtomicI32::new(MOST_SHARED_BYTES);
-    Some(Function { kernel, most_shared_bytes, is_loaded: AtomicBool::new(false) })
+    Some(Function { kernel, device, most_shared_bytes, is_loaded: AtomicBool::new(false) })
 }
 
 impl Launch {
@@ -98,8 +100,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if !one_dimension || grid_x == 0 || !(1..=1024).contains(&block_x) || !shared || !extra.is_null() {
             return Err(INVALID_VALUE);
         }
-        // Of another device than the stream (CUDA programming guide, "Stream and Event Behavior").
-        if current_device()? != stream.device {
+        // Of another device than the stream (CUDA programming guide, "Stream and Event Behavior"), or of another context's module.
+        if current_device()? != stream.device || function.device != stream.device {
             return Err(INVALID_HANDLE);
         }
         function.load()?;

@@ -13,6 +13,7 @@ static MODULES: Handles<Module> = Handles::new();
 
 struct Module {
     entries: Vec<String>,
+    device: c_int,
 }
 
 /// The newest PTX that the driver of this version reads.
@@ -34,7 +35,7 @@ fn read(ptx: &str) -> Result<Module, c_int> {
     let name = |text: &str| {
         text.split(|c: char| !c.is_alphanumeric() && c != '_').find(|word| !word.is_empty()).map(str::to_owned)
     };
-    Ok(Module { entries: ptx.split(".entry").skip(1).filter_map(name).collect() })
+    Ok(Module { device: current_device()?, entries: ptx.split(".entry").skip(1).filter_map(name).collect() })
 }
 
 fn load(module: *mut usize, image: *const c_void) -> Answer {
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize
         let name = CStr::from_ptr(name).to_str().map_err(|_| NOT_FOUND)?;
         let module = MODULES.get(module)?;
         let entry = module.entries.iter().find(|entry| *entry == name).ok_or(NOT_FOUND)?;
-        *function = FUNCTIONS.add(Arc::new(kernel::find(entry).ok_or(NOT_FOUND)?));
+        *function = FUNCTIONS.add(Arc::new(kernel::find(entry, module.device).ok_or(NOT_FOUND)?));
         Ok(())
     })
 }
