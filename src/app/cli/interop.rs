@@ -15,8 +15,8 @@ use commgauge_model::record::line::{ForeignTool, ID_DIGITS};
 use commgauge_model::record::{Line, Record};
 use commgauge_readers::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_readers::interop::{
-    BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
-    record_lines,
+    BadLine, Imported, ImportedFile, Renewed, bytes_of, joined, parse_csv, parse_imb, parse_nccl_tests, parse_osu,
+    read_commgauge, record_lines,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -367,11 +367,12 @@ impl Foreign {
 }
 
 fn imported(tool: ForeignTool, path: &Path, ranks: Option<u32>) -> Result<Imported> {
+    let bytes = bytes_of(path)?;
     match tool {
-        ForeignTool::NcclTests => read_nccl_tests(path, ranks),
-        ForeignTool::Osu => read_osu(path, ranks),
-        ForeignTool::Imb => read_imb(path),
-        ForeignTool::Csv => read_csv(path),
+        ForeignTool::NcclTests => parse_nccl_tests(&bytes, path, ranks),
+        ForeignTool::Osu => parse_osu(&bytes, path, ranks),
+        ForeignTool::Imb => parse_imb(&bytes, path),
+        ForeignTool::Csv => parse_csv(&bytes, path),
     }
 }
 

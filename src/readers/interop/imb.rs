@@ -20,18 +20,10 @@ use std::path::Path;
 /// The last line of a run, since version 3.2.
 const FOOT: &str = "All processes entering MPI_Finalize";
 
-/// Reads a file. Unreadable lines are returned with their number.
+/// Parses the content of a file; `path` is for the messages. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// A usage error if the file cannot be read, or another tool wrote it.
-pub fn read(path: &Path) -> Result<Imported> {
-    parse_bytes(&log_text::bytes_of(path)?, path)
-}
-
-/// Parses the content of a file, as [`read`] does; `path` is for the messages.
-///
-/// # Errors
-/// As [`read`].
+/// A usage error if another tool wrote it.
 pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
     log_text::expect_writer(path, &text, "the Intel MPI Benchmarks")?;

@@ -59,7 +59,10 @@ pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
 }
 
 /// The content of a file.
-pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// A usage error if it cannot be read.
+pub fn bytes_of(path: &Path) -> Result<Vec<u8>> {
     host::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))
 }
 

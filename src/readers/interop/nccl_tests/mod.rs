@@ -22,19 +22,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Reads a file, text or JSON. Unreadable lines are returned with their number.
+/// Parses the content of a file, text or JSON; `path` is for the messages and the names of the rows, `ranks` are those of a log that
+/// does not list them. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// A usage error if the file cannot be read, is truncated JSON, or was written by another tool.
-pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
-    parse(&log_text::bytes_of(path)?, path, ranks)
-}
-
-/// Parses the content of a file, as [`read`] does; `path` is for the messages and the names of the rows, `ranks` are those of a log that
-/// does not list them.
-///
-/// # Errors
-/// As [`read`].
+/// A usage error if the file is truncated JSON, or was written by another tool.
 pub fn parse(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
