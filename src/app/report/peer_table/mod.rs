@@ -23,12 +23,17 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 /// A tool whose columns are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub(super) enum Peer {
+    #[strum(serialize = "nccl-tests")]
     NcclTests,
+    #[strum(serialize = "OSU")]
     Osu,
+    #[strum(serialize = "IMB")]
     Imb,
 }
+
+commgauge_base::error::names!(Peer);
 
 impl Peer {
     /// The text before the first table.
@@ -90,14 +95,6 @@ fn divide(tool: Peer, rows: &[Row]) -> Divided {
 }
 
 impl Peer {
-    fn name(self) -> &'static str {
-        match self {
-            Peer::NcclTests => "nccl-tests",
-            Peer::Osu => "OSU",
-            Peer::Imb => "IMB",
-        }
-    }
-
     /// The test that measures the collective, and its columns.
     fn test(self, collective: Collective) -> Option<Test> {
         let columns = match (self, collective) {
