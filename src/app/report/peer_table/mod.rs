@@ -57,16 +57,10 @@ impl Peer {
 
     /// The whole report.
     pub(super) fn text(self, view: &View) -> String {
-        let Divided { mut blocks, left_out } = self.divide(&view.rows);
-        let mut out = self.begin(&view.header);
-        for block in &mut blocks {
-            block.settle(&view.rows, &|_| true);
-            out += &block.begin(&view.header, &view.rows);
-            out.extend((0..block.line_count()).map(|line| block.line(line, &view.header, &view.rows)));
-            out += &block.end(&view.rows);
-        }
+        let mut tables = self.divide(&view.rows);
+        let out = self.begin(&view.header) + &tables.write(&view.header, &view.rows, &|_| true);
         let without_columns = context! { copies => view.copies.len(), products => view.products.len() };
-        out + &self.closing(&left_out, &view.rows) + &self.said("without columns", without_columns)
+        out + &self.closing(&tables.left_out, &view.rows) + &self.said("without columns", without_columns)
     }
 
     /// A part of what is around the lines of a table.
@@ -91,7 +85,7 @@ fn divide(tool: Peer, rows: &[Row]) -> Divided {
         let test = tool.test(rows[members[0]].facts.collective)?;
         Some(Box::new(CallBlock { tool, test, members }) as Box<dyn Block>)
     };
-    Divided { blocks: blocks.into_iter().filter_map(block).collect(), left_out }
+    Divided { blocks: blocks.into_iter().filter_map(block).collect(), left_out, ..Divided::default() }
 }
 
 impl Peer {
