@@ -193,7 +193,7 @@ impl ImportCommand {
         let (mut origin, mut rows) = joined(tool, read);
         if let Some(ranks_per_node) = self.ranks_per_node {
             rows.iter_mut().for_each(|row| row.place(ranks_per_node));
-            origin.notes.push(format!("{ranks_per_node} ranks on each node, as --ranks-per-node says"));
+            origin.facts.notes.push(format!("{ranks_per_node} ranks on each node, as --ranks-per-node says"));
         }
         if !bad.is_empty() && !self.skip_bad_lines {
             return Err(unreadable(&bad, bad.len() + rows.len()));
@@ -201,10 +201,10 @@ impl ImportCommand {
         if rows.is_empty() {
             return Err(Error::usage("the files hold no line that can be read, so there is nothing to import"));
         }
-        origin.notes.iter().for_each(|note| eprintln!("{note}"));
+        origin.facts.notes.iter().for_each(|note| eprintln!("{note}"));
         origin.objections().for_each(|objection| eprintln!("warning: {objection}"));
         let left_out = bad.len();
-        origin.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
+        origin.facts.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
         let Identity { run_id, written } = Identity::of(&self.files)?;
         origin.written = Some(written);
         write_record(&self.output, record_lines(&run_id, &origin, &rows))?;

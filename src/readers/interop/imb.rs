@@ -187,10 +187,10 @@ fn parse(text: &str) -> Imported {
     let (runs, feet) = (count("MPI-1 part").max(1), count(FOOT));
     if feet < runs {
         let text = format!("the log was cut off: it has `{FOOT}` {feet} times, for {}", counted(runs, "run"));
-        reading.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
+        reading.imported.facts.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
     let assumed = head.moved_type.is_none() || head.reduced_type.is_none();
-    reading.imported.started = head.started;
+    reading.imported.facts.started = head.started;
     reading
         .finish(assumed.then(|| "the head of the file names no data types; assuming MPI_BYTE and MPI_FLOAT".to_owned()))
 }
@@ -232,11 +232,11 @@ mod tests {
 
     #[test]
     fn a_log_without_the_line_by_which_imb_ends_is_cut_off() {
-        assert_eq!(parse(SAMPLE).faults, []);
-        let cut = parse(&SAMPLE.replace(FOOT, "")).faults;
+        assert_eq!(parse(SAMPLE).facts.faults, []);
+        let cut = parse(&SAMPLE.replace(FOOT, "")).facts.faults;
         assert!(cut.len() == 1 && cut[0].kind == RunFaultKind::CutOff, "{cut:?}");
-        assert_eq!(parse(&format!("{SAMPLE}{SAMPLE}")).faults, []);
-        assert_eq!(parse(&format!("{SAMPLE}{}", SAMPLE.replace(FOOT, ""))).faults.len(), 1);
+        assert_eq!(parse(&format!("{SAMPLE}{SAMPLE}")).facts.faults, []);
+        assert_eq!(parse(&format!("{SAMPLE}{}", SAMPLE.replace(FOOT, ""))).facts.faults.len(), 1);
     }
 
     #[test]
@@ -270,9 +270,9 @@ mod tests {
             assert!(imported.bad_lines[0].problem.contains(words), "{:?}", imported.bad_lines);
             assert!(imported.rows.is_empty());
             assert!(
-                imported.notes.iter().any(|note| note.contains("assuming MPI_BYTE and MPI_FLOAT")),
+                imported.facts.notes.iter().any(|note| note.contains("assuming MPI_BYTE and MPI_FLOAT")),
                 "{:?}",
-                imported.notes
+                imported.facts.notes
             );
         }
     }
@@ -291,7 +291,7 @@ mod tests {
         let multi = &imported.rows[11];
         assert_eq!((&*multi.labels["groups"], multi.known.data_check), ("2", Some(DataCheck::Right)));
         assert_eq!(imported.rows[12].known.data_check, Some(DataCheck::Wrong { elements: None }));
-        assert!(imported.notes.iter().any(
+        assert!(imported.facts.notes.iter().any(
             |note| note == "Allgather: #bytes is one process's block; bytes_total is the block times the processes"
         ));
     }

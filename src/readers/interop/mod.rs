@@ -12,7 +12,7 @@ mod peer;
 
 pub use self::read as read_commgauge;
 pub use imb::parse_bytes as parse_imb;
-pub use imported::{BadLine, Imported, Known, Origin, Row, RunFault, RunFaultKind, record_lines};
+pub use imported::{BadLine, Imported, Known, Origin, Row, RunFault, RunFaultKind, RunsFacts, record_lines};
 pub use log_text::{
     ImportedFile, bytes_of, collective as collective_named, joined, parse as parse_csv, read as read_csv,
 };

@@ -285,7 +285,7 @@ mod tests {
             (checked.element_type, checked.labels["statistic"].as_str()),
             (ElementType::Float32, "max_over_ranks")
         );
-        let notes = parse(COLLECTIVES, None).notes.join("\n");
+        let notes = parse(COLLECTIVES, None).facts.notes.join("\n");
         assert!(
             notes.contains(
                 "Allgather Latency Test: OSU's size is one rank's block; bytes_total is the block times the ranks"
