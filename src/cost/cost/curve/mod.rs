@@ -179,33 +179,43 @@ fn never_falling(points: &[Point]) -> Vec<Point> {
 // far point: one that misses it does not apply in this interval. Where the lines are far apart one of them is chosen instead of
 // the mean.
 //
-// The constants below were tuned on the curves in `tests/data/nccl`, both halves of their sizes, and judged on the machines in
+// The constants of [`Shape`] were tuned on the curves in `tests/data/nccl`, both halves of their sizes, and judged on the machines in
 // `tests/data/nccl-aside`, which were not used for tuning (`tests/offline/cost_aside.rs`).
 
-// Weights of the neighbours' lines in an interval. Distances in log time are for an interval that spans a factor of two, and
-// scale with the width of the interval.
+/// Weights of the neighbours' lines in an interval. Distances in log time are for an interval that spans a factor of two, and
+/// scale with the width of the interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Distance in log time by which the left side's line may miss the far point before its weight drops.
+    pub left_tolerance: f64,
+    /// The same for the line of the right side.
+    pub right_tolerance: f64,
+    /// Weight of the left side's line against the chord's, where it hits.
+    pub left_weight: f64,
+    /// Weight of the right side's line against the chord's, where it hits.
+    pub right_weight: f64,
+    /// Ratio of the right to the left line from which on the interval contains a jump.
+    pub jump: f64,
+    /// Share of the way to the larger line from which a switch counts as done. Well below a half: a library keeps a protocol until its own
+    /// cost estimate is beaten, and the estimate of the larger one is pessimistic.
+    pub stays: f64,
+    /// Share of the way from the chord to the prediction of the lines.
+    pub departure: f64,
+}
 
-/// Distance in log time by which the left side's line may miss the far point before its weight drops.
-const LEFT_TOLERANCE: f64 = 0.2;
-
-/// The same for the line of the right side.
-const RIGHT_TOLERANCE: f64 = 0.1;
-
-/// Weight of the left side's line against the chord's, where it hits.
-const LEFT_WEIGHT: f64 = 0.25;
-
-/// Weight of the right side's line against the chord's, where it hits.
-const RIGHT_WEIGHT: f64 = 0.5;
-
-/// Ratio of the right to the left line from which on the interval contains a jump.
-const JUMP: f64 = 1.3;
-
-/// Share of the way to the larger line from which a switch counts as done. Well below a half: a library keeps a protocol until its own
-/// cost estimate is beaten, and the estimate of the larger one is pessimistic.
-const STAYS: f64 = 0.15;
-
-/// Share of the way from the chord to the prediction of the lines.
-const DEPARTURE: f64 = 0.75;
+impl Default for Shape {
+    fn default() -> Self {
+        Shape {
+            left_tolerance: 0.2,
+            right_tolerance: 0.1,
+            left_weight: 0.25,
+            right_weight: 0.5,
+            jump: 1.3,
+            stays: 0.15,
+            departure: 0.75,
+        }
+    }
+}
 
 /// Knots per factor of two; the curve is linear in log-log between knots.
 const STEPS_PER_DOUBLING: f64 = 4.0;
@@ -233,9 +243,14 @@ pub struct Interpolant {
 impl Interpolant {
     /// Through points that ascend in bytes and never fall in seconds, both above zero.
     pub fn new(points: &[Point]) -> Interpolant {
+        Interpolant::shaped(points, Shape::default())
+    }
+
+    /// The same with other constants.
+    pub fn shaped(points: &[Point], shape: Shape) -> Interpolant {
         let (mut knots, mut gaps) = (Vec::new(), Vec::with_capacity(points.len()));
         for (index, pair) in points.windows(2).enumerate() {
-            let gap = Gap::new(points, index, pair);
+            let gap = Gap::new(points, index, pair, shape);
             let (low, high) = (pair[0].bytes.ln(), pair[1].bytes.ln());
             let steps = ((high - low) / std::f64::consts::LN_2 * STEPS_PER_DOUBLING).ceil().clamp(1.0, 256.0) as usize;
             let mut reached = pair[0].seconds.ln();
@@ -287,6 +302,7 @@ impl Interpolant {
 struct Gap {
     left: Point,
     right: Point,
+    shape: Shape,
     /// The ratio of the lines from which on only one of them applies.
     jump: f64,
     line_before: Option<Side>,
@@ -310,7 +326,7 @@ struct Extended {
 }
 
 impl Gap {
-    fn new(points: &[Point], index: usize, pair: &[Point]) -> Gap {
+    fn new(points: &[Point], index: usize, pair: &[Point], shape: Shape) -> Gap {
         let (left, right) = (pair[0], pair[1]);
         let doublings = (right.bytes / left.bytes).log2();
         let side = |near: Point, other: Point, far: Point, weight: f64, tolerance: f64| {
@@ -327,9 +343,10 @@ impl Gap {
         Gap {
             left,
             right,
-            jump: JUMP.powf(doublings),
-            line_before: before.and_then(|before| side(left, before, right, LEFT_WEIGHT, LEFT_TOLERANCE)),
-            line_after: after.and_then(|after| side(right, after, left, RIGHT_WEIGHT, RIGHT_TOLERANCE)),
+            shape,
+            jump: shape.jump.powf(doublings),
+            line_before: before.and_then(|before| side(left, before, right, shape.left_weight, shape.left_tolerance)),
+            line_after: after.and_then(|after| side(right, after, left, shape.right_weight, shape.right_tolerance)),
         }
     }
 
@@ -358,7 +375,7 @@ impl Gap {
             }
             sum / weights
         });
-        self.within(chord + DEPARTURE * (by_lines - chord))
+        self.within(chord + self.shape.departure * (by_lines - chord))
     }
 
     /// Chord and lines in log time, if their times are positive.
@@ -387,7 +404,7 @@ impl Gap {
         let at_right = (self.right.seconds / before.far).ln().max(0.0);
         let here = (high / low).ln();
         let still_left = (here - at_right) / (at_left - at_right);
-        (at_left > at_right).then(|| if still_left > STAYS { low.ln() } else { high.ln() })
+        (at_left > at_right).then(|| if still_left > self.shape.stays { low.ln() } else { high.ln() })
     }
 }
 
