@@ -81,10 +81,6 @@ impl Collective {
     /// Every collective, in display order.
     pub const ALL: [Collective; 16] = *<Collective as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
     /// True if elements are combined, so that a [`ReduceOp`] is needed and host memory cannot carry 8-bit floats.
     pub fn reduces(self) -> bool {
         matches!(self, AllReduce | ReduceScatter | Reduce | ReduceScatterV)
@@ -347,18 +343,9 @@ pub enum Placement {
 impl ReduceOp {
     /// Operations supported by every backend, in display order.
     pub const ALL: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg];
-
-    /// The name in files, flags and tables, as in nccl-tests.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
-impl Placement {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
+crate::error::names!(Collective, ReduceOp, Placement);
 
 impl FromStr for ReduceOp {
     type Err = String;

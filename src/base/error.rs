@@ -140,6 +140,21 @@ pub fn named<T: strum::VariantArray + Copy + std::fmt::Display>(text: &str) -> s
     found.ok_or_else(|| format!("found `{text}`; accepted: {}", names()))
 }
 
+/// Gives plain enums their `name`, which strum knows.
+#[macro_export]
+macro_rules! names {
+    ($($kind:ty),*) => { $(
+        impl $kind {
+            /// The name in files, flags and output.
+            pub fn name(self) -> &'static str {
+                self.into()
+            }
+        }
+    )* };
+}
+
+pub use crate::names;
+
 #[cfg(test)]
 mod tests {
     use super::*;

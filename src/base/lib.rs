@@ -24,4 +24,5 @@ pub mod visible;
 pub mod writing;
 
 #[cfg(any(test, feature = "test-support"))]
+#[path = "../../tests/common/distributions.rs"]
 pub mod testing;

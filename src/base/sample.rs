@@ -18,11 +18,7 @@ pub enum Cadence {
     Isolated,
 }
 
-impl Cadence {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
+crate::error::names!(Cadence, ClockMethod, Timing);
 
 /// How the ranks start an isolated call together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +35,6 @@ pub enum ClockMethod {
 }
 
 impl ClockMethod {
-    /// The name in files and flags.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
     /// Whether calls start at an agreed time.
     pub fn is_synchronised(&self) -> bool {
         *self == ClockMethod::Synchronised
@@ -74,11 +65,6 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// The name in files and flags.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
     /// Whether marks delimit samples.
     pub fn is_by_marks(&self) -> bool {
         *self == Timing::Marks

@@ -204,12 +204,9 @@ pub fn shown(labels: &BTreeMap<String, String>) -> String {
 impl Buffers {
     /// Every kind.
     pub const ALL: [Buffers; 4] = [Buffers::Plain, Buffers::Allocated, Buffers::Registered, Buffers::Symmetric];
-
-    /// The name in files, flags and labels.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
+
+crate::error::names!(Buffers);
 
 impl FromStr for Buffers {
     type Err = String;

@@ -15,8 +15,8 @@ use commgauge_model::record::line::{ForeignTool, ID_DIGITS};
 use commgauge_model::record::{Line, Record};
 use commgauge_readers::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_readers::interop::{
-    BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
-    record_lines,
+    BadLine, Imported, ImportedFile, Renewed, bytes_of, joined, parse_csv, parse_imb, parse_nccl_tests, parse_osu,
+    read_commgauge, record_lines,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -193,7 +193,7 @@ impl ImportCommand {
         let (mut origin, mut rows) = joined(tool, read);
         if let Some(ranks_per_node) = self.ranks_per_node {
             rows.iter_mut().for_each(|row| row.place(ranks_per_node));
-            origin.notes.push(format!("{ranks_per_node} ranks on each node, as --ranks-per-node says"));
+            origin.facts.notes.push(format!("{ranks_per_node} ranks on each node, as --ranks-per-node says"));
         }
         if !bad.is_empty() && !self.skip_bad_lines {
             return Err(unreadable(&bad, bad.len() + rows.len()));
@@ -201,10 +201,10 @@ impl ImportCommand {
         if rows.is_empty() {
             return Err(Error::usage("the files hold no line that can be read, so there is nothing to import"));
         }
-        origin.notes.iter().for_each(|note| eprintln!("{note}"));
+        origin.facts.notes.iter().for_each(|note| eprintln!("{note}"));
         origin.objections().for_each(|objection| eprintln!("warning: {objection}"));
         let left_out = bad.len();
-        origin.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
+        origin.facts.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
         let Identity { run_id, written } = Identity::of(&self.files)?;
         origin.written = Some(written);
         write_record(&self.output, record_lines(&run_id, &origin, &rows))?;
@@ -367,11 +367,12 @@ impl Foreign {
 }
 
 fn imported(tool: ForeignTool, path: &Path, ranks: Option<u32>) -> Result<Imported> {
+    let bytes = bytes_of(path)?;
     match tool {
-        ForeignTool::NcclTests => read_nccl_tests(path, ranks),
-        ForeignTool::Osu => read_osu(path, ranks),
-        ForeignTool::Imb => read_imb(path),
-        ForeignTool::Csv => read_csv(path),
+        ForeignTool::NcclTests => parse_nccl_tests(&bytes, path, ranks),
+        ForeignTool::Osu => parse_osu(&bytes, path, ranks),
+        ForeignTool::Imb => parse_imb(&bytes, path),
+        ForeignTool::Csv => parse_csv(&bytes, path),
     }
 }
 

@@ -389,12 +389,9 @@ pub enum Backend {
     Nccl,
 }
 
-impl Backend {
-    /// The name in flags.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
+commgauge_base::error::names!(Backend);
 
+impl Backend {
     /// Who creates the communicators; those of a machine are simulated.
     pub fn communicators(self, machine: Option<&Machine>) -> Communicators {
         match self {

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 pub fn examine(system: &dyn System) -> DoctorDocument {
     let launching = host::check_launching(system);
     let cuda = check_cuda(system);
-    let gpus = cuda.devices;
+    let gpus = cuda.ready.as_ref().map_or(0, |answer| answer.devices.len());
     let driver_cuda = cuda.ready.as_ref().ok().map(|answer| answer.cuda.as_str());
     let nccl = check_nccl(system, driver_cuda);
     let devices = check_devices(system, gpus);
@@ -145,27 +145,16 @@ const NVIDIA: &str = "0x10de";
 
 const CUDA_INSTALL: &str = "install NVIDIA's driver; inside a container start it with GPUs (docker run --gpus all, enroot, or a Kubernetes limit nvidia.com/gpu)";
 
-/// Findings about CUDA, and the number of devices.
-struct Cuda {
-    pub section: Section,
-    pub ready: Result<CudaAnswer, (String, Option<String>)>,
-    pub devices: usize,
-}
-
-fn check_cuda(system: &dyn System) -> Cuda {
+fn check_cuda(system: &dyn System) -> DoctorPart<CudaAnswer> {
     let mut findings = vec![kernel_module(system), device_files(system)];
     // The file of AMD's compute driver (Linux, drivers/gpu/drm/amd/amdkfd).
     findings.extend(system.exists("/dev/kfd").then(|| Finding::note("AMD GPUs", FOR_AMD)));
-    let part = cuda_library(system);
-    findings.extend(part.section.findings);
+    let (of_library, answer) = cuda_library(system);
+    findings.extend(of_library);
     let section = Section::new("CUDA", findings);
-    let devices = part.ready.as_ref().map_or(0, |answer| answer.devices.len());
     // An error of the library is a consequence, one of the module the cause.
-    let ready = match (section.first_fault(), part.ready) {
-        (Some(fault), Err(_)) => Err(fault),
-        (_, ready) => ready,
-    };
-    Cuda { section, ready, devices }
+    let ready = answer.ok_or_else(|| section.first_fault().unwrap_or_default());
+    DoctorPart { section, ready }
 }
 
 /// Reports a library built with this CUDA: with `state` and a fix if its major version is newer than the driver supports. Within a major
@@ -224,12 +213,9 @@ fn device_files(system: &dyn System) -> Finding {
     }
 }
 
-fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
-    let failed = |finding: Finding| {
-        let section = Section::new("", vec![finding]);
-        let fault = section.first_fault().unwrap_or_default();
-        DoctorPart { section, ready: Err(fault) }
-    };
+/// Findings about the driver's library, and its answer if it has devices.
+fn cuda_library(system: &dyn System) -> (Vec<Finding>, Option<CudaAnswer>) {
+    let failed = |finding: Finding| (vec![finding], None);
     let text = match system.query(Query::Library(Probe::Cuda)) {
         Response::Text(text) => text,
         Response::Absent(why) | Response::Failed(why) => {
@@ -267,15 +253,14 @@ fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
         ),
         (None, _) => None,
     };
+    let has_devices = fault.is_none();
     findings.extend(fault);
     for (number, device) in answer.devices.iter().enumerate() {
         let text = format!("{}, {}, {}", device.name, Bytes(device.memory_bytes), device.pci);
         findings.push(Finding::fine(&format!("device {number}"), text));
     }
     findings.extend(peers(&answer));
-    let section = Section::new("", findings);
-    let ready = section.first_fault().map_or(Ok(answer), Err);
-    DoctorPart { section, ready }
+    (findings, has_devices.then_some(answer))
 }
 
 /// Checks peer access: prints a row for each device, with `x` if it can access the memory of the column's device.

@@ -22,11 +22,12 @@ pub struct LiveRows {
 impl LiveRows {
     /// `None` where a format cannot be written row by row.
     pub fn new(format: Format, width: u16, paint: Paint) -> Option<LiveRows> {
+        let of = |peer| Box::new(PeerForm { peer, tables: Divided::default() });
         let form: Box<dyn LiveFormat> = match format {
             Format::Table => Box::new(TableForm::new(width, paint)),
-            Format::NcclTests => Box::new(PeerForm::new(Peer::NcclTests)),
-            Format::Osu => Box::new(PeerForm::new(Peer::Osu)),
-            Format::Imb => Box::new(PeerForm::new(Peer::Imb)),
+            Format::NcclTests => of(Peer::NcclTests),
+            Format::Osu => of(Peer::Osu),
+            Format::Imb => of(Peer::Imb),
             _ => return None,
         };
         Some(LiveRows { form, run: None })
@@ -65,18 +66,9 @@ impl LiveRows {
 
 // The columns of other tools.
 
-/// The tables, and how far they are written.
 struct PeerForm {
     peer: Peer,
     tables: Divided,
-    block: usize,
-    line: usize,
-}
-
-impl PeerForm {
-    fn new(peer: Peer) -> PeerForm {
-        PeerForm { peer, tables: Divided { blocks: Vec::new(), left_out: Vec::new() }, block: 0, line: 0 }
-    }
 }
 
 impl LiveFormat for PeerForm {
@@ -86,25 +78,7 @@ impl LiveFormat for PeerForm {
     }
 
     fn write(&mut self, run: &Run) -> String {
-        let (header, rows, mut out) = (&run.header, &run.rows, String::new());
-        while let Some(block) = self.tables.blocks.get_mut(self.block) {
-            if self.line == 0 {
-                block.settle(rows, &|row| run.is_done(row));
-            }
-            if !block.rows_of_line(self.line).into_iter().all(|row| run.is_done(row)) {
-                break;
-            }
-            if self.line == 0 {
-                out += &block.begin(header, rows);
-            }
-            out += &block.line(self.line, header, rows);
-            self.line += 1;
-            if self.line == block.line_count() {
-                out += &block.end(rows);
-                (self.block, self.line) = (self.block + 1, 0);
-            }
-        }
-        out
+        self.tables.write(&run.header, &run.rows, &|row| run.is_done(row))
     }
 
     fn end(&mut self, view: &View) -> String {

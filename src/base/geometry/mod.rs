@@ -10,7 +10,7 @@ pub use routed::{Arrival, MOST_EXPERTS, Routed, Routing};
 use crate::collective::{Collective, Division, Extent};
 use crate::element::ElementType;
 use crate::units::Bytes;
-use routed::{Blocks, Exchange, Matrix};
+use routed::Exchange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -114,7 +114,7 @@ impl Geometry {
             }
             _ => {
                 let blocks = divide(elements, ranks, splits)?;
-                (blocks.iter().sum(), Exchange::SameFromAll(Blocks::new(blocks)))
+                (blocks.iter().sum(), Exchange::same_from_all(blocks))
             }
         };
         if carried == 0 {
@@ -133,7 +133,7 @@ impl Geometry {
         if all.and_then(|all| all.checked_mul(element.size())).is_none() {
             return Err("the bytes of an exchange exceed 64 bits".to_owned());
         }
-        let exchange = Exchange::Each(Matrix::of_rows(rows));
+        let exchange = Exchange::of_rows(rows);
         let most = (0..rows.len()).map(|rank| exchange.sent_by(rank)).max().unwrap_or(0);
         Ok(Geometry::from_exchange(most, exchange, element))
     }

@@ -99,13 +99,13 @@ impl Routed {
         let there = match self.weights() {
             Some(weights) => {
                 let by_expert = apportion(tokens * self.experts_per_token, &weights, tokens, &ties);
-                Exchange::SameFromAll(Blocks::new(by_rank(by_expert)))
+                Exchange::same_from_all(by_rank(by_expert))
             }
             None => {
                 let mut counts = RandomCounts::new(self.experts, self.experts_per_token, tokens);
                 let rows: Vec<Vec<u64>> =
                     (0..ranks).map(|sender| by_rank(counts.of_sender(self.seed, sender, &ties))).collect();
-                Exchange::Each(Matrix::of_rows(&rows))
+                Exchange::of_rows(&rows)
             }
         };
         Ok(if self.back { there.transposed() } else { there })
@@ -340,30 +340,21 @@ pub(super) fn apportion(total: u64, weights: &[u64], most_each: u64, ties: &[usi
 
 // The number of elements that each rank of a group sends to each other in an all_to_all_v.
 
-/// A matrix of counts, stored as small as possible: most are the same for every sender, or for every receiver.
+/// A matrix of counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Exchange {
+pub(super) struct Exchange {
+    there: Counts,
+    /// The return direction: a rank sends what it receives in `there`.
+    back: bool,
+}
+
+/// The counts of one direction, stored as small as possible: most are the same for every sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Counts {
     /// Every rank sends block j to rank j: the dispatch of uniform routing.
-    SameFromAll(Blocks),
-    /// Rank i sends block i to every rank: its transpose, the combine.
-    SameToAll(Blocks),
-    /// Rank i sends `counts[i * n + j]` to rank j.
-    Each(Matrix),
-}
-
-/// A count for each rank, and their sum.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Blocks {
-    each: Vec<u64>,
-    sum: u64,
-}
-
-/// Counts by sender and receiver, with their sums.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Matrix {
-    counts: Vec<u64>,
-    sent: Vec<u64>,
-    received: Vec<u64>,
+    SameFromAll { each: Vec<u64>, sum: u64 },
+    /// Rank i sends `counts[i * n + j]` to rank j; with the sums of each.
+    Each { counts: Vec<u64>, sent: Vec<u64>, received: Vec<u64> },
 }
 
 /// What one rank receives from another.
@@ -374,107 +365,97 @@ pub struct Arrival {
     pub first_at_sender: u64,
 }
 
-impl Blocks {
-    pub(super) fn new(each: Vec<u64>) -> Blocks {
-        Blocks { sum: each.iter().sum(), each }
-    }
-}
-
-impl Matrix {
-    /// From the rows of all senders, each as long as the number of senders.
-    pub(super) fn of_rows(rows: &[Vec<u64>]) -> Matrix {
-        let received = (0..rows.len()).map(|j| rows.iter().map(|row| row[j]).sum()).collect();
-        Matrix { counts: rows.concat(), sent: rows.iter().map(|row| row.iter().sum()).collect(), received }
-    }
-
-    /// The return direction.
-    pub(super) fn transposed(self) -> Matrix {
-        let n = self.sent.len();
-        let counts = (0..n * n).map(|at| self.counts[at % n * n + at / n]).collect();
-        Matrix { counts, sent: self.received, received: self.sent }
+impl Counts {
+    /// What a rank sends and what it receives, itself included.
+    fn sums(&self, rank: usize) -> [u64; 2] {
+        match self {
+            Counts::SameFromAll { each, sum } => [*sum, each[rank] * each.len() as u64],
+            Counts::Each { sent, received, .. } => [sent[rank], received[rank]],
+        }
     }
 }
 
 impl Exchange {
+    /// Every rank sends a block of this many elements to each rank.
+    pub(super) fn same_from_all(each: Vec<u64>) -> Exchange {
+        Exchange { there: Counts::SameFromAll { sum: each.iter().sum(), each }, back: false }
+    }
+
+    /// From the rows of all senders, each as long as the number of senders.
+    pub(super) fn of_rows(rows: &[Vec<u64>]) -> Exchange {
+        let sent = rows.iter().map(|row| row.iter().sum()).collect();
+        let received = (0..rows.len()).map(|j| rows.iter().map(|row| row[j]).sum()).collect();
+        Exchange { there: Counts::Each { counts: rows.concat(), sent, received }, back: false }
+    }
+
     /// Every count multiplied by a factor: copies of tokens become elements.
     pub(super) fn times(self, factor: u64) -> Exchange {
         let all = |counts: Vec<u64>| counts.into_iter().map(|count| count * factor).collect();
-        match self {
-            Exchange::SameFromAll(blocks) => Exchange::SameFromAll(Blocks::new(all(blocks.each))),
-            Exchange::SameToAll(blocks) => Exchange::SameToAll(Blocks::new(all(blocks.each))),
-            Exchange::Each(matrix) => Exchange::Each(Matrix {
-                counts: all(matrix.counts),
-                sent: all(matrix.sent),
-                received: all(matrix.received),
-            }),
-        }
+        let there = match self.there {
+            Counts::SameFromAll { each, sum } => Counts::SameFromAll { each: all(each), sum: sum * factor },
+            Counts::Each { counts, sent, received } => {
+                Counts::Each { counts: all(counts), sent: all(sent), received: all(received) }
+            }
+        };
+        Exchange { there, ..self }
     }
 
     /// The maximum that any rank sends to each rank.
     pub(super) fn most_to_each(&self) -> Vec<u64> {
-        match self {
-            Exchange::SameFromAll(blocks) => blocks.each.clone(),
-            Exchange::SameToAll(blocks) => vec![self.largest_between(); blocks.each.len()],
-            Exchange::Each(matrix) => {
-                let n = matrix.sent.len();
-                (0..n).map(|to| (0..n).map(|from| matrix.counts[from * n + to]).max().unwrap_or(0)).collect()
+        let n = self.ranks();
+        match &self.there {
+            Counts::SameFromAll { each, .. } if !self.back => each.clone(),
+            Counts::SameFromAll { .. } => vec![self.largest_between(); n],
+            Counts::Each { .. } => {
+                (0..n).map(|to| (0..n).map(|from| self.between(from, to)).max().unwrap_or(0)).collect()
             }
         }
     }
 
     /// The return direction: receives become sends.
     pub(super) fn transposed(self) -> Exchange {
-        match self {
-            Exchange::SameFromAll(blocks) => Exchange::SameToAll(blocks),
-            Exchange::SameToAll(blocks) => Exchange::SameFromAll(blocks),
-            Exchange::Each(matrix) => Exchange::Each(matrix.transposed()),
-        }
+        Exchange { back: !self.back, ..self }
     }
 
     pub(super) fn ranks(&self) -> usize {
-        match self {
-            Exchange::SameFromAll(blocks) | Exchange::SameToAll(blocks) => blocks.each.len(),
-            Exchange::Each(matrix) => matrix.sent.len(),
+        match &self.there {
+            Counts::SameFromAll { each, .. } => each.len(),
+            Counts::Each { sent, .. } => sent.len(),
         }
     }
 
     /// Elements from one rank to another.
     pub(super) fn between(&self, sender: usize, receiver: usize) -> u64 {
-        match self {
-            Exchange::SameFromAll(blocks) => blocks.each[receiver],
-            Exchange::SameToAll(blocks) => blocks.each[sender],
-            Exchange::Each(matrix) => matrix.counts[sender * self.ranks() + receiver],
+        let (from, to) = if self.back { (receiver, sender) } else { (sender, receiver) };
+        match &self.there {
+            Counts::SameFromAll { each, .. } => each[to],
+            Counts::Each { counts, .. } => counts[from * self.ranks() + to],
         }
     }
 
     /// Elements that a rank sends, itself included.
     pub(super) fn sent_by(&self, rank: usize) -> u64 {
-        match self {
-            Exchange::SameFromAll(blocks) => blocks.sum,
-            Exchange::SameToAll(blocks) => blocks.each[rank] * blocks.each.len() as u64,
-            Exchange::Each(matrix) => matrix.sent[rank],
-        }
+        let [sent, received] = self.there.sums(rank);
+        if self.back { received } else { sent }
     }
 
     /// Elements that a rank receives, itself included.
     pub(super) fn received_by(&self, rank: usize) -> u64 {
-        match self {
-            Exchange::SameFromAll(blocks) => blocks.each[rank] * blocks.each.len() as u64,
-            Exchange::SameToAll(blocks) => blocks.sum,
-            Exchange::Each(matrix) => matrix.received[rank],
-        }
+        let [sent, received] = self.there.sums(rank);
+        if self.back { sent } else { received }
     }
 
     /// The receives of a rank from each, in sender order.
     pub(super) fn arrivals_at(&self, rank: usize) -> Vec<Arrival> {
         let first_at = |sender: usize| (0..rank).map(|before| self.between(sender, before)).sum();
+        let is_same = matches!(self.there, Counts::SameFromAll { .. });
         // Independent of the sender, so that a large group needs no quadratic memory.
-        let shared: Option<u64> = matches!(self, Exchange::SameFromAll(_)).then(|| first_at(0));
+        let shared: Option<u64> = (is_same && !self.back).then(|| first_at(0));
         let arrival = |sender: usize| Arrival {
             elements: self.between(sender, rank),
-            first_at_sender: match self {
-                Exchange::SameToAll(blocks) => blocks.each[sender] * rank as u64,
-                _ => shared.unwrap_or_else(|| first_at(sender)),
+            first_at_sender: match is_same && self.back {
+                true => self.between(sender, rank) * rank as u64,
+                false => shared.unwrap_or_else(|| first_at(sender)),
             },
         };
         (0..self.ranks()).map(arrival).collect()
@@ -482,10 +463,7 @@ impl Exchange {
 
     /// The maximum that any rank sends to one rank, including itself.
     pub(super) fn largest_between(&self) -> u64 {
-        let counts = match self {
-            Exchange::SameFromAll(blocks) | Exchange::SameToAll(blocks) => &blocks.each,
-            Exchange::Each(matrix) => &matrix.counts,
-        };
+        let (Counts::SameFromAll { each: counts, .. } | Counts::Each { counts, .. }) = &self.there;
         counts.iter().copied().max().unwrap_or(0)
     }
 
@@ -548,16 +526,16 @@ mod exchange_tests {
     use super::*;
 
     fn each() -> Exchange {
-        Exchange::Each(Matrix::of_rows(&[vec![1, 2, 3], vec![4, 0, 6], vec![7, 8, 9]]))
+        Exchange::of_rows(&[vec![1, 2, 3], vec![4, 0, 6], vec![7, 8, 9]])
     }
 
     #[test]
     fn a_rank_finds_its_part_in_the_buffer_of_every_sender() {
-        let blocks = || Blocks::new(vec![5, 1, 2]);
+        let same = || Exchange::same_from_all(vec![5, 1, 2]);
         for (exchange, expected) in [
             (each(), [(3, 3), (6, 4), (9, 15)]),
-            (Exchange::SameFromAll(blocks()), [(2, 6), (2, 6), (2, 6)]),
-            (Exchange::SameToAll(blocks()), [(5, 10), (1, 2), (2, 4)]),
+            (same(), [(2, 6), (2, 6), (2, 6)]),
+            (same().transposed(), [(5, 10), (1, 2), (2, 4)]),
         ] {
             let arrivals =
                 exchange.arrivals_at(2).into_iter().map(|arrival| (arrival.elements, arrival.first_at_sender));
@@ -567,8 +545,8 @@ mod exchange_tests {
 
     #[test]
     fn the_way_back_is_the_transpose_in_every_form() {
-        let blocks = || Blocks::new(vec![5, 1, 2]);
-        for there in [each(), Exchange::SameFromAll(blocks()), Exchange::SameToAll(blocks())] {
+        let same = || Exchange::same_from_all(vec![5, 1, 2]);
+        for there in [each(), same(), same().transposed()] {
             let back = there.clone().transposed();
             for i in 0..3 {
                 assert_eq!((back.sent_by(i), back.received_by(i)), (there.received_by(i), there.sent_by(i)));

@@ -47,26 +47,21 @@ pub struct Contention {
 }
 
 /// Origin of the errors of a contention coefficient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorsFrom {
     /// Curves left out, one after the other.
+    #[strum(serialize = "curves left out")]
     CurvesLeftOut,
     /// Numbers of groups left out, one after the other.
+    #[strum(serialize = "groups left out")]
     GroupsLeftOut,
     /// The fitted times themselves, if nothing else is available: too small.
+    #[strum(serialize = "residuals")]
     Residuals,
 }
 
-impl ErrorsFrom {
-    pub fn name(self) -> &'static str {
-        match self {
-            ErrorsFrom::CurvesLeftOut => "curves left out",
-            ErrorsFrom::GroupsLeftOut => "groups left out",
-            ErrorsFrom::Residuals => "residuals",
-        }
-    }
-}
+commgauge_base::error::names!(ErrorsFrom);
 
 /// Factor on the time of a call with another number of concurrent groups, with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]

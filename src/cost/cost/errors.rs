@@ -62,16 +62,23 @@ impl Errors {
 }
 
 /// Sizes that behave alike: bound by latency, by neither, by bandwidth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+// Its name in files and in output.
+#[derive(Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 pub enum Regime {
     /// Below 64 KiB.
+    #[strum(serialize = "below 64 KiB")]
     Small,
     /// From 64 KiB to 16 MiB.
+    #[strum(serialize = "to 16 MiB")]
     Middle,
     /// Above 16 MiB.
+    #[strum(serialize = "above 16 MiB")]
     Large,
 }
+
+commgauge_base::error::names!(Regime);
 
 impl Regime {
     pub const ALL: [Regime; 3] = [Regime::Small, Regime::Middle, Regime::Large];
@@ -82,14 +89,6 @@ impl Regime {
             0..0x1_0000 => Regime::Small,
             0x1_0000..=0x100_0000 => Regime::Middle,
             _ => Regime::Large,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Regime::Small => "below 64 KiB",
-            Regime::Middle => "to 16 MiB",
-            Regime::Large => "above 16 MiB",
         }
     }
 }

@@ -431,11 +431,7 @@ pub enum Status {
     Refused,
 }
 
-impl Status {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
+commgauge_base::error::names!(Status);
 
 /// A predicted time and its basis.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -49,11 +49,7 @@ pub struct Difference {
     pub new: String,
 }
 
-impl Allowed {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
+commgauge_base::error::names!(Allowed);
 
 /// The facts of a run: a value for each kind and name.
 pub(super) type Facts = BTreeMap<(Allowed, String), String>;

@@ -72,11 +72,7 @@ pub enum Question {
     Consistency,
 }
 
-impl Question {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
+commgauge_base::error::names!(Question, Decision, CurvePart);
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -284,10 +280,6 @@ pub enum Decision {
 }
 
 impl Decision {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
     pub fn from_exit_code(code: i32) -> Decision {
         match code {
             0 => Decision::Pass,
@@ -360,12 +352,6 @@ pub enum CurvePart {
     Latency,
     /// Beta: the cost of a further byte, however large the call, in seconds.
     Bandwidth,
-}
-
-impl CurvePart {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// A part of a curve's cost, before and after. A slowdown of 0.05 is 5 % more alpha, or 5 % more beta.

@@ -28,6 +28,7 @@ mod cheat_tests;
 #[cfg(test)]
 mod compare_tests;
 #[cfg(any(test, feature = "test-support"))]
+#[path = "../../../tests/common/judged_records.rs"]
 pub mod testing;
 
 pub use comparability::{Allowed, CompareRule, Difference, LoadedRecord, differences, ensure_comparable};

@@ -444,14 +444,12 @@ pub enum Noise {
     DriftingOn,
 }
 
+commgauge_base::error::names!(Noise);
+
 impl Noise {
     /// All kinds.
     pub const ALL: [Noise; 5] =
         [Noise::Normal, Noise::LeftSkewed, Noise::Bimodal, Noise::DriftingWithinRuns, Noise::DriftingOn];
-
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 
     /// False if no error rate is guaranteed: drift across replicates is a real change.
     pub fn is_promised(self) -> bool {

@@ -20,18 +20,10 @@ use std::path::Path;
 /// The last line of a run, since version 3.2.
 const FOOT: &str = "All processes entering MPI_Finalize";
 
-/// Reads a file. Unreadable lines are returned with their number.
+/// Parses the content of a file; `path` is for the messages. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// A usage error if the file cannot be read, or another tool wrote it.
-pub fn read(path: &Path) -> Result<Imported> {
-    parse_bytes(&log_text::bytes_of(path)?, path)
-}
-
-/// Parses the content of a file, as [`read`] does; `path` is for the messages.
-///
-/// # Errors
-/// As [`read`].
+/// A usage error if another tool wrote it.
 pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
     log_text::expect_writer(path, &text, "the Intel MPI Benchmarks")?;
@@ -195,10 +187,10 @@ fn parse(text: &str) -> Imported {
     let (runs, feet) = (count("MPI-1 part").max(1), count(FOOT));
     if feet < runs {
         let text = format!("the log was cut off: it has `{FOOT}` {feet} times, for {}", counted(runs, "run"));
-        reading.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
+        reading.imported.facts.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
     let assumed = head.moved_type.is_none() || head.reduced_type.is_none();
-    reading.imported.started = head.started;
+    reading.imported.facts.started = head.started;
     reading
         .finish(assumed.then(|| "the head of the file names no data types; assuming MPI_BYTE and MPI_FLOAT".to_owned()))
 }
@@ -240,11 +232,11 @@ mod tests {
 
     #[test]
     fn a_log_without_the_line_by_which_imb_ends_is_cut_off() {
-        assert_eq!(parse(SAMPLE).faults, []);
-        let cut = parse(&SAMPLE.replace(FOOT, "")).faults;
+        assert_eq!(parse(SAMPLE).facts.faults, []);
+        let cut = parse(&SAMPLE.replace(FOOT, "")).facts.faults;
         assert!(cut.len() == 1 && cut[0].kind == RunFaultKind::CutOff, "{cut:?}");
-        assert_eq!(parse(&format!("{SAMPLE}{SAMPLE}")).faults, []);
-        assert_eq!(parse(&format!("{SAMPLE}{}", SAMPLE.replace(FOOT, ""))).faults.len(), 1);
+        assert_eq!(parse(&format!("{SAMPLE}{SAMPLE}")).facts.faults, []);
+        assert_eq!(parse(&format!("{SAMPLE}{}", SAMPLE.replace(FOOT, ""))).facts.faults.len(), 1);
     }
 
     #[test]
@@ -278,9 +270,9 @@ mod tests {
             assert!(imported.bad_lines[0].problem.contains(words), "{:?}", imported.bad_lines);
             assert!(imported.rows.is_empty());
             assert!(
-                imported.notes.iter().any(|note| note.contains("assuming MPI_BYTE and MPI_FLOAT")),
+                imported.facts.notes.iter().any(|note| note.contains("assuming MPI_BYTE and MPI_FLOAT")),
                 "{:?}",
-                imported.notes
+                imported.facts.notes
             );
         }
     }
@@ -299,7 +291,7 @@ mod tests {
         let multi = &imported.rows[11];
         assert_eq!((&*multi.labels["groups"], multi.known.data_check), ("2", Some(DataCheck::Right)));
         assert_eq!(imported.rows[12].known.data_check, Some(DataCheck::Wrong { elements: None }));
-        assert!(imported.notes.iter().any(
+        assert!(imported.facts.notes.iter().any(
             |note| note == "Allgather: #bytes is one process's block; bytes_total is the block times the processes"
         ));
     }

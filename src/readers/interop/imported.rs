@@ -98,6 +98,12 @@ pub struct Imported {
     pub rows: Vec<Row>,
     /// Lines that could not be read.
     pub bad_lines: Vec<BadLine>,
+    pub facts: RunsFacts,
+}
+
+/// Facts about the runs of a file, or of several files together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunsFacts {
     /// Notes for the reader: size conversions, assumptions.
     pub notes: Vec<String>,
     /// What makes the times unreliable: two hosts with one name, means that hide a slow group.
@@ -106,7 +112,7 @@ pub struct Imported {
     pub faults: Vec<RunFault>,
     /// The ranks of the largest run, if the tool names them.
     pub ranks: Vec<RankFacts>,
-    /// Start time of the last run, if the tool prints it.
+    /// Start time of the last run, if the tool prints it in every file.
     pub started: Option<Timestamp>,
     /// What NCCL carried data over, by its own log in between.
     pub library_use: LibraryUse,
@@ -150,39 +156,19 @@ pub struct Origin {
     pub files: Vec<String>,
     /// Modification time of the newest file, if any.
     pub written: Option<Timestamp>,
-    /// Start time of the last run, if all files have it.
-    pub started: Option<Timestamp>,
-    /// The ranks, if known.
-    pub ranks: Vec<RankFacts>,
-    /// What NCCL carried data over, if known.
-    pub library_use: LibraryUse,
-    /// What makes the times unreliable.
-    pub warnings: Vec<String>,
-    /// Faults that prevent the runs from passing.
-    pub faults: Vec<RunFault>,
-    /// Notes for the reader.
-    pub notes: Vec<String>,
+    pub facts: RunsFacts,
 }
 
 impl Origin {
     /// The source for files about which only the tool is known.
     pub fn of(tool: ForeignTool, files: &[String]) -> Origin {
-        Origin {
-            tool,
-            files: files.to_vec(),
-            written: None,
-            started: None,
-            ranks: Vec::new(),
-            library_use: LibraryUse::default(),
-            warnings: Vec::new(),
-            faults: Vec::new(),
-            notes: Vec::new(),
-        }
+        Origin { tool, files: files.to_vec(), written: None, facts: RunsFacts::default() }
     }
 
     /// All reasons against the times.
     pub fn objections(&self) -> impl Iterator<Item = &str> {
-        self.faults.iter().map(|fault| fault.text.as_str()).chain(self.warnings.iter().map(String::as_str))
+        let RunsFacts { faults, warnings, .. } = &self.facts;
+        faults.iter().map(|fault| fault.text.as_str()).chain(warnings.iter().map(String::as_str))
     }
 }
 
@@ -208,12 +194,12 @@ pub fn record_lines(run_id: &str, origin: &Origin, rows: &[Row]) -> Vec<Line> {
         record.plan.cases.push(facts);
     }
     record.plan.case_lines = rows.len() as u64;
-    if origin.library_use.names_a_network() {
+    if origin.facts.library_use.names_a_network() {
         let ranks = ranges(&(0..record.header.world_size).collect::<Vec<u32>>());
-        let uses = vec![UseOfRanks { ranks, used: origin.library_use.clone() }];
+        let uses = vec![UseOfRanks { ranks, used: origin.facts.library_use.clone() }];
         record.library_use = Some(LibraryUseLine { uses, absent: None });
     }
-    if let Some(worst) = origin.faults.iter().min_by_key(|fault| fault.kind) {
+    if let Some(worst) = origin.facts.faults.iter().min_by_key(|fault| fault.kind) {
         let (status, exit_code) = worst.kind.end();
         record.end = End { status, exit_code, error: Some(worst.text.clone()), ..record.end };
     }
@@ -254,13 +240,13 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
     let label = |name: &str| rows.first().and_then(|row| row.labels.get(name));
     let library = label("nccl_version").map_or_else(|| "unknown".to_owned(), |version| format!("NCCL {version}"));
     let synthetic = rows.iter().any(|row| row.known.synthetic);
-    let mut ranks = origin.ranks.clone();
+    let mut ranks = origin.facts.ranks.clone();
     header::number_hosts(&mut ranks);
-    let started = origin.started.or(origin.written).unwrap_or_else(Timestamp::now).to_zoned(TimeZone::system());
+    let started = origin.facts.started.or(origin.written).unwrap_or_else(Timestamp::now).to_zoned(TimeZone::system());
     let notes = [origin.tool.label(), ASSUMED.to_owned()]
         .into_iter()
-        .chain(origin.started.is_none().then(|| START_NOT_STATED.to_owned()))
-        .chain(origin.notes.iter().cloned());
+        .chain(origin.facts.started.is_none().then(|| START_NOT_STATED.to_owned()))
+        .chain(origin.facts.notes.iter().cloned());
     Header {
         started_at: started.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         command_line: without_secrets(&std::env::args().collect::<Vec<_>>()),

@@ -59,7 +59,10 @@ pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
 }
 
 /// The content of a file.
-pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// A usage error if it cannot be read.
+pub fn bytes_of(path: &Path) -> Result<Vec<u8>> {
     host::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))
 }
 
@@ -300,16 +303,16 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
     let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
     let mut origin = Origin::of(tool, &names);
     for ImportedFile { name: file, imported } in &files {
-        origin.notes.extend(imported.notes.iter().map(|note| format!("{file}: {note}")));
-        origin.warnings.extend(imported.warnings.iter().map(|warning| format!("{file}: {warning}")));
-        let faults = imported.faults.iter();
-        origin.faults.extend(faults.map(|fault| RunFault { text: format!("{file}: {}", fault.text), ..*fault }));
+        origin.facts.notes.extend(imported.facts.notes.iter().map(|note| format!("{file}: {note}")));
+        origin.facts.warnings.extend(imported.facts.warnings.iter().map(|warning| format!("{file}: {warning}")));
+        let faults = imported.facts.faults.iter();
+        origin.facts.faults.extend(faults.map(|fault| RunFault { text: format!("{file}: {}", fault.text), ..*fault }));
     }
-    origin.started =
-        files.iter().map(|file| file.imported.started).collect::<Option<Vec<_>>>().into_iter().flatten().max();
-    let largest = files.iter().max_by_key(|file| file.imported.ranks.len());
-    origin.library_use = largest.map(|file| file.imported.library_use.clone()).unwrap_or_default();
-    origin.ranks = largest.map(|file| file.imported.ranks.clone()).unwrap_or_default();
+    origin.facts.started =
+        files.iter().map(|file| file.imported.facts.started).collect::<Option<Vec<_>>>().into_iter().flatten().max();
+    let largest = files.iter().max_by_key(|file| file.imported.facts.ranks.len());
+    origin.facts.library_use = largest.map(|file| file.imported.facts.library_use.clone()).unwrap_or_default();
+    origin.facts.ranks = largest.map(|file| file.imported.facts.ranks.clone()).unwrap_or_default();
     let mut rows: Vec<Row> = files.into_iter().flat_map(|file| file.imported.rows).collect();
     // They make rows of other hosts or settings other rows; where all are alike they say nothing.
     for name in ["hosts", "iters"] {
@@ -318,7 +321,7 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
             rows.iter_mut().for_each(|row| drop(row.labels.remove(name)));
         }
     }
-    origin.warnings.extend(uneven(&rows));
+    origin.facts.warnings.extend(uneven(&rows));
     (origin, rows)
 }
 

@@ -11,11 +11,13 @@ mod osu;
 mod peer;
 
 pub use self::read as read_commgauge;
-pub use imb::{parse_bytes as parse_imb, read as read_imb};
-pub use imported::{BadLine, Imported, Known, Origin, Row, RunFault, RunFaultKind, record_lines};
-pub use log_text::{ImportedFile, collective as collective_named, joined, parse as parse_csv, read as read_csv};
-pub use nccl_tests::{parse as parse_nccl_tests, read as read_nccl_tests};
-pub use osu::{parse_bytes as parse_osu, read as read_osu};
+pub use imb::parse_bytes as parse_imb;
+pub use imported::{BadLine, Imported, Known, Origin, Row, RunFault, RunFaultKind, RunsFacts, record_lines};
+pub use log_text::{
+    ImportedFile, bytes_of, collective as collective_named, joined, parse as parse_csv, read as read_csv,
+};
+pub use nccl_tests::parse as parse_nccl_tests;
+pub use osu::parse_bytes as parse_osu;
 pub use peer::{IMB, OSU, PeerProgram, PrintedSize};
 
 use commgauge_base::error::{Error, Result};

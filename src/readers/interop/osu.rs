@@ -22,19 +22,11 @@ const LIBRARY: &str = "osu_library";
 
 const NO_RANKS: &str = "no line above gives the number of ranks; OSU does not print it, so give it with --ranks";
 
-/// Reads a file. OSU does not print the number of ranks: it is taken from `ranks`, or from the command line if the
-/// file contains it; without either the rows of collectives cannot be read.
+/// Parses the content of a file; `path` is for the messages. OSU does not print the number of ranks: it is taken from `ranks`, or from the
+/// command line if the file contains it; without either the rows of collectives cannot be read.
 ///
 /// # Errors
-/// A usage error if the file cannot be read, or another tool wrote it.
-pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
-    parse_bytes(&log_text::bytes_of(path)?, path, ranks)
-}
-
-/// Parses the content of a file, as [`read`] does; `path` is for the messages.
-///
-/// # Errors
-/// As [`read`].
+/// A usage error if another tool wrote it.
 pub fn parse_bytes(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
     log_text::expect_writer(path, &text, "the OSU micro-benchmarks")?;
@@ -293,7 +285,7 @@ mod tests {
             (checked.element_type, checked.labels["statistic"].as_str()),
             (ElementType::Float32, "max_over_ranks")
         );
-        let notes = parse(COLLECTIVES, None).notes.join("\n");
+        let notes = parse(COLLECTIVES, None).facts.notes.join("\n");
         assert!(
             notes.contains(
                 "Allgather Latency Test: OSU's size is one rank's block; bytes_total is the block times the ranks"

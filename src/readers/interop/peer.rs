@@ -116,7 +116,7 @@ impl<'a, Facts> Reading<'a, Facts> {
     pub(super) fn finish(mut self, assumed: Option<String>) -> Imported {
         self.begin(None);
         self.imported.bad_lines.sort_by_key(|line| line.number);
-        self.imported.notes = self.notes.into_iter().chain(assumed).chain(self.unread.note()).collect();
+        self.imported.facts.notes = self.notes.into_iter().chain(assumed).chain(self.unread.note()).collect();
         self.imported
     }
 }

@@ -42,11 +42,7 @@ pub enum Difference {
     OtherStage,
 }
 
-impl Difference {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
+commgauge_base::error::names!(Difference);
 
 /// Size, type and count of a call on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]

@@ -185,11 +185,13 @@ fn spoilt_pairs(run: &HtmlRun) -> HashMap<[u32; 2], Cell> {
 // median; these shares show it.
 
 /// What a pair can be compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 enum Kind {
     /// The limit that the machine file sets.
+    #[strum(serialize = "what is expected")]
     Expected,
     /// What the links of the machine file allow.
+    #[strum(serialize = "the bound of the links")]
     Bound,
 }
 
@@ -286,14 +288,7 @@ impl References {
     }
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Expected => "what is expected",
-            Kind::Bound => "the bound of the links",
-        }
-    }
-}
+commgauge_base::error::names!(Kind);
 
 fn key(view: &PairsView, pair: &Pair, measure: Measure) -> Key {
     let (a, b) = (view.ranks[pair.a].rank, view.ranks[pair.b].rank);

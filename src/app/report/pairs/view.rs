@@ -13,15 +13,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 /// What is measured between two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum Measure {
     /// One-way time of a small message, half the round trip.
+    #[strum(serialize = "latency")]
     Latency,
     /// Rate of a large message in a ping-pong.
+    #[strum(serialize = "bandwidth one way")]
     OneWay,
     /// Rate of a large message in each direction at the same time.
+    #[strum(serialize = "bandwidth both ways")]
     BothWays,
 }
+
+commgauge_base::error::names!(Measure, PairLocality);
 
 impl Measure {
     /// Every one, in the order in which they are shown.
@@ -33,15 +38,6 @@ impl Measure {
             Collective::Bidirectional => Measure::BothWays,
             _ if round.bytes_total == latency_bytes => Measure::Latency,
             _ => Measure::OneWay,
-        }
-    }
-
-    /// Name in headings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Measure::Latency => "latency",
-            Measure::OneWay => "bandwidth one way",
-            Measure::BothWays => "bandwidth both ways",
         }
     }
 
@@ -57,7 +53,8 @@ impl Measure {
 }
 
 /// Relative location of two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum PairLocality {
     /// On one host.
     SameHost,
@@ -68,14 +65,6 @@ pub enum PairLocality {
 impl PairLocality {
     /// Both, in the order in which they are shown.
     pub const ALL: [PairLocality; 2] = [PairLocality::SameHost, PairLocality::DifferentHosts];
-
-    /// The name in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            PairLocality::SameHost => "same_host",
-            PairLocality::DifferentHosts => "different_hosts",
-        }
-    }
 }
 
 impl fmt::Display for PairLocality {

@@ -29,12 +29,40 @@ pub(in crate::report) trait Block: Send {
     fn end(&self, rows: &[Row]) -> String;
 }
 
-/// Rows by table, in the order of first appearance.
+/// Rows by table, in the order of first appearance, and how far the tables are written.
+#[derive(Default)]
 pub(in crate::report) struct Divided {
     /// Each with the rows of one table.
     pub blocks: Vec<Box<dyn Block>>,
     /// Rows that have no table.
     pub left_out: Vec<usize>,
+    pub(super) block: usize,
+    pub(super) line: usize,
+}
+
+impl Divided {
+    /// The text of all lines whose rows are done and that are not written yet.
+    pub fn write(&mut self, header: &Header, rows: &[Row], is_done: &dyn Fn(usize) -> bool) -> String {
+        let mut out = String::new();
+        while let Some(block) = self.blocks.get_mut(self.block) {
+            if self.line == 0 {
+                block.settle(rows, is_done);
+            }
+            if !block.rows_of_line(self.line).into_iter().all(is_done) {
+                break;
+            }
+            if self.line == 0 {
+                out += &block.begin(header, rows);
+            }
+            out += &block.line(self.line, header, rows);
+            self.line += 1;
+            if self.line == block.line_count() {
+                out += &block.end(rows);
+                (self.block, self.line) = (self.block + 1, 0);
+            }
+        }
+        out
+    }
 }
 
 /// What is around the lines of a table.
@@ -72,7 +100,7 @@ pub(super) fn divide(rows: &[Row]) -> Divided {
         block.table = block.only_table(rows);
         Box::new(block) as Box<dyn Block>
     };
-    Divided { blocks: blocks.into_iter().map(block).collect(), left_out }
+    Divided { blocks: blocks.into_iter().map(block).collect(), left_out, ..Divided::default() }
 }
 
 /// The rows of one collective; never empty. Its tables have measured rows only, so that every field is a number, as in

@@ -23,12 +23,17 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 /// A tool whose columns are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub(super) enum Peer {
+    #[strum(serialize = "nccl-tests")]
     NcclTests,
+    #[strum(serialize = "OSU")]
     Osu,
+    #[strum(serialize = "IMB")]
     Imb,
 }
+
+commgauge_base::error::names!(Peer);
 
 impl Peer {
     /// The text before the first table.
@@ -52,16 +57,10 @@ impl Peer {
 
     /// The whole report.
     pub(super) fn text(self, view: &View) -> String {
-        let Divided { mut blocks, left_out } = self.divide(&view.rows);
-        let mut out = self.begin(&view.header);
-        for block in &mut blocks {
-            block.settle(&view.rows, &|_| true);
-            out += &block.begin(&view.header, &view.rows);
-            out.extend((0..block.line_count()).map(|line| block.line(line, &view.header, &view.rows)));
-            out += &block.end(&view.rows);
-        }
+        let mut tables = self.divide(&view.rows);
+        let out = self.begin(&view.header) + &tables.write(&view.header, &view.rows, &|_| true);
         let without_columns = context! { copies => view.copies.len(), products => view.products.len() };
-        out + &self.closing(&left_out, &view.rows) + &self.said("without columns", without_columns)
+        out + &self.closing(&tables.left_out, &view.rows) + &self.said("without columns", without_columns)
     }
 
     /// A part of what is around the lines of a table.
@@ -86,18 +85,10 @@ fn divide(tool: Peer, rows: &[Row]) -> Divided {
         let test = tool.test(rows[members[0]].facts.collective)?;
         Some(Box::new(CallBlock { tool, test, members }) as Box<dyn Block>)
     };
-    Divided { blocks: blocks.into_iter().filter_map(block).collect(), left_out }
+    Divided { blocks: blocks.into_iter().filter_map(block).collect(), left_out, ..Divided::default() }
 }
 
 impl Peer {
-    fn name(self) -> &'static str {
-        match self {
-            Peer::NcclTests => "nccl-tests",
-            Peer::Osu => "OSU",
-            Peer::Imb => "IMB",
-        }
-    }
-
     /// The test that measures the collective, and its columns.
     fn test(self, collective: Collective) -> Option<Test> {
         let columns = match (self, collective) {

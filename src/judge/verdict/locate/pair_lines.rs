@@ -14,20 +14,27 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The measure between two nodes, or two devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// A small message.
+    #[strum(serialize = "latency")]
     Latency,
     /// A large message in a ping-pong.
+    #[strum(serialize = "one way")]
     OneWay,
     /// Large messages in both directions at once.
+    #[strum(serialize = "both ways")]
     BothWays,
     /// Excess of the slowest tenth of large messages over their median.
+    #[strum(serialize = "slowest tenth")]
     Tail,
     /// A collective of all ranks of two hosts, in logs of other tools.
+    #[strum(serialize = "a collective")]
     Collective,
 }
+
+commgauge_base::error::names!(Measure);
 
 impl Measure {
     pub(super) const ALL: [Measure; 5] =
@@ -46,17 +53,6 @@ impl Measure {
     /// Whether it depends on the time of a large message.
     pub(super) fn is_of_bandwidth(self) -> bool {
         matches!(self, Measure::OneWay | Measure::BothWays | Measure::Collective)
-    }
-
-    /// Its name in sentences.
-    pub fn name(self) -> &'static str {
-        match self {
-            Measure::Latency => "latency",
-            Measure::OneWay => "one way",
-            Measure::BothWays => "both ways",
-            Measure::Tail => "slowest tenth",
-            Measure::Collective => "a collective",
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The ranks of an nccl-tests run, from the lines under `# Using devices`: their number, groups and hosts.
 
 use super::collective::{Named, Shape};
-use crate::interop::imported::{DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
+use crate::interop::imported::{DataCheck, Imported, Known, Row, RunFault, RunFaultKind, RunsFacts};
 use crate::interop::log_text::{self, LogLine, Unread, microseconds, whole};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
             self.heading(line, columns);
         } else if is_log_line(text) {
             self.log_lines += 1;
-            self.imported.library_use.observe(text);
+            self.imported.facts.library_use.observe(text);
             // As NCCL_DEBUG=VERSION prints it: `NCCL version 2.27.3+cuda12.9`.
             if let Some((_, version)) = text.split_once("NCCL version ").filter(|(_, rest)| begins_with_digit(rest)) {
                 self.run.facts.label("nccl_version", version.split(['+', ' ']).next().unwrap_or(version));
@@ -217,10 +217,10 @@ impl<'a> Reader<'a> {
             (Some((groups, ranks)), _) => Ok(self.told_group(groups, ranks)),
             (None, _) => Group::of(&self.run.devices),
         };
-        if self.run.devices.len() > self.imported.ranks.len() {
-            self.imported.ranks = self.run.devices.iter().map(Device::as_rank).collect();
+        if self.run.devices.len() > self.imported.facts.ranks.len() {
+            self.imported.facts.ranks = self.run.devices.iter().map(Device::as_rank).collect();
         }
-        self.imported.warnings.extend(shared_device(&self.run.devices));
+        self.imported.facts.warnings.extend(shared_device(&self.run.devices));
         self.run.facts.label("hosts", hosts(&self.run.devices));
         if let Ok(group) = &group {
             self.averaged_groups = self.averaged_groups.max(group.groups);
@@ -273,7 +273,7 @@ impl<'a> Reader<'a> {
             let other = launched.filter(|launched| *launched != ranks);
             let other = other.map_or_else(String::new, |other| format!("; the command line says {other}"));
             let note = format!("{source} tells {ranks} ranks, which count; {lines} have a `# Rank` line{other}");
-            self.imported.notes.push(note);
+            self.imported.facts.notes.push(note);
             group = Ok(Group { ranks, groups: 1, locality: Locality::UNKNOWN, device: common_model(&devices) });
         }
         for (line, fields) in rows {
@@ -312,17 +312,17 @@ impl<'a> Reader<'a> {
             self.run.told_wrong_values = true;
             if count.split_whitespace().next() != Some("0") || count.contains("FAILED") {
                 let text = format!("line {}: nccl-tests found wrong data in this run: {count}", line.number);
-                self.imported.faults.push(RunFault { kind: RunFaultKind::WrongData, text });
+                self.imported.facts.faults.push(RunFault { kind: RunFaultKind::WrongData, text });
             }
         } else if let Some(average) = comment.strip_prefix("Avg bus bandwidth") {
             if average.contains("FAILED") {
                 let average = average.trim_start_matches([' ', ':']);
                 let text = format!("line {}: nccl-tests failed by its average bus bandwidth: {average}", line.number);
-                self.imported.faults.push(RunFault { kind: RunFaultKind::Failed, text });
+                self.imported.facts.faults.push(RunFault { kind: RunFaultKind::Failed, text });
             }
             if self.run.table.is_some() && !self.run.told_wrong_values {
                 let text = format!("the foot in line {} lacks the number of wrong values", line.number);
-                self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
+                self.imported.facts.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
             }
             self.end_run();
         } else if comment.starts_with("Collective test concluded") {
@@ -343,7 +343,7 @@ impl<'a> Reader<'a> {
 
     fn cut_off(&mut self, line: LogLine) {
         let text = format!("the run before line {} is truncated: its table has no foot", line.number);
-        self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
+        self.imported.facts.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
 
     /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
@@ -356,7 +356,7 @@ impl<'a> Reader<'a> {
         let iterations = comment.split(" iters:").nth(2).and_then(|rest| rest.split_whitespace().next());
         if iterations == Some("0") {
             let text = format!("line {}: `iters: 0`: a run without iterations measures nothing", line.number);
-            self.imported.faults.push(RunFault { kind: RunFaultKind::Failed, text });
+            self.imported.facts.faults.push(RunFault { kind: RunFaultKind::Failed, text });
         }
         self.run.ranks_of_process = number("nThread").unwrap_or(0).saturating_mul(number("nGpus").unwrap_or(0));
         self.run.facts.label("iters", iterations.unwrap_or_default());
@@ -396,8 +396,8 @@ impl<'a> Reader<'a> {
             None => is_begun.then_some("it has no table"),
         };
         self.end_run();
-        let Imported { notes, warnings, faults, bad_lines, .. } = &mut self.imported;
-        bad_lines.sort_by_key(|line| line.number);
+        let RunsFacts { notes, warnings, faults, .. } = &mut self.imported.facts;
+        self.imported.bad_lines.sort_by_key(|line| line.number);
         if let Some(missing) = missing {
             let torn = if text.ends_with('\n') { "" } else { ", and the file ends within a line" };
             let text = format!("the last run is truncated: {missing}{torn}");

@@ -22,19 +22,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Reads a file, text or JSON. Unreadable lines are returned with their number.
+/// Parses the content of a file, text or JSON; `path` is for the messages and the names of the rows, `ranks` are those of a log that
+/// does not list them. Unreadable lines are returned with their number.
 ///
 /// # Errors
-/// A usage error if the file cannot be read, is truncated JSON, or was written by another tool.
-pub fn read(path: &Path, ranks: Option<u32>) -> Result<Imported> {
-    parse(&log_text::bytes_of(path)?, path, ranks)
-}
-
-/// Parses the content of a file, as [`read`] does; `path` is for the messages and the names of the rows, `ranks` are those of a log that
-/// does not list them.
-///
-/// # Errors
-/// As [`read`].
+/// A usage error if the file is truncated JSON, or was written by another tool.
 pub fn parse(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Imported> {
     let text = log_text::text_of(bytes, path)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -127,17 +119,18 @@ fn parse_json(text: &str, file: &str, path: &Path) -> Result<Imported> {
     })?;
     let mut imported = Imported::default();
     if let Some(version) = document.version.filter(|version| *version > NEWEST) {
-        imported.notes.push(format!("version {version} of nccl-tests' JSON is newer than the newest known, {NEWEST}"));
+        let note = format!("version {version} of nccl-tests' JSON is newer than the newest known, {NEWEST}");
+        imported.facts.notes.push(note);
     }
-    imported.started = document.start_time.as_deref().and_then(|text| local_time(text, "%Y-%m-%d %H:%M:%S"));
+    imported.facts.started = document.start_time.as_deref().and_then(|text| local_time(text, "%Y-%m-%d %H:%M:%S"));
     let devices = devices(&document.config);
-    imported.ranks = devices.iter().flatten().map(Device::as_rank).collect();
+    imported.facts.ranks = devices.iter().flatten().map(Device::as_rank).collect();
     let mut facts = facts(&document, file);
     devices.iter().for_each(|devices| facts.label("hosts", hosts(devices)));
     let group = devices.and_then(|devices| Group::of(&devices));
     let has_several = group.as_ref().is_ok_and(|group| group.groups > 1);
-    imported.warnings.extend(has_several.then(|| MEANS.to_owned()));
-    imported.faults = faults(&document);
+    imported.facts.warnings.extend(has_several.then(|| MEANS.to_owned()));
+    imported.facts.faults = faults(&document);
     for (index, result) in document.results.into_iter().enumerate() {
         let rows = fields(result).and_then(|fields| facts.rows(&group, &fields));
         match rows {
@@ -255,7 +248,7 @@ fn fields(result: Value) -> std::result::Result<Fields, String> {
 mod tests {
     // Reading of nccl-tests' output, and refusals.
     use crate::interop::corrupt_input;
-    use crate::interop::imported::DataCheck;
+    use crate::interop::imported::{DataCheck, RunsFacts};
     use crate::interop::{Imported, Origin, Row, RunFaultKind, record_lines};
     use commgauge_base::collective::{Collective, Placement, ReduceOp};
     use commgauge_base::element::ElementType;
@@ -312,8 +305,12 @@ mod tests {
         // Without a name: sum, no root, and a sixteenth of the bytes counted.
         assert!(imported.rows.iter().all(|row| row.collective == Collective::ReduceScatter && row.ranks == 16));
         assert_eq!(imported.rows[0].locality, locality_of(2, 8, 1, 1));
-        assert!(imported.notes.iter().any(|note| note.contains("1 log line of NCCL within")), "{:?}", imported.notes);
-        let [fault] = imported.faults.as_slice() else { panic!("{:?}", imported.faults) };
+        assert!(
+            imported.facts.notes.iter().any(|note| note.contains("1 log line of NCCL within")),
+            "{:?}",
+            imported.facts.notes
+        );
+        let [fault] = imported.facts.faults.as_slice() else { panic!("{:?}", imported.facts.faults) };
         assert!(fault.kind == RunFaultKind::WrongData && fault.text.contains("wrong data in this run"), "{fault:?}");
         let versioned =
             parse(&TWO_HOSTS.replacen("# Using devices", "NCCL version 2.26.5+cuda12.9\n# Using devices", 1), "x.txt");
@@ -337,7 +334,11 @@ mod tests {
         }
         let [hypercube] = imported.bad_lines.as_slice() else { panic!("{:?}", imported.bad_lines) };
         assert!(hypercube.problem.contains("no call for `hypercube`"), "{hypercube:?}");
-        assert!(imported.warnings.iter().any(|note| note.contains("means over the groups")), "{:?}", imported.warnings);
+        assert!(
+            imported.facts.warnings.iter().any(|note| note.contains("means over the groups")),
+            "{:?}",
+            imported.facts.warnings
+        );
     }
 
     #[test]
@@ -395,9 +396,9 @@ mod tests {
         let imported = parse(&OLD.replace(row("2710.0"), &format!("{nothing}\n{}", row("2710.0"))), "x.txt");
         assert_eq!((imported.rows.len(), imported.bad_lines.len()), (parse(OLD, "x.txt").rows.len(), 0));
         assert!(
-            imported.notes.iter().any(|note| note.contains("line 1, 21; the first is `$ mpirun")),
+            imported.facts.notes.iter().any(|note| note.contains("line 1, 21; the first is `$ mpirun")),
             "{:?}",
-            imported.notes
+            imported.facts.notes
         );
     }
 
@@ -437,8 +438,8 @@ mod tests {
             let imported = parse(&log(before, listed), "x.txt");
             let found: Vec<_> = imported.rows.iter().map(|row| (row.collective, row.ranks)).collect();
             assert_eq!(found, [(Collective::AllReduce, 16); 2], "{before}{listed}: {:?}", imported.bad_lines);
-            let is_noted = imported.notes.iter().any(|note| note.contains("tells 16 ranks"));
-            assert_eq!(is_noted, listed < 16, "{before}{listed}: {:?}", imported.notes);
+            let is_noted = imported.facts.notes.iter().any(|note| note.contains("tells 16 ranks"));
+            assert_eq!(is_noted, listed < 16, "{before}{listed}: {:?}", imported.facts.notes);
         }
         let more = parse(&log(command, 32), "x.txt");
         assert!(more.rows.is_empty() && more.bad_lines[0].problem.contains("contradict each other"), "{more:?}");
@@ -470,8 +471,8 @@ mod tests {
             let imported = parse(&text, "x.txt");
             let found = imported.rows.first().map(|row| (row.collective, row.ranks));
             assert_eq!(found, ranks.map(|ranks| (Collective::Broadcast, ranks)), "{command}: {:?}", imported.bad_lines);
-            let is_said = imported.notes.iter().any(|note| note.contains("the command line tells"));
-            assert_eq!(is_said, ranks.is_some(), "{command}: {:?}", imported.notes);
+            let is_said = imported.facts.notes.iter().any(|note| note.contains("the command line tells"));
+            assert_eq!(is_said, ranks.is_some(), "{command}: {:?}", imported.facts.notes);
             let given = super::devices::parse(&text, "x.txt", Some(6));
             assert_eq!(given.rows.first().map(|row| row.ranks), Some(6), "{command}");
         }
@@ -479,7 +480,7 @@ mod tests {
         let contradicted = super::devices::parse(OLD, "x.txt", Some(6)).bad_lines;
         assert!(contradicted.len() == 4 && contradicted[0].problem.contains("on 6 ranks"), "{contradicted:?}");
         let both = parse(&("$ mpirun -np 2 all_reduce_perf\n".to_owned() + OLD), "x.txt");
-        assert!(both.rows.iter().all(|row| row.ranks == 8), "{:?}", both.notes);
+        assert!(both.rows.iter().all(|row| row.ranks == 8), "{:?}", both.facts.notes);
     }
 
     #[test]
@@ -578,7 +579,7 @@ mod tests {
         let cut = &OLD[..OLD.find("# Out of bounds").unwrap() - 20];
         let imported = parse(cut, "x.txt");
         assert_eq!((imported.rows.len(), imported.bad_lines.len()), (8, 1));
-        let [fault] = imported.faults.as_slice() else { panic!("{:?}", imported.faults) };
+        let [fault] = imported.facts.faults.as_slice() else { panic!("{:?}", imported.facts.faults) };
         assert_eq!(fault.kind, RunFaultKind::CutOff);
         assert!(fault.text.contains("its table has no foot, and the file ends within a line"), "{fault:?}");
     }
@@ -591,13 +592,16 @@ mod tests {
         let imported = parse(&OLD.replacen("# Using devices\n", &format!("# Using devices\n{routes}"), 1), "x.txt");
         assert_eq!(imported.rows, parse(OLD, "x.txt").rows);
         let of = |library_use: &LibraryUse| {
-            let origin = Origin { library_use: library_use.clone(), ..Origin::of(ForeignTool::NcclTests, &[]) };
+            let origin = {
+                let facts = RunsFacts { library_use: library_use.clone(), ..RunsFacts::default() };
+                Origin { facts, ..Origin::of(ForeignTool::NcclTests, &[]) }
+            };
             let record = Record::from_lines(record_lines("r", &origin, &imported.rows)).unwrap();
             record.meanwhile.library_use.map(|line| (line.uses[0].ranks.clone(), line.phrases()))
         };
         let said = ("0-7".to_owned(), vec!["network Socket; routes NET/Socket".to_owned()]);
-        assert_eq!(of(&imported.library_use), Some(said));
-        assert_eq!(of(&parse(OLD, "x.txt").library_use), None, "nothing is known without NCCL's log");
+        assert_eq!(of(&imported.facts.library_use), Some(said));
+        assert_eq!(of(&parse(OLD, "x.txt").facts.library_use), None, "nothing is known without NCCL's log");
     }
 
     #[test]
@@ -605,7 +609,7 @@ mod tests {
         use RunFaultKind::{CutOff, Failed, WrongData};
         let foot = OLD.find("# Out of bounds").unwrap();
         let (table, foot) = (&OLD[..foot], &OLD[foot..]);
-        assert_eq!(parse(OLD, "x.txt").faults, []);
+        assert_eq!(parse(OLD, "x.txt").facts.faults, []);
         for (changed, expected) in [
             (String::new(), vec![CutOff]),
             ("# Out of bounds values : 0 OK\n".to_owned(), vec![CutOff]),
@@ -623,10 +627,10 @@ mod tests {
             (foot.replace("0 OK", "3 FAILED") + OLD, vec![WrongData]),
         ] {
             let found: Vec<RunFaultKind> =
-                parse(&format!("{table}{changed}"), "x.txt").faults.iter().map(|fault| fault.kind).collect();
+                parse(&format!("{table}{changed}"), "x.txt").facts.faults.iter().map(|fault| fault.kind).collect();
             assert_eq!(found, expected, "{changed}");
         }
-        let untimed = parse(&OLD.replacen("iters: 20", "iters: 0", 1), "x.txt").faults;
+        let untimed = parse(&OLD.replacen("iters: 20", "iters: 0", 1), "x.txt").facts.faults;
         assert!(untimed[0].kind == Failed && untimed[0].text.contains("line 2: `iters: 0`"), "{untimed:?}");
         for (from, to, expected) in [
             ("\"okay\":\"true\"", "\"okay\":true", vec![]),
@@ -638,7 +642,7 @@ mod tests {
             ("\"errors\":[]", "\"errors\":[\"unhandled cuda error\"]", vec![Failed]),
         ] {
             assert!(JSON.contains(from), "{from}");
-            let found = json(&JSON.replace(from, to), "out.json").unwrap().faults;
+            let found = json(&JSON.replace(from, to), "out.json").unwrap().facts.faults;
             assert_eq!(found.iter().map(|fault| fault.kind).collect::<Vec<_>>(), expected, "{to}");
         }
     }
@@ -707,7 +711,11 @@ mod tests {
         let head = &LOG[..LOG.rfind("Using devices").unwrap()];
         let imported = parse(head, "x.txt");
         assert!(!imported.rows.is_empty());
-        assert!(imported.faults.iter().any(|fault| fault.text.contains("it has no table")), "{:?}", imported.faults);
+        assert!(
+            imported.facts.faults.iter().any(|fault| fault.text.contains("it has no table")),
+            "{:?}",
+            imported.facts.faults
+        );
     }
 
     #[test]

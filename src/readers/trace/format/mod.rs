@@ -17,37 +17,32 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 /// The writer of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 pub enum TraceFormat {
     /// PyTorch's profiler (Kineto), exported as a Chrome trace.
+    #[strum(serialize = "PyTorch profiler")]
     Kineto,
     /// A dump of PyTorch's flight recorder, as JSON or as a pickle.
+    #[strum(serialize = "flight recorder")]
     FlightRecorder,
     /// PyTorch's `ExecutionTraceObserver`, as JSON.
+    #[strum(serialize = "PyTorch execution trace")]
     ExecutionTrace,
     /// An execution trace of Chakra (MLCommons), as protobuf messages.
+    #[strum(serialize = "Chakra execution trace")]
     Chakra,
     /// NCCL's inspector, a profiler plugin.
+    #[strum(serialize = "NCCL inspector")]
     NcclInspector,
     /// `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL`.
+    #[strum(serialize = "NCCL log")]
     NcclLog,
     /// Nsight Systems, exported as SQLite.
+    #[strum(serialize = "Nsight Systems")]
     Nsys,
 }
 
-impl TraceFormat {
-    pub fn name(self) -> &'static str {
-        match self {
-            TraceFormat::Kineto => "PyTorch profiler",
-            TraceFormat::FlightRecorder => "flight recorder",
-            TraceFormat::ExecutionTrace => "PyTorch execution trace",
-            TraceFormat::Chakra => "Chakra execution trace",
-            TraceFormat::NcclInspector => "NCCL inspector",
-            TraceFormat::NcclLog => "NCCL log",
-            TraceFormat::Nsys => "Nsight Systems",
-        }
-    }
-}
+commgauge_base::error::names!(TraceFormat);
 
 /// Number of bytes that identify a format.
 const START_BYTES: usize = 4096;
