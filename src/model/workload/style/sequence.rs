@@ -121,7 +121,7 @@ impl Linears<'_> {
         let input = format!("input of the column-parallel linears, {which}");
         let mut ops = self.gathered_forward(&input)?;
         // Frozen weights need no gradient, and so no input.
-        let is_frozen = self.step.training.data.lora_rank.is_some();
+        let is_frozen = self.step.training.data.trained.lora_rank.is_some();
         if self.step.training.tensor.style == TensorStyle::Megatron && !is_frozen {
             let again = format!("{input}, stored in parts and gathered again during the input gradient");
             ops.extend(self.gathered(Pass::Backward, Overlap::InputGradient, &again, Usage::AGAIN)?);

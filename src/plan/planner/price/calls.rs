@@ -309,6 +309,7 @@ fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
         shape.extend(step.stages.ends_of_chunk(stage, chunk).map(usize::from));
         shape.extend(LayerKind::of_equal_layers(step.model).iter().map(of_kind));
         let repeated = step.layers_in_pass(Pass::Recompute, layers).iter();
+        shape.push(step.layers_in_pass(Pass::Backward, layers).len());
         shape.push(repeated.filter(|layer| step.model.has_experts_in(**layer)).count());
     }
     shape

@@ -313,6 +313,7 @@ pub(super) enum Hides {
 /// Seconds of attention in a forward pass through each chunk: the work that selective recomputation repeats.
 fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
     let mut training = step.training.clone();
+    training.data.trained.trainable_layers = None;
     (training.tensor.recompute, training.tensor.recompute_modules) = (Recompute::Selective, None);
     let selective = TrainingStep { training: &training, ..step.clone() };
     compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
