@@ -239,6 +239,7 @@ impl Reader {
         for (_, found) in keys.extract_if(.., |_, found| !found.row.only.iter().all(has)) {
             self.leave(NO_EFFECT, found.setting);
         }
+        groups_of_shards(&mut keys)?;
         keys.retain(|key, _| !key.starts_with('_'));
         replicas_of_batch(&mut keys)?;
         Ok(keys)
@@ -265,6 +266,27 @@ fn is_absent(text: &str) -> bool {
 /// Whether a setting switches off what it is about.
 fn is_off(text: &str) -> bool {
     is_absent(text) || ["false", "no", "off", "none", "0", "1", "-1"].contains(&text.to_lowercase().as_str())
+}
+
+/// Puts groups of so many ranks that share parameters among all ranks. One group replicates nothing.
+fn groups_of_shards(keys: &mut BTreeMap<String, Found>) -> Result<()> {
+    let Some(found) = keys.remove("_ranks_of_shards") else { return Ok(()) };
+    let number = |found: &Found| found.text.parse::<u64>().ok().filter(|number| *number > 0);
+    let ranks = keys.get("ranks").and_then(number);
+    let (Some(ranks), Some(of_group)) = (ranks, number(&found)) else {
+        let problem = format!("found {}; accepted: a number from 1 on, with the number of all ranks", found.text);
+        return Err(found.place.wrong(problem));
+    };
+    if of_group < ranks {
+        if !ranks.is_multiple_of(of_group) {
+            let problem = format!("found {of_group}, which does not divide the {ranks} ranks; accepted: what does");
+            return Err(found.place.wrong(problem));
+        }
+        let set = |text: String| Found { text, ..found.clone() };
+        keys.insert("data_style".to_owned(), set("hsdp".to_owned()));
+        keys.insert("replicas_of_shards".to_owned(), set((ranks / of_group).to_string()));
+    }
+    Ok(())
 }
 
 /// Takes out the micro-batches where the batch of all replicas is there too: together they say how many replicas there are.
@@ -460,6 +482,17 @@ mod tests {
             ("a.sh", format!("{start}\n{start} --bf16"), "a.sh:2: pretrain_gpt.py: is a second command"),
             ("a.sh", format!("A='open\n{start}"), "a.sh:1: the command: a quote or a list is not closed"),
             ("a.sh", format!("A=xxxxxxxxxxxxxxxx\n{}{start}", "A=$A$A\n".repeat(40)), "hold more than 1 MiB"),
+            (
+                "a.sh",
+                "python -m verl.trainer.main_ppo actor_rollout_ref.actor.fsdp_config.fsdp_size=3 trainer.nnodes=1 trainer.n_gpus_per_node=8"
+                    .to_owned(),
+                "a.sh:1: actor_rollout_ref.actor.fsdp_config.fsdp_size: found 3, which does not divide the 8 ranks",
+            ),
+            (
+                "a.sh",
+                "python -m verl.trainer.main_ppo actor_rollout_ref.actor.fsdp_config.fsdp_size=0".to_owned(),
+                "fsdp_size: found 0; accepted: a number from 1 on, with the number of all ranks",
+            ),
             ("a.sh", "echo nothing".to_owned(), "no framework is known by its settings or commands"),
             ("a.py", "tp = 4".to_owned(), "nothing is executed"),
             ("a.json", "{\n// ZeRO\n\"zero_optimization\": {}}".to_owned(), "JSON has no comments, take them out"),
