@@ -54,15 +54,17 @@ impl MemoryUse {
 
     /// All parts together.
     pub fn total(&self) -> Bytes {
-        Bytes(self.parts().iter().fold(0, |sum, (_, bytes)| sum.saturating_add(bytes.0)))
+        sum(self.parts().map(|(_, bytes)| bytes))
     }
 
     /// Memory in use during the whole step: parameters, gradients and optimizer.
     pub fn state(&self) -> Bytes {
-        Bytes(
-            [self.parameters, self.gradients, self.optimizer].iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0)),
-        )
+        sum([self.parameters, self.gradients, self.optimizer])
     }
+}
+
+fn sum(parts: impl IntoIterator<Item = Bytes>) -> Bytes {
+    Bytes(parts.into_iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0)))
 }
 
 /// Bytes of an fp32 number: logits, sums of exponentials and router scores.

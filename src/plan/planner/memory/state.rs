@@ -338,12 +338,8 @@ impl SampleBytes {
         // Layers of a kind keep the same.
         let mut known: Vec<((LayerParts, Recompute), [u128; 3])> = Vec::new();
         let chunks = (0..step.stages.chunks()).map(|chunk| step.stages.layers_of_chunk(stage, chunk));
-        for (index, layer, layers) in
-            chunks.flat_map(|all| all.iter().enumerate().map(move |(at, layer)| (at, *layer, all)))
-        {
-            if !step.trains(layer) {
-                continue;
-            }
+        let layers = chunks.flat_map(|all| all.iter().enumerate().map(move |(at, layer)| (at, *layer, all)));
+        for (index, layer, layers) in layers.filter(|(_, layer, _)| step.trains(*layer)) {
             let repeated = step.layers_in_pass(Pass::Recompute, layers);
             let recompute = repeated.binary_search(&layer).map_or(Recompute::None, |_| tensor.recompute);
             let parts = (step.model.parts_of(layer), recompute);
