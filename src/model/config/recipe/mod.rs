@@ -305,14 +305,16 @@ fn layers_of_layout(layout: &str, pp: usize) -> std::result::Result<Option<Vec<u
     Ok((!behind.contains(['t', '|'])).then_some(counts))
 }
 
-/// The layers of each chunk where the first or the last stage has so many, and the others have equally many.
+/// The layers of each chunk where the first or the last stage has its own number, and the others have equal ones.
 fn layers_around(ends: [Option<u32>; 2], [layers, pp, chunks]: [u32; 3]) -> std::result::Result<Vec<u32>, String> {
     let others = pp.saturating_sub(ends.iter().flatten().count() as u32);
-    let rest = layers.checked_sub(ends.iter().flatten().sum()).filter(|rest| others > 0 && rest.is_multiple_of(others));
+    let rest = ends.iter().flatten().try_fold(layers, |rest, end| rest.checked_sub(*end));
+    // No stage between the ends is without a layer.
+    let rest = rest.filter(|rest| rest.is_multiple_of(others) && (*rest == 0) == (others == 0));
     let of_stage = |stage: u32| match (stage, ends) {
         (0, [Some(first), _]) => Some(first),
         (stage, [_, Some(last)]) if stage + 1 == pp => Some(last),
-        _ => rest.map(|rest| rest / others),
+        _ => rest.and_then(|rest| rest.checked_div(others)),
     };
     let of_chunk = |chunk: u32| of_stage(chunk % pp).filter(|all| all.is_multiple_of(chunks)).map(|all| all / chunks);
     let all = rest.and_then(|_| (0..pp.checked_mul(chunks)?).map(of_chunk).collect());
@@ -514,6 +516,9 @@ mod tests {
         // 61 layers: 4 on the first stage, 6 on the last, and 17 on each of three others; two chunks of each.
         assert_eq!(layers_around([Some(4), Some(6)], [61, 5, 1]).unwrap(), [4, 17, 17, 17, 6]);
         assert_eq!(layers_around([None, Some(2)], [14, 4, 2]).unwrap(), [2, 2, 2, 1, 2, 2, 2, 1]);
+        assert_eq!(layers_around([Some(15), Some(17)], [32, 2, 1]).unwrap(), [15, 17]);
+        assert!(layers_around([Some(32), None], [32, u32::MAX, 1]).is_err());
+        assert!(layers_around([Some(u32::MAX); 2], [32, 4, u32::MAX]).is_err());
         assert!(layers_around([Some(4), Some(6)], [61, 2, 1]).is_err());
         assert!(layers_around([Some(70), None], [61, 2, 1]).is_err());
     }

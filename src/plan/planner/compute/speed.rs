@@ -61,6 +61,15 @@ impl ChunkCompute {
     pub fn backward(&self) -> Seconds {
         Seconds(self.recompute.0 + self.input_gradient.0 + self.weight_gradient.0)
     }
+
+    pub(super) fn and(self, other: ChunkCompute) -> ChunkCompute {
+        ChunkCompute {
+            forward: Seconds(self.forward.0 + other.forward.0),
+            recompute: Seconds(self.recompute.0 + other.recompute.0),
+            input_gradient: Seconds(self.input_gradient.0 + other.input_gradient.0),
+            weight_gradient: Seconds(self.weight_gradient.0 + other.weight_gradient.0),
+        }
+    }
 }
 
 /// The computing of a rank of a stage.
@@ -86,17 +95,6 @@ impl StageCompute {
     /// Backward of all chunks, recomputation included, seconds for one micro-batch.
     pub fn backward_seconds(&self) -> f64 {
         self.passes().backward().0
-    }
-}
-
-impl ChunkCompute {
-    pub(super) fn and(self, other: ChunkCompute) -> ChunkCompute {
-        ChunkCompute {
-            forward: Seconds(self.forward.0 + other.forward.0),
-            recompute: Seconds(self.recompute.0 + other.recompute.0),
-            input_gradient: Seconds(self.input_gradient.0 + other.input_gradient.0),
-            weight_gradient: Seconds(self.weight_gradient.0 + other.weight_gradient.0),
-        }
     }
 }
 
@@ -167,9 +165,7 @@ impl Work {
             weight_gradient: Seconds(of(&|product| product.weights == Weights::Trained).max(floor(0.5))),
         }
     }
-}
 
-impl Work {
     /// With LoRA weights are frozen, and linears of a block have two products of their adapters, whose results are added to their own.
     fn train_adapters(&mut self, step: &TrainingStep) {
         let trained = &step.training.data.trained;
