@@ -550,7 +550,7 @@ impl QuestionFlags {
         choices.framework = choices.framework.or(recipe.framework());
         // What the planner chooses is no choice, it divides the layers itself, and the flag of types says both.
         let is_own =
-            |key: &&str| **key == "stage_layers" || choices.element_type.is_some() && ELEMENT_TYPES.contains(key);
+            |key: &&str| *key == "stage_layers" || choices.element_type.is_some() && ELEMENT_TYPES.contains(key);
         let open = keys_of(Work::Training).filter(|key| choices.of(key).is_none() && !is_own(key));
         let chosen: Vec<_> = open.filter_map(|key| choice(&format!("{key}={}", recipe.text(key)?)).ok()).collect();
         choices.training.extend(chosen);
