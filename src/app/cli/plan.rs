@@ -360,7 +360,8 @@ fn none_legal(question: &Question, found: &Found) -> String {
         }
         (true, false) => "no degrees multiply to the GPUs".to_owned(),
     };
-    let why = found.refused.as_ref().map_or(why.clone(), |reason| format!("{why}; {reason}"));
+    let why = Some(why).filter(|_| !rules.is_empty() || found.refused.is_none());
+    let why = why.into_iter().chain(found.refused.clone()).collect::<Vec<_>>().join("; ");
     let among = if question.only.is_anything() { " among those that are asked for" } else { "" };
     format!("no layout of {} on {} GPUs is legal{among}; {why}", question.model.shown_name(), question.gpus)
 }
@@ -547,9 +548,10 @@ impl QuestionFlags {
             question.gpus.push(recipe.ranks()?.ok_or(missing)?);
         }
         choices.framework = choices.framework.or(recipe.framework());
-        // What the planner chooses is no choice, and the flag of types says both.
-        let is_typed = |key: &&str| choices.element_type.is_some() && ELEMENT_TYPES.contains(key);
-        let open = keys_of(Work::Training).filter(|key| choices.of(key).is_none() && !is_typed(key));
+        // What the planner chooses is no choice, it divides the layers itself, and the flag of types says both.
+        let is_own =
+            |key: &&str| *key == "stage_layers" || choices.element_type.is_some() && ELEMENT_TYPES.contains(key);
+        let open = keys_of(Work::Training).filter(|key| choices.of(key).is_none() && !is_own(key));
         let chosen: Vec<_> = open.filter_map(|key| choice(&format!("{key}={}", recipe.text(key)?)).ok()).collect();
         choices.training.extend(chosen);
         Ok((question, choices))

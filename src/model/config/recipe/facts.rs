@@ -5,10 +5,14 @@ use super::shell::{Word, settings};
 use crate::config::document::{Place, likely_key};
 use crate::config::shipped::embedded_tables;
 use commgauge_base::error::Result;
+use commgauge_base::writing::ascending;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
+
+/// What is around a list of texts, and around each of them.
+const LIST_MARKS: &[char] = &['[', ']', '\'', '"', ' '];
 
 /// Texts by their names.
 type Texts = BTreeMap<String, String>;
@@ -192,7 +196,10 @@ impl Row {
         let set = |(key, value): (&String, &String)| {
             (key.clone(), value.split('*').map(factor).collect::<Vec<_>>().join("*"))
         };
-        let listed = self.values.iter().find(|(value, _)| value.eq_ignore_ascii_case(text));
+        // The order of a list says nothing.
+        let parts = |text: &str| ascending(text.split(',').map(|part| part.trim_matches(LIST_MARKS).to_lowercase()));
+        let wanted = parts(text);
+        let listed = self.values.iter().find(|(value, _)| parts(value) == wanted);
         match listed.or_else(|| self.values.get_key_value("*")) {
             Some((_, keys)) => Some(keys.iter().map(set).collect()),
             None => self.key.as_ref().map(|key| vec![(key.clone(), text.to_owned())]),

@@ -239,10 +239,88 @@ impl Reader {
         for (_, found) in keys.extract_if(.., |_, found| !found.row.only.iter().all(has)) {
             self.leave(NO_EFFECT, found.setting);
         }
+        self.layers_of_chunks(&mut keys, model)?;
+        // One group of all ranks that share parameters, or of more, is replicated nowhere.
+        let is_one = |found: &Found| found.text.parse::<f64>().is_ok_and(|groups| groups <= 1.0);
+        if keys.get("replicas_of_shards").is_some_and(is_one) {
+            keys.retain(|key, found| key != "replicas_of_shards" && found.text != "hsdp");
+        }
         keys.retain(|key, _| !key.starts_with('_'));
         replicas_of_batch(&mut keys)?;
         Ok(keys)
     }
+
+    /// Sets the layers of every chunk where the recipe has a layout, or says those of the first or the last stage.
+    fn layers_of_chunks(&mut self, keys: &mut BTreeMap<String, Found>, model: &Model) -> Result<()> {
+        let number = |found: Option<&Found>| found.and_then(|found| found.text.parse::<u32>().ok());
+        let [pp, chunks] = ["pp", "virtual_stages"].map(|key| number(keys.get(key)).unwrap_or(1).max(1));
+        let [layout, first, last] = ["_layout", "_first_layers", "_last_layers"].map(|key| keys.get(key));
+        let Some(found) = layout.or(first).or(last).cloned() else { return Ok(()) };
+        let counts = match layout {
+            Some(layout) => layers_of_layout(&layout.text, pp as usize),
+            None => layers_around([first, last].map(number), [model.layers, pp, chunks]).map(Some),
+        };
+        let counts = counts.map_err(|why| found.place.wrong(format!("found `{}`: {why}", visible(&found.text))))?;
+        let Some(counts) = counts else {
+            self.leave("not modelled (prediction layers apart from the head)", found.place.to_string());
+            return Ok(());
+        };
+        let chunks = counts.len() / pp as usize;
+        let set = |text: String| Found { text, ..found.clone() };
+        keys.insert("stage_layers".to_owned(), set(counts.iter().map(u32::to_string).collect::<Vec<_>>().join(",")));
+        if chunks > 1 {
+            keys.entry("virtual_stages".to_owned()).or_insert(set(chunks.to_string()));
+        }
+        Ok(())
+    }
+}
+
+/// The longest layout with its repetitions written out.
+const LONGEST_LAYOUT: usize = 1 << 14;
+
+/// The layers of each chunk of a layout such as `Et*3|(tt|)*28|tL`; none where prediction layers are apart from the head (Megatron-LM
+/// core/transformer/pipeline_parallel_layer_layout.py parse_str_to_list).
+fn layers_of_layout(layout: &str, pp: usize) -> std::result::Result<Option<Vec<u32>>, String> {
+    let mut all = layout.replace(',', "");
+    while let Some((before, behind)) = all.split_once('*') {
+        let number = behind.split(|digit: char| !digit.is_ascii_digit()).next().unwrap_or_default();
+        let group = before.strip_suffix(')').and_then(|group| group.rfind('('));
+        let begin = group.or(before.char_indices().next_back().map(|(at, _)| at)).unwrap_or(0);
+        let unit = before[begin..].trim_matches(['(', ')']);
+        let room = LONGEST_LAYOUT.saturating_sub(all.len());
+        let times = number.parse().ok().filter(|times: &usize| *times > 0 && times.saturating_mul(unit.len()) <= room);
+        let times = times.ok_or_else(|| format!("`{}*{number}`; accepted: t*2 or (tt|)*2", visible(unit)))?;
+        all = [&before[..begin], &unit.repeat(times), &behind[number.len()..]].concat();
+    }
+    if let Some(wrong) = all.chars().find(|layer| !"EtmL|".contains(*layer)) {
+        return Err(format!("`{wrong}`; accepted: E, t, m, L, | between chunks, t*2 and (tt|)*2"));
+    }
+    let inner = all.strip_prefix('E').and_then(|all| all.strip_suffix('L')).filter(|all| !all.contains(['E', 'L']));
+    let inner = inner.ok_or("accepted: one E, the embedding, in front, and one L, the loss, at the end")?;
+    let counts: Vec<u32> = inner.split('|').map(|chunk| chunk.matches('t').count() as u32).collect();
+    if !counts.len().is_multiple_of(pp) {
+        return Err(format!("{} chunks; accepted: a multiple of pp = {pp}", counts.len()));
+    }
+    let behind = inner.find('m').map_or("", |first| &inner[first..]);
+    Ok((!behind.contains(['t', '|'])).then_some(counts))
+}
+
+/// The layers of each chunk where the first or the last stage has its own number, and the others have equal ones.
+fn layers_around(ends: [Option<u32>; 2], [layers, pp, chunks]: [u32; 3]) -> std::result::Result<Vec<u32>, String> {
+    let others = pp.saturating_sub(ends.iter().flatten().count() as u32);
+    let rest = ends.iter().flatten().try_fold(layers, |rest, end| rest.checked_sub(*end));
+    // No stage between the ends is without a layer.
+    let rest = rest.filter(|rest| rest.is_multiple_of(others) && (*rest == 0) == (others == 0));
+    let of_stage = |stage: u32| match (stage, ends) {
+        (0, [Some(first), _]) => Some(first),
+        (stage, [_, Some(last)]) if stage + 1 == pp => Some(last),
+        _ => rest.and_then(|rest| rest.checked_div(others)),
+    };
+    let of_chunk = |chunk: u32| of_stage(chunk % pp).filter(|all| all.is_multiple_of(chunks)).map(|all| all / chunks);
+    let all = rest.and_then(|_| (0..pp.checked_mul(chunks)?).map(of_chunk).collect());
+    all.ok_or_else(|| {
+        format!("accepted: what leaves {others} other stages equally many of {layers} layers, in {chunks} chunks")
+    })
 }
 
 /// Why a text is not the value itself.
@@ -286,7 +364,7 @@ fn replicas_of_batch(keys: &mut BTreeMap<String, Found>) -> Result<()> {
     Ok(())
 }
 
-/// A text, or the product of its factors, rounded down; nothing where a factor is not known.
+/// A text, or the product of its factors, rounded down where nothing divides; nothing where a factor is not known.
 fn product(text: &str, model: &Model, keys: &BTreeMap<String, String>) -> String {
     if !text.contains('*') {
         return text.to_owned();
@@ -309,7 +387,12 @@ fn product(text: &str, model: &Model, keys: &BTreeMap<String, String>) -> String
         };
         product = if name.len() < factor.len() { product / number } else { product * number };
     }
-    (product as u64).to_string()
+    // What does not come out even is refused by its key.
+    if text.contains('/') && product > 1.0 && product.fract() != 0.0 {
+        text.to_owned()
+    } else {
+        (product as u64).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -403,6 +486,44 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_shards_follow_from_their_ranks() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |size: &str| {
+            let file = folder.path().join("a.sh");
+            let actor = format!("actor_rollout_ref.actor.fsdp_config.fsdp_size={size}");
+            let words = format!("python -m verl.trainer.main_ppo {actor} trainer.nnodes=2 trainer.n_gpus_per_node=4");
+            fs::write(&file, words).unwrap();
+            let recipe = read(&file, "llama-3-8b").unwrap();
+            ["data_style", "replicas_of_shards"].map(|key| recipe.text(key).map(str::to_owned))
+        };
+        let hsdp = |groups: &str| [Some("hsdp".to_owned()), Some(groups.to_owned())];
+        assert_eq!([of("4"), of("1")], [hsdp("2"), hsdp("8")]);
+        assert_eq!([of("8"), of("16"), of("-1")], [const { [None, None] }; 3]);
+        // What does not divide reaches the key, which refuses it.
+        assert_eq!([of("3"), of("0")], [hsdp("ranks*/3"), hsdp("ranks*/0")]);
+    }
+
+    #[test]
+    fn layouts_of_stages_are_read_as_megatron_unrolls_them() {
+        let counts = |layout: &str| layers_of_layout(layout, 1).unwrap();
+        assert_eq!(counts("Et*3|(tt|)*2,t|L"), Some(vec![3, 2, 2, 1, 0]));
+        assert_eq!(counts("E|(t*2|t|)*2,ttL"), Some(vec![0, 2, 1, 2, 1, 2]));
+        assert_eq!(counts("Ett|tm*1L"), Some(vec![2, 1]));
+        assert_eq!(counts("Et*3|(tt|)*29,m|L"), None, "DeepSeek-V3's prediction layer has a chunk of its own");
+        for wrong in ["Et|(tt|L", "Et|tt)*L", "*2", "E(t", "", "EL|"] {
+            assert!(layers_of_layout(wrong, 1).unwrap_err().contains("accepted: "), "{wrong}");
+        }
+        // 61 layers: 4 on the first stage, 6 on the last, and 17 on each of three others; two chunks of each.
+        assert_eq!(layers_around([Some(4), Some(6)], [61, 5, 1]).unwrap(), [4, 17, 17, 17, 6]);
+        assert_eq!(layers_around([None, Some(2)], [14, 4, 2]).unwrap(), [2, 2, 2, 1, 2, 2, 2, 1]);
+        assert_eq!(layers_around([Some(15), Some(17)], [32, 2, 1]).unwrap(), [15, 17]);
+        assert!(layers_around([Some(32), None], [32, u32::MAX, 1]).is_err());
+        assert!(layers_around([Some(u32::MAX); 2], [32, 4, u32::MAX]).is_err());
+        assert!(layers_around([Some(4), Some(6)], [61, 2, 1]).is_err());
+        assert!(layers_around([Some(70), None], [61, 2, 1]).is_err());
+    }
+
+    #[test]
     fn no_part_of_a_recipe_under_any_ending_panics() {
         enter_checkout();
         let model = Model::load("llama-3-8b").unwrap();
@@ -460,6 +581,42 @@ mod tests {
             ("a.sh", format!("{start}\n{start} --bf16"), "a.sh:2: pretrain_gpt.py: is a second command"),
             ("a.sh", format!("A='open\n{start}"), "a.sh:1: the command: a quote or a list is not closed"),
             ("a.sh", format!("A=xxxxxxxxxxxxxxxx\n{}{start}", "A=$A$A\n".repeat(40)), "hold more than 1 MiB"),
+            (
+                "a.sh",
+                format!("{start} --pipeline-model-parallel-layout 'Et|xL'"),
+                "layout: found `Et|xL`: `x`; accepted: E, t",
+            ),
+            (
+                "a.sh",
+                format!("{start} --pipeline-model-parallel-layout 't|tL'"),
+                "accepted: one E, the embedding, in front",
+            ),
+            (
+                "a.sh",
+                format!("{start} --pipeline-model-parallel-layout 'Et|EtL'"),
+                "accepted: one E, the embedding, in front",
+            ),
+            (
+                "a.sh",
+                format!("{start} --pipeline-model-parallel-layout 'Et*0|L'"),
+                "found `Et*0|L`: `t*0`; accepted: t*2 or (tt|)*2",
+            ),
+            (
+                "a.sh",
+                format!("{start} --pipeline-model-parallel-layout 'E(t*9999|)*9999L'"),
+                "*9999`; accepted: t*2 or (tt|)*2",
+            ),
+            (
+                "a.sh",
+                "pretrain_gpt.py --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*9|t*9|t*14L'"
+                    .to_owned(),
+                "a.sh:1: --pipeline-model-parallel-layout: found `Et*9|t*9|t*14L`: 3 chunks; accepted: a multiple of pp = 2",
+            ),
+            (
+                "a.sh",
+                "pretrain_gpt.py --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 7".to_owned(),
+                "a.sh:1: --decoder-first-pipeline-num-layers: found `7`: accepted: what leaves 3 other stages equally many of 32 layers, in 1 chunks",
+            ),
             ("a.sh", "echo nothing".to_owned(), "no framework is known by its settings or commands"),
             ("a.py", "tp = 4".to_owned(), "nothing is executed"),
             ("a.json", "{\n// ZeRO\n\"zero_optimization\": {}}".to_owned(), "JSON has no comments, take them out"),

@@ -95,6 +95,18 @@ choices! {
         SharedExperts = "shared_experts",
     }
 
+    /// A linear of a block that may have an adapter (NVIDIA Megatron-Bridge peft/lora.py `target_modules`).
+    LoraModule, "module" {
+        /// From the hidden width to attention: queries, keys and values, or what linear attention projects.
+        Qkv = "qkv",
+        /// From attention back.
+        Proj = "proj",
+        /// Into a feed-forward: gate and up, of experts too.
+        Fc1 = "fc1",
+        /// Out of it.
+        Fc2 = "fc2",
+    }
+
     /// Which layers full recomputation repeats together.
     RecomputeMethod, "method" {
         /// A number of them at a time, from the input of the first, until all are.

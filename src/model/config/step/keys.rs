@@ -185,57 +185,30 @@ impl With {
     }
 }
 
+/// What completes a row: each sets one field.
+macro_rules! setters {
+    ($($name:ident($($given:ident: $type:ty),*) $field:ident = $value:expr;)+) => {
+        $(pub const fn $name(self, $($given: $type),*) -> StepKey {
+            StepKey { $field: $value, ..self }
+        })+
+    };
+}
+
 impl StepKey {
-    pub const fn or(self, value: &'static str) -> StepKey {
-        StepKey { default: Default::Value(value), ..self }
-    }
-
-    pub const fn or_that_of(self, key: &'static str) -> StepKey {
-        StepKey { default: Default::Same(key), ..self }
-    }
-
-    pub const fn or_else(self, meaning: &'static str) -> StepKey {
-        StepKey { default: Default::Absent(meaning), ..self }
-    }
-
-    pub const fn required(self, accepted: &'static str) -> StepKey {
-        StepKey { default: Default::Required(accepted), ..self }
-    }
-
-    pub const fn within(self, from: u64, to: u64) -> StepKey {
-        StepKey { accepted: Accepted::Whole(from, to), ..self }
-    }
-
-    pub const fn takes(self, accepted: Accepted) -> StepKey {
-        StepKey { accepted, ..self }
-    }
-
-    pub const fn only(self, only_with: &'static [With]) -> StepKey {
-        StepKey { only_with, ..self }
-    }
-
-    pub const fn flag(self, flag: &'static str) -> StepKey {
-        StepKey { flag: Flag::Named(flag), ..self }
-    }
-
-    pub const fn denied(self, help: &'static str) -> StepKey {
-        StepKey { flag: Flag::Denial(help), ..self }
-    }
-
-    pub const fn without_flag(self) -> StepKey {
-        StepKey { flag: Flag::None, ..self }
-    }
-
-    pub const fn alias(self, alias: &'static str) -> StepKey {
-        StepKey { alias: Some(alias), ..self }
-    }
-
-    pub const fn common(self) -> StepKey {
-        StepKey { is_common: true, ..self }
-    }
-
-    pub const fn always(self) -> StepKey {
-        StepKey { is_always: true, ..self }
+    setters! {
+        or(value: &'static str) default = Default::Value(value);
+        or_that_of(key: &'static str) default = Default::Same(key);
+        or_else(meaning: &'static str) default = Default::Absent(meaning);
+        required(accepted: &'static str) default = Default::Required(accepted);
+        within(from: u64, to: u64) accepted = Accepted::Whole(from, to);
+        takes(accepted: Accepted) accepted = accepted;
+        only(only_with: &'static [With]) only_with = only_with;
+        flag(flag: &'static str) flag = Flag::Named(flag);
+        denied(help: &'static str) flag = Flag::Denial(help);
+        without_flag() flag = Flag::None;
+        alias(alias: &'static str) alias = Some(alias);
+        common() is_common = true;
+        always() is_always = true;
     }
 
     fn takes_that_of_activations(&self) -> bool {

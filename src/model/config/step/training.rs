@@ -31,6 +31,10 @@ const MOST_PARAMETERS: u64 = 1 << 40;
 const SHARDED: &[&str] = &["zero3", "fsdp", "hsdp"];
 const FSDP_OR_HSDP: &[&str] = &["fsdp", "hsdp"];
 const MODULES: &[With] = &[with("unit_rule", &["modules"])];
+const PART_OF_MODEL: &[With] = &[
+    with("unit_rule", &["layers", "root_kept", "ends_apart"]),
+    with("bucket_rule", &["megatron", "pytorch", "deepspeed"]),
+];
 
 keys! {
     /// One optimizer step.
@@ -165,16 +169,26 @@ keys! {
     broadcast_buffers: BroadcastBuffers = key("broadcast_buffers").or("none").only(&[
         with("data_style", &["ddp", "zero1"]),
     ]),
-    /// Rank of the adapters on every linear of a layer, which alone are trained (LoRA, arXiv 2106.09685)
-    lora_rank: Option<u64> = key("lora_rank").only(&[
-        with("unit_rule", &["layers", "root_kept", "ends_apart"]), with("bucket_rule", &["megatron", "pytorch", "deepspeed"]),
-    ]),
     /// Percent of the optimizer that hosts hold and update
     offloaded_percent: u64 = key("optimizer_offload").within(0, 100).or("0"),
     + /// What is gathered together, and for how long.
     units: UnitChoices,
     + /// The groups of ranks that share what is sharded.
     shards: ShardGroups,
+    + /// What is trained.
+    trained: TrainedChoices,
+}
+
+keys! {
+    /// What is trained, where not all of the model is.
+    TrainedChoices in DATA;
+    /// Rank of the adapters on linears of a layer, which alone are trained (LoRA, arXiv 2106.09685)
+    lora_rank: Option<u64> = key("lora_rank").only(PART_OF_MODEL),
+    /// Linears that have adapters. qkv: those before attention; proj: that behind it; fc1, fc2: those of feed-forwards
+    lora_modules: Option<Vec<LoraModule>> = key("lora_modules")
+        .takes(Accepted::List(LoraModule::NAMES)).or_else("all").only(&[with("lora_rank", &[])]),
+    /// The last layers, which alone are trained. All before them, embedding, last norm and head are frozen
+    trainable_layers: Option<u32> = key("trainable_layers").or_else("the whole model").only(PART_OF_MODEL),
 }
 
 keys! {
@@ -373,6 +387,23 @@ impl TensorChoices {
             (Recompute::Full, RecomputeMethod::Uniform) => self.recompute_layers.unwrap_or(1) as usize,
             _ => 1,
         }
+    }
+}
+
+impl TrainedChoices {
+    /// Whether embedding, last norm, head and some weights of layers are frozen.
+    pub fn is_part(&self) -> bool {
+        self.lora_rank.is_some() || self.trainable_layers.is_some()
+    }
+
+    /// Whether one of this many layers has trained parameters.
+    pub fn trains(&self, layer: u32, layers: u32) -> bool {
+        self.trainable_layers.is_none_or(|last| layer.saturating_add(last) >= layers)
+    }
+
+    /// Whether a linear has adapters, or would have them.
+    pub fn adapts(&self, linear: LoraModule) -> bool {
+        self.lora_modules.as_ref().is_none_or(|modules| modules.contains(&linear))
     }
 }
 

@@ -399,6 +399,7 @@ fn check_data(step: &TrainingStep) -> Result<()> {
              of dp x cp = {ranks}), or data_style fsdp"
         )));
     }
+    trainable_layers(step)?;
     recomputed_modules(step)?;
     secondary_shards(step)?;
     quantised_gradients(step)?;
@@ -426,6 +427,18 @@ fn check_data(step: &TrainingStep) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Whether the model has the layers that are trained, and no stage is without any.
+fn trainable_layers(step: &TrainingStep) -> Result<()> {
+    let (layers, pp) = (step.model.layers, step.layout.degrees.pp);
+    let Some(last) = step.training.data.trained.trainable_layers else { return Ok(()) };
+    let problem = match pp {
+        1 if last <= layers => return Ok(()),
+        1 => format!("{last} of the {layers} layers of {}; accepted: 1 to {layers}", step.model.name),
+        _ => format!("{last} with pp = {pp}: stages without a backward pass are not modelled; accepted: pp = 1"),
+    };
+    Err(step.training.at("trainable_layers").wrong(format!("trainable_layers = {problem}")))
 }
 
 /// Checks that the model has the parts of layers that are recomputed.

@@ -113,6 +113,14 @@ impl<'a> Step<'a> {
         Ok(ops)
     }
 
+    /// The ops of the selected styles, each axis seen from its busiest rank, with their totals.
+    ///
+    /// # Errors
+    /// As [`Step::ops_of_stage`], and totals that exceed 64 bits.
+    pub fn ops(&self, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
+        StepOps::busiest(self, wanted)
+    }
+
     /// Ranks in each group of an axis.
     pub fn group_size(&self, axis: Axis) -> u32 {
         self.layout().group_size(axis)
@@ -248,16 +256,6 @@ impl AxisTotals {
                 if op.overlap.is_exposed() { op.wire_bytes(ranks, count) } else { Some(0) }
             })?,
         })
-    }
-}
-
-impl Step<'_> {
-    /// The ops of the selected styles, each axis seen from its busiest rank, with their totals.
-    ///
-    /// # Errors
-    /// As [`Step::ops_of_stage`], and totals that exceed 64 bits.
-    pub fn ops(&self, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
-        StepOps::busiest(self, wanted)
     }
 }
 

@@ -206,9 +206,9 @@ fn even_counts(layers: u32, stages: u32, chunks: u32) -> Result<(Vec<u32>, Strin
     let below = (1..stages).rev().find(fits);
     let above = (stages + 1..=layers / chunks).find(fits);
     let nearest: Vec<_> = below.into_iter().chain(above).map(|stages| stages.to_string()).collect();
-    let nearest = match nearest.join(", ").as_str() {
-        "" => "no pp does".to_owned(),
-        nearest => format!("nearest that do: {nearest}"),
+    let nearest = match nearest.as_slice() {
+        [] => "no pp does".to_owned(),
+        nearest => format!("nearest that do: {}", nearest.join(", ")),
     };
     let with_chunks = if chunks > 1 { format!(" with {chunks} chunks each") } else { String::new() };
     Err(format!(
@@ -311,20 +311,13 @@ impl Messages {
         let seen = u64::from(schedule.micro_batches);
         let all = |sends: u64| sends * micro_batches / seen;
         let (forward, backward) = (all(schedule.forward_sends(stage)), all(schedule.backward_sends(stage)));
-        match schedule.kind {
-            ScheduleKind::Naive => Messages { forward, forward_exposed: forward, backward, backward_exposed: backward },
+        let (forward_exposed, backward_exposed) = match schedule.kind {
+            ScheduleKind::Naive => (forward, backward),
             // Filling lasts until the last micro-batch, whose message overlaps with the first backward pass.
-            ScheduleKind::GPipe => Messages {
-                forward,
-                forward_exposed: forward.saturating_sub(1),
-                backward,
-                backward_exposed: backward.saturating_sub(1),
-            },
-            _ => {
-                let (filling, draining) = filling_and_draining(schedule, stage);
-                Messages { forward, forward_exposed: filling, backward, backward_exposed: draining }
-            }
-        }
+            ScheduleKind::GPipe => (forward.saturating_sub(1), backward.saturating_sub(1)),
+            _ => filling_and_draining(schedule, stage),
+        };
+        Messages { forward, forward_exposed, backward, backward_exposed }
     }
 }
 

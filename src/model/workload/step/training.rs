@@ -101,17 +101,26 @@ impl<'a> TrainingStep<'a> {
         When::Layer { pass, kind, calls_per_layer, layers: chunks.map(of_chunk).sum::<usize>() as u64 }
     }
 
-    /// Those of the layers of a chunk that a pass computes: recomputation may repeat the first ones only.
+    /// Those of the layers of a chunk that a pass computes: nothing goes back through frozen ones, and recomputation may repeat the first
+    /// ones only.
     pub fn layers_in_pass<'l>(&self, pass: Pass, layers: &'l [u32]) -> &'l [u32] {
+        let frozen = layers.iter().take_while(|layer| pass != Pass::Forward && !self.trains(**layer)).count();
         match (pass, self.training.tensor.recompute) {
-            (Pass::Recompute, Recompute::Full) => &layers[..self.training.tensor.layers_repeated(layers.len())],
-            _ => layers,
+            (Pass::Recompute, Recompute::Full) => {
+                &layers[frozen..self.training.tensor.layers_repeated(layers.len()).max(frozen)]
+            }
+            _ => &layers[frozen..],
         }
     }
 
-    /// Layers of a kind that a micro-batch passes on a stage.
-    pub fn layers_passed(&self, stage: u32, kind: LayerKind) -> u64 {
-        self.stages.layers_passed(stage).filter(|layer| self.is_of_kind(*layer, kind)).count() as u64
+    /// Whether a layer has trained parameters.
+    pub fn trains(&self, layer: u32) -> bool {
+        self.training.data.trained.trains(layer, self.model.layers)
+    }
+
+    /// Layers of a kind that a pass of a micro-batch computes on a stage.
+    pub fn layers_of_kind(&self, stage: u32, pass: Pass, kind: LayerKind) -> u64 {
+        self.in_layers(stage, pass, kind, 1).count_per_step(1).unwrap_or(0)
     }
 
     /// Whether a layer has a kind.

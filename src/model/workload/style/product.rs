@@ -59,7 +59,7 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     };
     // Layers that predict further tokens embed them with the words of the first stage.
     let embeds_again = step.training.prediction_layers > 0;
-    let is_frozen = step.training.data.lora_rank.is_some();
+    let is_frozen = step.training.data.trained.is_part();
     if !(step.model.embedding.tied || embeds_again) || step.layout.degrees.pp == 1 || !shares || is_frozen {
         return Ok(None);
     }
@@ -295,7 +295,9 @@ fn embedding(step: &TrainingStep, end: End) -> Vec<Op> {
     } else {
         call(ReduceScatter, Pass::Forward, "vocabulary-parallel embedding, each rank its part of the sequence")
     };
-    vec![forward, call(AllGather, Pass::Backward, "gradient of the embedding from all parts of the sequence")]
+    let gradient = call(AllGather, Pass::Backward, "gradient of the embedding from all parts of the sequence");
+    let is_trained = !step.training.data.trained.is_part();
+    std::iter::once(forward).chain(is_trained.then_some(gradient)).collect()
 }
 
 /// A column-parallel linear whose output stays divided by vocabulary.
@@ -310,7 +312,7 @@ fn output_projection(step: &TrainingStep) -> Vec<Op> {
     }
     let again = "input of the output projection, stored in parts and gathered again during the input gradient";
     let mut ops = vec![call(AllGather, Pass::Forward, Overlap::Exposed, "input of the output projection")];
-    if step.training.tensor.style == TensorStyle::Megatron {
+    if step.training.tensor.style == TensorStyle::Megatron && !step.training.data.trained.is_part() {
         ops.push(call(AllGather, Pass::Backward, Overlap::InputGradient, again));
     }
     ops.push(call(ReduceScatter, Pass::Backward, Overlap::WeightGradient, gradient));

@@ -20,7 +20,7 @@ use commgauge_base::error::Result;
 /// The calls on tp for these gradients.
 pub(super) fn ops(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
     match step.training.tensor.style {
-        _ if step.training.data.lora_rank.is_some() => Vec::new(),
+        _ if step.training.data.trained.lora_rank.is_some() => Vec::new(),
         TensorStyle::DTensor if step.training.tensor.sequence_parallel => one_by_one(step, stage, style),
         _ => together(step, stage, style).into_iter().collect(),
     }
@@ -41,7 +41,7 @@ fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
         ..Op::new(style, Axis::Tp, Collective::AllReduce, element, bytes)
     };
     let mut ops = vec![op(step.in_layers(stage, Pass::Backward, LayerKind::Any, norms), "each norm of a layer")];
-    if step.stages.has_output(stage) {
+    if trains_last_norm(step, stage) {
         let when = When::MicroBatch { pass: Pass::Backward, end: End::Output, calls: 1, one_in: 1 };
         ops.push(op(when, "the last norm"));
     }
@@ -51,7 +51,7 @@ fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
 /// The all_reduce once per step after all gradients are complete; `None` if there is nothing to reduce.
 fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let (model, element, shards) = (step.model, element_of_sums(step), shards(step));
-    let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
+    let layers: Vec<u32> = step.stages.layers_stored(stage).filter(|layer| step.trains(*layer)).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
         let norm = model.norm_parameters();
         // Layers that predict a further token have norms of both inputs, and one after the layer.
@@ -60,7 +60,7 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
             .iter()
             .map(|layer| model.layer_norm_parameters() + other_parameters(model, *layer) + further(layer))
             .sum();
-        let behind = if step.stages.has_output(stage) { norm } else { 0 };
+        let behind = if trains_last_norm(step, stage) { norm } else { 0 };
         let what =
             format!("{in_layers} in {} layers, {behind} after the last: norms{}", layers.len(), others_named(model));
         (in_layers + behind, what)
@@ -78,6 +78,10 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
         ),
         ..Op::new(style, Axis::Tp, Collective::AllReduce, element, bytes)
     })
+}
+
+fn trains_last_norm(step: &TrainingStep, stage: u32) -> bool {
+    step.stages.has_output(stage) && !step.training.data.trained.is_part()
 }
 
 /// Gradients are accumulated in the type of their reduction; those of Megatron-FSDP once converted to the type of the optimizer.

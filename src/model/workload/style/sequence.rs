@@ -121,7 +121,7 @@ impl Linears<'_> {
         let input = format!("input of the column-parallel linears, {which}");
         let mut ops = self.gathered_forward(&input)?;
         // Frozen weights need no gradient, and so no input.
-        let is_frozen = self.step.training.data.lora_rank.is_some();
+        let is_frozen = self.step.training.data.trained.lora_rank.is_some();
         if self.step.training.tensor.style == TensorStyle::Megatron && !is_frozen {
             let again = format!("{input}, stored in parts and gathered again during the input gradient");
             ops.extend(self.gathered(Pass::Backward, Overlap::InputGradient, &again, Usage::AGAIN)?);
@@ -134,12 +134,8 @@ impl Linears<'_> {
 
     /// The output of a row-parallel linear: partial sums of the whole sequence.
     fn row(&self, which: &str) -> Result<Vec<Op>> {
-        use Collective::ReduceScatter;
         let output = format!("output of the row-parallel linears, {which}");
-        let mut ops = match self.step.training.tensor.style {
-            TensorStyle::Megatron => self.forward(ReduceScatter, &output)?,
-            TensorStyle::DTensor => self.forward_until_needed(&output)?,
-        };
+        let mut ops = self.forward(Collective::ReduceScatter, &output)?;
         let gradient = format!("output gradient of the row-parallel linears, {which}");
         ops.extend(self.gathered(Pass::Backward, self.overlap_with_product(), &gradient, Usage::GRADIENT)?);
         Ok(ops)
@@ -187,27 +183,17 @@ impl Linears<'_> {
         Ok(ops)
     }
 
-    /// Forward, and again with full recomputation.
-    fn forward(&self, collective: Collective, what: &str) -> Result<Vec<Op>> {
-        let overlap =
-            if collective == Collective::ReduceScatter { self.overlap_with_product() } else { Overlap::Exposed };
-        let mut ops = vec![self.op(collective, Pass::Forward, overlap, what)?];
-        if repeats_forward(self.step) {
-            let again = format!("{what}, again for the backward pass (full recomputation)");
-            ops.push(self.op(collective, Pass::Recompute, overlap, &again)?);
-        }
-        Ok(ops)
-    }
-
-    /// Forward, and again with full recomputation except the last sum of the layer, which no gradient needs: PyTorch stops before it
+    /// Forward, and again with full recomputation. PyTorch stops before the last sum of the layer, which no gradient needs
     /// (torch/utils/checkpoint.py, early stop).
-    fn forward_until_needed(&self, what: &str) -> Result<Vec<Op>> {
-        let overlap = self.overlap_with_product();
-        let mut ops = vec![self.op(Collective::ReduceScatter, Pass::Forward, overlap, what)?];
-        if repeats_forward(self.step) && self.calls > 1 {
-            let again = format!("{what}, again for the backward pass, except the last of the layer");
-            let fewer = Linears { calls: self.calls - 1, ..*self };
-            ops.push(fewer.op(Collective::ReduceScatter, Pass::Recompute, overlap, &again)?);
+    fn forward(&self, collective: Collective, what: &str) -> Result<Vec<Op>> {
+        let is_sum = collective == Collective::ReduceScatter;
+        let overlap = if is_sum { self.overlap_with_product() } else { Overlap::Exposed };
+        let mut ops = vec![self.op(collective, Pass::Forward, overlap, what)?];
+        let stops = is_sum && self.step.training.tensor.style == TensorStyle::DTensor;
+        let (calls, how) = if stops { (self.calls - 1, ", except the last of the layer") } else { (self.calls, "") };
+        if repeats_forward(self.step) && calls > 0 {
+            let again = format!("{what}, again for the backward pass{how} (full recomputation)");
+            ops.push(Linears { calls, ..*self }.op(collective, Pass::Recompute, overlap, &again)?);
         }
         Ok(ops)
     }

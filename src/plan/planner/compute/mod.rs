@@ -57,17 +57,21 @@ impl Compute {
     pub fn chunk(&self, step: &TrainingStep, stage: u32, chunk: u32) -> ChunkCompute {
         let layers = step.stages.layers_of_chunk(stage, chunk);
         let mut sum = ChunkCompute::default();
-        let mut known: Vec<((LayerParts, bool, bool), ChunkCompute)> = Vec::new();
-        let repeated = step.layers_in_pass(Pass::Recompute, layers).len();
-        for (index, layer) in layers.iter().enumerate() {
+        let mut known: Vec<((LayerParts, [bool; 3]), ChunkCompute)> = Vec::new();
+        let repeated = step.layers_in_pass(Pass::Recompute, layers);
+        for layer in layers {
             // Layers of a kind cost the same.
-            let kind = (step.model.parts_of(*layer), step.model.has_sliding_window_in(*layer), index < repeated);
+            let [is_trained, is_repeated] = [step.trains(*layer), repeated.binary_search(layer).is_ok()];
+            let has_window = step.model.has_sliding_window_in(*layer);
+            let kind = (step.model.parts_of(*layer), [has_window, is_trained, is_repeated]);
             let one = match known.iter().find(|(other, _)| *other == kind) {
                 Some((_, one)) => *one,
                 None => {
                     let work = speed::of_layer(step, *layer, self);
-                    let recompute = work.recompute.filter(|_| index < repeated);
-                    let one = Work { recompute, ..work }.seconds(self);
+                    let recompute = work.recompute.filter(|_| is_repeated);
+                    let all = Work { recompute, ..work }.seconds(self);
+                    let one =
+                        if is_trained { all } else { ChunkCompute { forward: all.forward, ..Default::default() } };
                     known.push((kind, one));
                     one
                 }
@@ -374,6 +378,15 @@ mod tests {
         let lora = of("lora_rank = 16");
         close(lora.forward.0, plain.forward.0 + adapters, "adapters");
         close(lora.weight_gradient.0, adapters, "their gradients");
+        let some = of("lora_rank = 16\nlora_modules = ['proj', 'fc1']");
+        let adapters = 2.0 * tokens * 32.0 * 16.0 * (2.0 * 4096.0 + 4096.0 + 28672.0);
+        close(some.forward.0, plain.forward.0 + adapters, "two linears");
+        // Only the last four layers and the frozen head behind them go backward.
+        let last = of("trainable_layers = 4");
+        assert_eq!(last.forward, plain.forward);
+        close(last.weight_gradient.0, (plain.weight_gradient.0 - head) / 8.0, "gradients of four layers");
+        close(last.input_gradient.0, (plain.input_gradient.0 - head) / 8.0 + head, "and of their inputs");
+        close(of("trainable_layers = 4\nrecompute = 'full'").recompute.0, all / 8.0, "what is repeated");
     }
 
     #[test]

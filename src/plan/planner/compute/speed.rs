@@ -2,12 +2,13 @@
 
 use crate::planner::Kernels;
 use crate::planner::step_error::StepError;
+use LoraModule::{Fc1, Fc2, Proj, Qkv};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::writing::ascending;
-use commgauge_model::config::step::Recompute;
 use commgauge_model::config::step::RecomputeModule::*;
+use commgauge_model::config::step::{LoraModule, Recompute};
 use commgauge_model::config::{LinearAttention, LinearRule, Mixer};
 use commgauge_model::workload::attention_linears;
 use commgauge_model::workload::step::TrainingStep;
@@ -38,7 +39,7 @@ pub struct Compute {
 impl Compute {
     /// The peak that a product could reach.
     pub(super) fn peak_of(&self, product: &Product) -> f64 {
-        self.peak_of_linears.filter(|_| product.is_quantized).unwrap_or(self.peak_flops_per_second)
+        self.peak_of_linears.filter(|_| product.linear.is_some()).unwrap_or(self.peak_flops_per_second)
     }
 }
 
@@ -59,6 +60,15 @@ impl ChunkCompute {
     /// The whole backward pass, recomputation included.
     pub fn backward(&self) -> Seconds {
         Seconds(self.recompute.0 + self.input_gradient.0 + self.weight_gradient.0)
+    }
+
+    pub(super) fn and(self, other: ChunkCompute) -> ChunkCompute {
+        ChunkCompute {
+            forward: Seconds(self.forward.0 + other.forward.0),
+            recompute: Seconds(self.recompute.0 + other.recompute.0),
+            input_gradient: Seconds(self.input_gradient.0 + other.input_gradient.0),
+            weight_gradient: Seconds(self.weight_gradient.0 + other.weight_gradient.0),
+        }
     }
 }
 
@@ -85,17 +95,6 @@ impl StageCompute {
     /// Backward of all chunks, recomputation included, seconds for one micro-batch.
     pub fn backward_seconds(&self) -> f64 {
         self.passes().backward().0
-    }
-}
-
-impl ChunkCompute {
-    pub(super) fn and(self, other: ChunkCompute) -> ChunkCompute {
-        ChunkCompute {
-            forward: Seconds(self.forward.0 + other.forward.0),
-            recompute: Seconds(self.recompute.0 + other.recompute.0),
-            input_gradient: Seconds(self.input_gradient.0 + other.input_gradient.0),
-            weight_gradient: Seconds(self.weight_gradient.0 + other.weight_gradient.0),
-        }
     }
 }
 
@@ -166,14 +165,14 @@ impl Work {
             weight_gradient: Seconds(of(&|product| product.weights == Weights::Trained).max(floor(0.5))),
         }
     }
-}
 
-impl Work {
-    /// With LoRA weights are frozen, and each linear of a block has two products of its adapter, whose result is added to its own.
+    /// With LoRA weights are frozen, and linears of a block have two products of their adapters, whose results are added to their own.
     fn train_adapters(&mut self, step: &TrainingStep) {
-        let Some(rank) = step.training.data.lora_rank else { return };
+        let trained = &step.training.data.trained;
+        let Some(rank) = trained.lora_rank else { return };
         let element = step.activation().size() as f64;
-        let linears: Vec<Product> = self.products.iter().filter(|product| product.is_quantized).copied().collect();
+        let adapted = |product: &&Product| product.linear.is_some_and(|linear| trained.adapts(linear));
+        let linears: Vec<Product> = self.products.iter().filter(adapted).copied().collect();
         let with_weights = self.products.iter_mut().filter(|product| product.weights == Weights::Trained);
         with_weights.for_each(|product| product.weights = Weights::Frozen);
         for Product { m, n, k, count, .. } in linears {
@@ -267,7 +266,7 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     let repeats = |module| step.training.tensor.repeats(module);
     let linear = |(name, m, n, k): (&str, u64, u64, u64)| Product {
         is_repeated: name.ends_with(" up") && repeats(LatentUp),
-        ..Product::of_block(m, n, k)
+        ..Product::of_block(if name == "attention output" { Proj } else { Qkv }, m, n, k)
     };
     let mut products: Vec<Product> = linears.map(linear).collect();
     let keys = match &model.attention.sliding_window {
@@ -318,14 +317,13 @@ pub(super) fn of_output(step: &TrainingStep) -> Work {
     let (t, n) = (u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let words = step.model.padded_vocabulary(t) / t;
     let logits = n as f64 * words as f64;
-    let mut work = Work {
-        products: vec![Product::linear(n, words, step.model.hidden)],
+    let weights = if step.training.data.trained.is_part() { Weights::Frozen } else { Weights::Trained };
+    Work {
+        products: vec![Product { weights, ..Product::linear(n, words, step.model.hidden) }],
         moved_bytes: logits * 4.0 * 4.0,
         kernels: 10.0,
         ..Work::default()
-    };
-    work.train_adapters(step);
-    work
+    }
 }
 
 fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut Vec<Product>) {
@@ -334,8 +332,8 @@ fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut 
     let first = if model.family.gated { 2 } else { 1 };
     let repeats = |module| step.training.tensor.repeats(module);
     let mut both = |rows: u64, width: u64, count: f64, is_repeated: bool| {
-        for (n, k) in [(first * width, h), (h, width)] {
-            products.push(Product { count, is_repeated, ..Product::of_block(rows, n, k) });
+        for (linear, n, k) in [(Fc1, first * width, h), (Fc2, h, width)] {
+            products.push(Product { count, is_repeated, ..Product::of_block(linear, rows, n, k) });
         }
     };
     match &model.mixture {
@@ -397,7 +395,7 @@ pub(super) fn of(step: &TrainingStep, linear: &LinearAttention) -> LinearWork {
     let chunk = linear.chunk_tokens.min(step.training.sequence);
     let chunks = (step.training.micro_batch * step.training.sequence.div_ceil(chunk)) as f64;
     let mut products =
-        vec![Product::of_block(n, linear.input_width(t), h), Product::of_block(n, h, linear.value_width(t))];
+        vec![Product::of_block(Qkv, n, linear.input_width(t), h), Product::of_block(Proj, n, h, linear.value_width(t))];
     products.extend(of_rule(linear, t, chunk, chunks));
     let (element, tokens) = (step.activation().size() as f64, n as f64);
     let values = linear.value_width(t) as f64;
@@ -587,8 +585,8 @@ pub struct Product {
     pub in_attention: bool,
     /// Whether selective recomputation repeats it.
     pub is_repeated: bool,
-    /// Whether training in 8 or 4 bits computes it so: the linear layers of blocks.
-    pub is_quantized: bool,
+    /// The linear layer of a block that it is: training in 8 or 4 bits computes those so.
+    pub linear: Option<LoraModule>,
 }
 
 /// The weights of a product.
@@ -604,12 +602,12 @@ pub enum Weights {
 impl Product {
     pub(super) fn linear(m: u64, n: u64, k: u64) -> Product {
         let (weights, in_attention, is_repeated) = (Weights::Trained, false, false);
-        Product { m, n, k, count: 1.0, weights, in_attention, is_repeated, is_quantized: false }
+        Product { m, n, k, count: 1.0, weights, in_attention, is_repeated, linear: None }
     }
 
     /// A linear layer of a block.
-    pub(super) fn of_block(m: u64, n: u64, k: u64) -> Product {
-        Product { is_quantized: true, ..Product::linear(m, n, k) }
+    pub(super) fn of_block(linear: LoraModule, m: u64, n: u64, k: u64) -> Product {
+        Product { linear: Some(linear), ..Product::linear(m, n, k) }
     }
 
     /// Floating-point operations of all of them.

@@ -205,6 +205,28 @@ fn adapters_alone_have_gradients_and_an_optimizer() {
     assert!((10.0..14.0).contains(&each), "{each} bytes of each trained parameter");
 }
 
+#[test]
+fn frozen_layers_keep_nothing_and_linears_without_adapters_no_input() {
+    let of = |training: &str| {
+        let training = format!("framework = 'megatron'\n{training}");
+        with_step("llama-3-8b", &training, "tp = 1", 1, |step| {
+            (Kernels::FUSED.memory(step, 0), step.trained_parameters(0).total())
+        })
+    };
+    let (all, parameters) = of("");
+    let (last, trained) = of("trainable_layers = 4");
+    assert_eq!((last.parameters, trained), (all.parameters, 4 * 218_112_000));
+    assert_eq!(last.activations.0 * 8, all.activations.0);
+    let share = |bytes: u64| u128::from(bytes) * u128::from(trained) / u128::from(parameters);
+    assert_eq!(u128::from(last.optimizer.0), share(all.optimizer.0));
+    assert_eq!(u128::from(last.gradients.0), share(all.gradients.0));
+    // Without adapters on them, the product of gate and up, and the input of both, are not kept.
+    let kept = |modules: &str| of(&format!("lora_rank = 16\nlora_modules = {modules}")).0.activations.0;
+    let whole = of("lora_rank = 16").0.activations.0;
+    assert_eq!(whole - kept("['qkv', 'proj', 'fc1']"), 32 * 2 * 2048 * 14_336);
+    assert_eq!(whole - kept("['qkv', 'proj']"), 32 * 2 * 2048 * (14_336 + 4096));
+}
+
 /// Bytes per parameter held by two ranks of PyTorch 2.15 and DeepSpeed 0.19.8 on the CPU between the backward pass and the update
 /// (`scripts/check-frameworks`).
 #[test]

@@ -3,7 +3,7 @@
 use crate::planner::Kernels;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::RecomputeModule::*;
-use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, Recompute, TensorStyle};
+use commgauge_model::config::step::{ContextStyle, DataStyle, Framework, LoraModule, Recompute, TensorStyle};
 use commgauge_model::config::{LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model, QueryKeyNorm};
 use commgauge_model::workload::step::TrainingStep;
 use schemars::JsonSchema;
@@ -54,15 +54,17 @@ impl MemoryUse {
 
     /// All parts together.
     pub fn total(&self) -> Bytes {
-        Bytes(self.parts().iter().fold(0, |sum, (_, bytes)| sum.saturating_add(bytes.0)))
+        sum(self.parts().map(|(_, bytes)| bytes))
     }
 
     /// Memory in use during the whole step: parameters, gradients and optimizer.
     pub fn state(&self) -> Bytes {
-        Bytes(
-            [self.parameters, self.gradients, self.optimizer].iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0)),
-        )
+        sum([self.parameters, self.gradients, self.optimizer])
     }
+}
+
+fn sum(parts: impl IntoIterator<Item = Bytes>) -> Bytes {
+    Bytes(parts.into_iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0)))
 }
 
 /// Bytes of an fp32 number: logits, sums of exponentials and router scores.
@@ -150,7 +152,7 @@ impl<'a> Shape<'a> {
             input_gradients: if joins_linears { 1 } else { 2 },
             dropout: model.family.transformers.as_gpt2,
             kernels,
-            elementwise: Elementwise::of(model, element, kernels, casts),
+            elementwise: Elementwise::of(step, element, kernels, casts),
         }
     }
 
@@ -446,11 +448,14 @@ pub(super) struct Elementwise {
     shares_input: bool,
     /// Whether each product copies its input.
     copies_inputs: bool,
+    /// Whether weights or adapters need the input of a mixer, and of a feed-forward.
+    keeps_inputs: [bool; 2],
 }
 
 impl Elementwise {
-    /// For a model whose activations have this many bytes. `casts`: only products use that type, the rest fp32.
-    pub fn of(model: &Model, element: u128, kernels: Kernels, casts: bool) -> Elementwise {
+    /// For a step whose activations have this many bytes. `casts`: only products use that type, the rest fp32.
+    pub fn of(step: &TrainingStep, element: u128, kernels: Kernels, casts: bool) -> Elementwise {
+        let (model, trained) = (step.model, &step.training.data.trained);
         let norm_is_fused = kernels.has_one_for_norms_of(model);
         let norm_bytes = |element: u128| match model.family.transformers.norm_inputs_in_full {
             _ if norm_is_fused => element,
@@ -475,10 +480,12 @@ impl Elementwise {
         Elementwise {
             norm_bytes: norm_bytes(if casts { FULL_PRECISION_BYTES } else { element }),
             inner_norm_bytes: norm_bytes(element),
-            inner_numbers,
+            // The last of them is the input of a linear.
+            inner_numbers: inner_numbers - u128::from(!trained.adapts(LoraModule::Fc2)),
             router_input_bytes: if copies_input { FULL_PRECISION_BYTES } else { 0 },
             shares_input: norm_is_fused,
             copies_inputs: casts && !kernels.fused_elementwise,
+            keeps_inputs: [LoraModule::Qkv, LoraModule::Fc1].map(|linear| trained.adapts(linear)),
         }
     }
 
@@ -490,15 +497,16 @@ impl Elementwise {
 
     /// Number of block inputs that a layer stores: blocks after one norm share one, unless each product copies it.
     pub fn block_inputs(&self, model: &Model, parts: LayerParts) -> u128 {
+        let has = [parts.mixer.is_some(), parts.feed_forward.is_some()];
+        let [mixer, feed_forward] = [0, 1].map(|part| u128::from(has[part] && self.keeps_inputs[part]));
         if self.copies_inputs {
             let joined = model.family.transformers.joins_products;
             let of_attention = if joined { 1 } else { 3 };
             let of_feed_forward = if joined || !model.family.gated { 1 } else { 2 };
-            return u128::from(parts.mixer.is_some()) * of_attention
-                + u128::from(parts.feed_forward.is_some()) * of_feed_forward;
+            return mixer * of_attention + feed_forward * of_feed_forward;
         }
         let shared = model.parallel_residual && model.norms_per_layer() == 1;
-        if shared { 1 } else { u128::from(parts.count()) }
+        if shared { mixer.max(feed_forward) } else { mixer + feed_forward }
     }
 
     /// Bytes that the norms of queries and keys store per number.

@@ -274,7 +274,7 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
         u128::from(dense) + u128::from(experts)
     };
     // Adapters are few against their layer.
-    let with_gradients = if step.training.data.lora_rank.is_some() { 0 } else { largest };
+    let with_gradients = if step.training.data.trained.lora_rank.is_some() { 0 } else { largest };
     let scattered = match shares_full_precision(step) {
         true => u128::from(step.training.data.gradient_element_type.size() * with_gradients),
         false => 0,
@@ -338,11 +338,10 @@ impl SampleBytes {
         // Layers of a kind keep the same.
         let mut known: Vec<((LayerParts, Recompute), [u128; 3])> = Vec::new();
         let chunks = (0..step.stages.chunks()).map(|chunk| step.stages.layers_of_chunk(stage, chunk));
-        for (index, layer, layers) in
-            chunks.flat_map(|all| all.iter().enumerate().map(move |(at, layer)| (at, *layer, all)))
-        {
-            let repeated = step.layers_in_pass(Pass::Recompute, layers).len();
-            let recompute = if index < repeated { tensor.recompute } else { Recompute::None };
+        let layers = chunks.flat_map(|all| all.iter().enumerate().map(move |(at, layer)| (at, *layer, all)));
+        for (index, layer, layers) in layers.filter(|(_, layer, _)| step.trains(*layer)) {
+            let repeated = step.layers_in_pass(Pass::Recompute, layers);
+            let recompute = repeated.binary_search(&layer).map_or(Recompute::None, |_| tensor.recompute);
             let parts = (step.model.parts_of(layer), recompute);
             let [keeps, repeats, gradients] = match known.iter().find(|(other, _)| *other == parts) {
                 Some((_, layer)) => *layer,

@@ -119,19 +119,8 @@ impl PreparedStep {
         ranks_per_node: u32,
     ) -> Result<Answers, Unpriced> {
         let layout = &step.layout;
-        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
-        let mut query = |op: &Op| -> Result<Answer, Unpriced> {
-            let index = match places.iter().position(|(axis, ..)| *axis == op.axis) {
-                Some(index) => index,
-                None => {
-                    let locality = layout.locality(op.axis, ranks_per_node);
-                    places.push((op.axis, layout.group_size(op.axis), locality));
-                    places.len() - 1
-                }
-            };
-            let (_, ranks, locality) = &places[index];
-            Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout)
-        };
+        let mut places = Places::default();
+        let mut query = |op: &Op| Answer::of(op, places.call(op, layout, ranks_per_node), rates, layout);
         let mut kinds = Vec::with_capacity(self.kinds.len());
         for kind in &self.kinds {
             kinds.push(kind.ops.iter().map(&mut query).collect::<Result<Vec<_>, _>>()?);
@@ -191,6 +180,21 @@ impl PreparedStep {
     }
 }
 
+/// The size and the placement of the groups of each axis that has calls.
+#[derive(Default)]
+struct Places(Vec<(Axis, u32, Locality)>);
+
+impl Places {
+    fn call(&mut self, op: &Op, layout: &Layout, ranks_per_node: u32) -> RatedCall {
+        let index = self.0.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
+            self.0.push((op.axis, layout.group_size(op.axis), layout.locality(op.axis, ranks_per_node)));
+            self.0.len() - 1
+        });
+        let (_, ranks, locality) = &self.0[index];
+        RatedCall::of(op, *ranks, locality)
+    }
+}
+
 /// The calls of data parallelism of the first stage, its optimizer, and a message. The calls and the optimizer depend on neither the
 /// micro-batch nor recomputation, and the message grows with the samples of the micro-batch.
 #[derive(Clone, Debug)]
@@ -247,14 +251,9 @@ impl FirstStage {
         rates: &dyn Rates,
         ranks_per_node: u32,
     ) -> Option<DataCallTimes> {
-        let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
+        let mut places = Places::default();
         let mut seconds = |op: &Op| -> Option<f64> {
-            let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
-                places.push((op.axis, layout.group_size(op.axis), layout.locality(op.axis, ranks_per_node)));
-                places.len() - 1
-            });
-            let (_, ranks, locality) = &places[index];
-            let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout).ok()?;
+            let answer = Answer::of(op, places.call(op, layout, ranks_per_node), rates, layout).ok()?;
             Some(answer.seconds + copies_seconds(op))
         };
         let mut timed = Vec::with_capacity(self.ops.len());
@@ -309,6 +308,7 @@ fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
         shape.extend(step.stages.ends_of_chunk(stage, chunk).map(usize::from));
         shape.extend(LayerKind::of_equal_layers(step.model).iter().map(of_kind));
         let repeated = step.layers_in_pass(Pass::Recompute, layers).iter();
+        shape.push(step.layers_in_pass(Pass::Backward, layers).len());
         shape.push(repeated.filter(|layer| step.model.has_experts_in(**layer)).count());
     }
     shape

@@ -166,7 +166,7 @@ impl Loads {
         add(&mut own.recompute, more.recompute);
         add(&mut own.input_gradient, more.input_gradient);
         add(&mut own.weight_gradient, more.weight_gradient);
-        self.work.attention += count * other.work.attention;
+        self.work.attention = [0, 1].map(|part| self.work.attention[part] + count * other.work.attention[part]);
         self.work.lost_beside_calls = other.work.lost_beside_calls;
         self.exposed_forward = self.exposed_forward.plus(other.exposed_forward.times(count));
         self.exposed_backward = self.exposed_backward.plus(other.exposed_backward.times(count));
@@ -178,9 +178,9 @@ impl Loads {
 
     /// The exposed rest of all calls after hiding as much as possible.
     pub fn passes(&self) -> ChunkPasses {
-        let ChunkWork { compute, attention, lost_beside_calls } = self.work;
+        let ChunkWork { compute, attention: [attention, again], lost_beside_calls } = self.work;
         let windows =
-            [compute.weight_gradient.0, compute.input_gradient.0, attention, attention, ATTENTION_BACKWARD * attention];
+            [compute.weight_gradient.0, compute.input_gradient.0, attention, again, ATTENTION_BACKWARD * again];
         let mut own = ChunkPasses {
             compute,
             exposed_forward: self.exposed_forward,
@@ -256,8 +256,8 @@ const SECONDS_PER_COPY: f64 = 5e-6;
 pub(super) struct StageWork {
     /// The passes and the optimizer.
     pub compute: StageCompute,
-    /// Attention in a forward pass through each chunk; empty if it hides no call.
-    attention: Vec<f64>,
+    /// Attention in a forward pass through each chunk, and through its trained layers; empty if it hides no call.
+    attention: Vec<[f64; 2]>,
     /// Share of its speed that computing loses while a call overlaps with it.
     pub lost_beside_calls: f64,
 }
@@ -267,8 +267,8 @@ pub(super) struct StageWork {
 pub(in crate::planner) struct ChunkWork {
     /// Its passes.
     pub compute: ChunkCompute,
-    /// Seconds of attention in a forward pass.
-    pub attention: f64,
+    /// Seconds of attention in a forward pass, and in that of trained layers.
+    pub attention: [f64; 2],
     /// Share of its speed that computing loses while a call overlaps with it.
     pub lost_beside_calls: f64,
 }
@@ -289,7 +289,7 @@ impl StageWork {
     pub fn of_chunk(&self, chunk: usize) -> ChunkWork {
         ChunkWork {
             compute: self.compute.chunks.get(chunk).copied().unwrap_or_default(),
-            attention: self.attention.get(chunk).copied().unwrap_or(0.0),
+            attention: self.attention.get(chunk).copied().unwrap_or_default(),
             lost_beside_calls: self.lost_beside_calls,
         }
     }
@@ -310,12 +310,19 @@ pub(super) enum Hides {
     Nothing,
 }
 
-/// Seconds of attention in a forward pass through each chunk: the work that selective recomputation repeats.
-fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
-    let mut training = step.training.clone();
-    (training.tensor.recompute, training.tensor.recompute_modules) = (Recompute::Selective, None);
-    let selective = TrainingStep { training: &training, ..step.clone() };
-    compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
+/// Seconds of attention in a forward pass through each chunk, and through its trained layers: the work that selective recomputation
+/// repeats.
+fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<[f64; 2]> {
+    let of = |trainable_layers: Option<u32>| {
+        let mut training = step.training.clone();
+        training.data.trained.trainable_layers = trainable_layers;
+        (training.tensor.recompute, training.tensor.recompute_modules) = (Recompute::Selective, None);
+        let selective = TrainingStep { training: &training, ..step.clone() };
+        compute.stage(&selective, stage).chunks.into_iter().map(|chunk| chunk.recompute.0).collect::<Vec<_>>()
+    };
+    let all = of(None);
+    let trained = step.training.data.trained.trainable_layers.map_or_else(|| all.clone(), |layers| of(Some(layers)));
+    all.into_iter().zip(trained).map(<[f64; 2]>::from).collect()
 }
 
 // Seconds for which a rank waits for communication, by axis.

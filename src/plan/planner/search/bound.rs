@@ -185,8 +185,12 @@ impl KnownLayers {
         let model = question.model;
         let last = model.layers.saturating_sub(1);
         let mut known = Vec::new();
+        let trained = &question.bases.first.data.trained;
+        let kind_of = |layer: u32| {
+            (model.parts_of(layer), model.has_sliding_window_in(layer), trained.trains(layer, model.layers))
+        };
         let mut kind = |layer: u32| {
-            let shape = (layer == 0, layer == last, model.parts_of(layer), model.has_sliding_window_in(layer));
+            let shape = (layer == 0, layer == last, kind_of(layer));
             known.iter().position(|other| *other == shape).unwrap_or_else(|| {
                 known.push(shape);
                 known.len() - 1
@@ -194,7 +198,7 @@ impl KnownLayers {
         };
         let kinds: Vec<usize> = (0..model.layers).map(&mut kind).collect();
         let without_end = [0, last].map(|layer| {
-            let shape = (false, false, model.parts_of(layer), model.has_sliding_window_in(layer));
+            let shape = (false, false, kind_of(layer));
             known.iter().position(|other| *other == shape)
         });
         let mut layers = KnownLayers { kinds, without_end, ..KnownLayers::default() };

@@ -325,6 +325,8 @@ fn layers_that_are_repeated_in_part_or_trained_in_part_are_found_as_if_everythin
         vec![("recompute_layers", "2")],
         vec![("recompute_modules", "layernorm,PART")],
         vec![("lora_rank", "8"), ("optimizer_offload", "50")],
+        vec![("trainable_layers", "1")],
+        vec![("trainable_layers", "2"), ("lora_rank", "8"), ("lora_modules", "qkv,fc2")],
     ] {
         for (name, part, layers, memory) in [("llama-3-8b", "mlp", 4, 25e9), ("mixtral-8x7b", "moe_act", 2, 60e9)] {
             let mut world = World::new(name, layers, 4);
@@ -541,12 +543,13 @@ fn one_node_that_is_much_faster_inside_keeps_tensor_parallelism_there() {
 }
 
 /// Values of keys that take no names.
-const VALUES: [(&str, &[&str]); 21] = [
+const VALUES: [(&str, &[&str]); 23] = [
     ("bucket_parameters", &["1000000"]),
     ("capacity_factor", &["1.5"]),
     ("context_inner", &["2", "3"]),
     ("expert_inner", &["1", "2", "4", "3"]),
     ("live_parameters", &["0", "1000000"]),
+    ("lora_modules", &["qkv", "proj,fc2"]),
     ("lora_rank", &["1", "16"]),
     ("optimizer_offload", &["0", "50", "100"]),
     ("persistent_parameters", &["0", "1000000000"]),
@@ -566,6 +569,7 @@ const VALUES: [(&str, &[&str]); 21] = [
     ("small_calls", &["none", "norm"]),
     ("stage_layers", &["1,3", "0,4", "4,0"]),
     ("placements", &["in-place"]),
+    ("trainable_layers", &["1", "3", "100"]),
 ];
 
 /// The values that a key accepts: those that the refusal of another one names, or those of [`VALUES`].
@@ -587,6 +591,7 @@ fn with_needs(model: &Model, key: &'static str, value: &str) -> std::result::Res
     let mut keys = vec![(key, value.to_owned())];
     match (key, value) {
         ("recompute_method", _) => keys.push(("recompute_layers", "1".to_owned())),
+        ("lora_modules", _) => keys.push(("lora_rank", "8".to_owned())),
         ("context_style", "hybrid") => keys.push(("context_inner", "2".to_owned())),
         ("replica_reduction" | "outer_sharding", _) => keys.push(("replicas_of_shards", "2".to_owned())),
         _ => {}
@@ -639,7 +644,11 @@ fn every_key_is_priced_as_its_step_is_or_refused_with_its_own_reason() {
                 let name = format!("{name}, ZeRO {stage}");
                 let of_layers = ["recompute_layers", "recompute_method"].contains(&key);
                 let recompute = vec![if of_layers { Recompute::Full } else { Recompute::Selective }];
-                let only = Only { zero_stage: vec![stage], recompute, ..world.only.clone() };
+                let mut only = Only { zero_stage: vec![stage], recompute, ..world.only.clone() };
+                if key == "trainable_layers" {
+                    // Without stages there are twice as many replicas.
+                    (only.pp, only.dp) = (vec![1], vec![2 * only.dp[0]]);
+                }
                 let question = Question { bases: bases.clone(), only, ..world.question(rates.as_ref()) };
                 let found = search(&question);
                 match found.best.first() {

@@ -190,7 +190,7 @@ impl SetResult {
         runs: Vec<RunResult>,
         constant_share: Option<ErrorSummary>,
     ) -> SetResult {
-        let fitted: Vec<PredictionPair> = runs.iter().map(RunResult::fitted).collect();
+        let fitted: Vec<PredictionPair> = runs.iter().map(|run| run.pair(run.predicted_seconds)).collect();
         let left_out: Vec<PredictionPair> = runs.iter().map(RunResult::left_out).collect();
         SetResult {
             name: origin.name.to_owned(),
@@ -211,18 +211,17 @@ impl SetResult {
 }
 
 impl RunResult {
-    fn fitted(&self) -> PredictionPair {
-        PredictionPair { predicted: self.predicted_seconds, measured: self.measured_seconds }
+    fn pair(&self, predicted: f64) -> PredictionPair {
+        PredictionPair { predicted, measured: self.measured_seconds }
     }
 
     pub(super) fn left_out(&self) -> PredictionPair {
-        PredictionPair { predicted: self.left_out_seconds, measured: self.measured_seconds }
+        self.pair(self.left_out_seconds)
     }
 
     /// With the level of other sources.
     pub(super) fn source_left_out(&self) -> Option<PredictionPair> {
-        let measured = self.measured_seconds;
-        self.source_left_out_seconds.map(|predicted| PredictionPair { predicted, measured })
+        self.source_left_out_seconds.map(|predicted| self.pair(predicted))
     }
 
     /// Whether it is within its interval.
@@ -333,7 +332,7 @@ const HEADING: &str = "\
 /// Decimal digits of a level.
 const DIGITS: f64 = 1e3;
 
-/// With fewer sources the spread between sources is unknown: the spread of other levels is added.
+/// With fewer sources the spread between sources is unknown.
 const SOURCES_THAT_SHOW: usize = 3;
 
 impl Known<'_> {
@@ -453,8 +452,7 @@ impl<'a> Levels<'a> {
             true => self.errors(|other| other.key.shares_level_with(&run.key) && !other.is_of_unit(run)),
             false => Vec::new(),
         };
-        let between = self.between_of(&run.key);
-        interval(&others, between)
+        self.around(&run.key, &others)
             .or_else(|| self.interval_of_any(|other| other.key.layers == run.key.layers && !other.is_of_unit(run)))
     }
 
@@ -474,10 +472,14 @@ impl<'a> Levels<'a> {
         interval(&errors.collect::<Vec<_>>(), 0.5 * (high - low))
     }
 
-    /// The addition to the errors of a level with few sources.
-    fn between_of(&self, key: &LevelKey) -> f64 {
+    /// The interval around the prediction of a level. Of few sources, that one is slower than the other says nothing of the next: each error
+    /// counts with either sign, and the spread between sources is added.
+    fn around(&self, key: &LevelKey, errors: &[f64]) -> Option<Interval> {
         let runs = select(&self.known, |run| run.key.shares_level_with(key));
-        if sources(&runs).len() >= SOURCES_THAT_SHOW { 0.0 } else { self.between }
+        if sources(&runs).len() >= SOURCES_THAT_SHOW {
+            return interval(errors, 0.0);
+        }
+        interval(&errors.iter().flat_map(|error| [*error, -error]).collect::<Vec<_>>(), self.between)
     }
 
     /// Every level with its errors, dense ones first, and at the end those of any GPU.
@@ -504,7 +506,7 @@ impl<'a> Levels<'a> {
             Some(key) => {
                 let errors = self.errors(is_own);
                 let errors = if errors.len() < own.len() { models_left_out(&own) } else { errors };
-                interval(&errors, self.between_of(key))
+                self.around(key, &errors)
             }
         };
         let ends = ends.or_else(|| self.interval_of_any(|run| run.key.layers == layers))?;

@@ -13,6 +13,7 @@ use commgauge_model::workload::step::{Stages, TrainingStep};
 use serde::Deserialize;
 use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// The key of `[training]` that is not a column: `global_batch` implies it.
@@ -276,24 +277,24 @@ impl Row {
         Some(text.as_str()).filter(|text| !text.is_empty())
     }
 
+    /// The value of a column, if it has one.
+    fn value<T: FromStr>(&self, key: &str, is_right: impl Fn(&T) -> bool, accepted: &str) -> Result<Option<T>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let wrong = || self.wrong(key, &format!("found `{text}`; accepted: {accepted}"));
+        text.parse().ok().filter(is_right).map(Some).ok_or_else(wrong)
+    }
+
     /// A number above 0, if the column has one.
     pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
-        let Some(text) = self.text(key) else { return Ok(None) };
-        let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
-        let accepted = || self.wrong(key, &format!("found `{text}`; accepted: a number above 0, without a unit"));
-        number.map(Some).ok_or_else(accepted)
+        self.value(key, |number: &f64| *number > 0.0 && number.is_finite(), "a number above 0, without a unit")
     }
 
     fn count(&self, key: &str) -> Result<Option<u32>> {
-        let Some(text) = self.text(key) else { return Ok(None) };
-        let accepted = || self.wrong(key, &format!("found `{text}`; accepted: a whole number from 1 on"));
-        text.parse().ok().filter(|count| *count > 0).map(Some).ok_or_else(accepted)
+        self.value(key, |count: &u32| *count > 0, "a whole number from 1 on")
     }
 
     fn truth(&self, key: &str) -> Result<Option<bool>> {
-        let Some(text) = self.text(key) else { return Ok(None) };
-        let accepted = |_| self.wrong(key, &format!("found `{text}`; accepted: true, false"));
-        text.parse().map(Some).map_err(accepted)
+        self.value(key, |_| true, "true, false")
     }
 
     /// The time of a step, and its column.

@@ -4,7 +4,7 @@ use super::buckets::{self, Run};
 use super::tensors::{Order, Part, of_chunk, parts};
 use crate::config::Suite;
 use crate::layout::Axis;
-use crate::workload::op::Moment;
+use crate::workload::op::{Moment, Pass};
 use crate::workload::step::{Step, TrainingStep};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
@@ -428,4 +428,96 @@ fn adapters_alone_are_reduced_and_their_layers_gathered_whole() {
     assert!(sum(fsdp, AllGather) > 2 * 8_000_000_000);
     let refused = of("framework = 'deepspeed'\ndata_style = 'zero3'").unwrap_err().to_string();
     assert!(refused.contains("lora_rank = 16 needs unit_rule = layers, root_kept or ends_apart; found"), "{refused}");
+}
+
+/// Collective, calls and bytes of all calls of data parallelism of llama-3-8b on 8 replicas, a micro-batch each.
+fn of_a_part(training: &str) -> Result<Vec<(Collective, u64, u64)>> {
+    let training = format!("micro_batches = 1\n{training}");
+    with_step("llama-3-8b", "dp=8", &training, 8, |step| {
+        let count = |op: &Op| op.when.count_per_step(1).unwrap();
+        data_ops(step, 0).iter().map(|op| (op.collective, count(op), op.bytes_total.0)).collect()
+    })
+}
+
+#[test]
+fn only_the_layers_that_are_trained_are_reduced_and_gathered_for_a_backward_pass() {
+    use Collective::{AllGather, AllReduce, ReduceScatter};
+    let (layer, words) = (218_112_000, 128_256 * 4096);
+    let reduced = of_a_part("framework = 'ddp'\ntrainable_layers = 3").unwrap();
+    let reduced = reduced.iter().filter(|(collective, ..)| *collective == AllReduce);
+    assert_eq!(reduced.map(|(_, calls, bytes)| calls * bytes).sum::<u64>(), 4 * 3 * layer);
+    let types = "parameter_element_type = 'bf16'\ngradient_element_type = 'float32'\ntrainable_layers = 3";
+    let layers = [(AllGather, 32, 2 * layer), (AllGather, 3, 2 * layer), (ReduceScatter, 3, 4 * layer)];
+    let root = [(AllGather, 1, 2 * (2 * words + 4096))];
+    assert_eq!(of_a_part(&format!("framework = 'fsdp2'\n{types}")).unwrap(), [&layers[..], &root].concat());
+    // The embedding has no backward pass; the head is kept for its own.
+    let ends = [(AllGather, 1, 2 * words), (AllGather, 1, 2 * (words + 4096))];
+    assert_eq!(of_a_part(&format!("framework = 'torchtitan'\n{types}")).unwrap(), [&layers[..], &ends].concat());
+    let once = of_a_part(&format!("framework = 'fsdp2'\ngradient_accumulation = 'unsharded'\n{types}")).unwrap();
+    assert_eq!(once[2], (ReduceScatter, 3, 4 * layer), "once in a step");
+    // Adapters of rank 16 on them: 16 x (inputs + outputs) of seven linears.
+    let adapters = 41_943_040 / 32;
+    let both = of_a_part(&format!("framework = 'fsdp2'\nlora_rank = 16\n{types}")).unwrap();
+    assert_eq!(both[2], (ReduceScatter, 3, 4 * adapters));
+}
+
+#[test]
+fn adapters_are_on_the_linears_that_are_named() {
+    let of = |modules: &str| {
+        let training = format!("framework = 'ddp'\nlora_rank = 16\nlora_modules = {modules}");
+        of_a_part(&training).unwrap().iter().map(|(_, calls, bytes)| calls * bytes / 4 / 32 / 16).sum::<u64>()
+    };
+    let [qkv, proj, fc1, fc2] = [3 * 4096 + 4096 + 2 * 1024, 2 * 4096, 2 * (4096 + 14_336), 14_336 + 4096];
+    for (modules, expected) in [
+        ("['qkv']", qkv),
+        ("['proj', 'fc2']", proj + fc2),
+        ("['fc1']", fc1),
+        ("['qkv', 'proj', 'fc1', 'fc2']", 41_943_040 / 32 / 16),
+    ] {
+        assert_eq!(of(modules), expected, "{modules}");
+    }
+}
+
+#[test]
+fn parts_that_a_model_or_a_layout_cannot_train_are_refused_with_what_they_can() {
+    for (layout, training, expected) in [
+        ("dp=8", "trainable_layers = 0", "found 0; accepted: a whole number from 1"),
+        ("dp=8", "trainable_layers = 33", "trainable_layers = 33 of the 32 layers of llama-3-8b; accepted: 1 to 32"),
+        ("dp=8", "trainable_layers = -2", "trainable_layers"),
+        ("pp=8", "trainable_layers = 2", "with pp = 8: stages without a backward pass are not modelled; accepted: pp"),
+        (
+            "dp=8",
+            "data_style = 'zero3'\nunit_rule = 'modules'\ntrainable_layers = 2",
+            "needs unit_rule = layers, root_kept",
+        ),
+        ("dp=8", "lora_modules = ['qkv']", "lora_modules = qkv needs lora_rank"),
+        ("dp=8", "lora_rank = 8\nlora_modules = ['q_proj']", "found module `q_proj`; accepted: qkv, proj, fc1, fc2"),
+        ("dp=8", "lora_rank = 8\nlora_modules = []", "lora_modules"),
+    ] {
+        let refused = with_step("llama-3-8b", layout, &format!("micro_batches = 8\n{training}"), 8, |_| ());
+        let problem = refused.unwrap_err();
+        assert!(problem.to_string().contains(expected) && problem.exit_code() == 2, "{training}: {problem}");
+    }
+}
+
+#[test]
+fn frozen_layers_send_nothing_backward_on_tp_and_cp() {
+    let of = |training: &str| {
+        let training = format!("micro_batches = 1\nsequence_parallel = true\n{training}");
+        with_step("llama-3-8b", "tp=2\ncp=2", &training, 4, |step| {
+            let mut backward: Vec<(Axis, u64)> = Vec::new();
+            for op in step.ops_of_stage(0).unwrap() {
+                if op.when.pass() == Some(Pass::Backward) {
+                    backward.push((op.axis, op.when.count_per_step(1).unwrap()));
+                }
+            }
+            backward
+        })
+        .unwrap()
+    };
+    let (all, four) = (of(""), of("trainable_layers = 4"));
+    let sum = |calls: &[(Axis, u64)], axis| calls.iter().filter(|(of, _)| *of == axis).map(|(_, n)| n).sum::<u64>();
+    // Three for each of two pairs in a layer; for the ends of the whole model three, of which the frozen head needs the last.
+    assert_eq!([sum(&all, Axis::Tp), sum(&four, Axis::Tp)], [6 * 32 + 3, 6 * 4 + 1]);
+    assert_eq!(sum(&four, Axis::Cp) * 8, sum(&all, Axis::Cp));
 }

@@ -5,7 +5,7 @@
 //! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
 
 use super::tensors::{
-    Order, Part, Shape, Tensor, is_in_eight_bits, of_ends, of_layer_alone, parameters_of, parts, trained,
+    Order, Part, Shape, Tensor, is_in_eight_bits, of_ends, of_layer_alone, or_adapters, parameters_of, parts,
 };
 use super::{buckets, tensors};
 use crate::config::step::{DataStyle, OuterSharding, Recompute, ReplicaReduction, UnitRule};
@@ -84,7 +84,7 @@ impl Sharded<'_> {
                 }
                 _ => (Moment::FirstForward, Overlap::FirstForward),
             };
-            let when = When::Step { moment, calls: self.calls() };
+            let when = When::Step { moment, calls: self.calls(Pass::Forward) };
             return vec![self.gather(when, overlap, "once per step, and kept until the optimizer")];
         }
         // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 releases it in between.
@@ -97,6 +97,9 @@ impl Sharded<'_> {
             return vec![in_pass(Pass::Forward, "for the forward pass, and kept until the backward pass")];
         }
         let mut ops = vec![in_pass(Pass::Forward, "for the forward pass")];
+        if self.unit.what == Wrapped::Input && training.data.trained.is_part() {
+            return ops;
+        }
         if again && self.is_layer() {
             ops.push(in_pass(Pass::Recompute, "for recomputation (arXiv 2104.07857 section 4.1)"));
         }
@@ -151,7 +154,7 @@ impl Sharded<'_> {
             true => (Moment::AfterBackward, Overlap::Exposed),
             false => (Moment::LastBackward, Overlap::LastBackward),
         };
-        (When::Step { moment, calls: self.calls() }, overlap)
+        (When::Step { moment, calls: self.calls(Pass::Backward) }, overlap)
     }
 
     /// HSDP: the shard's gradients over the groups with the same shard.
@@ -189,7 +192,7 @@ impl Sharded<'_> {
         let exposed = matches!(self.unit.what, Wrapped::Kept { end: End::Input }) || !data.units.prefetch;
         let what = format!("the updated shard of 1/{}, in the first {what} pass", self.part.ranks);
         let op = Op {
-            when: When::Step { moment: Moment::FirstForward, calls: passes * self.calls() },
+            when: When::Step { moment: Moment::FirstForward, calls: passes * self.calls(Pass::Forward) },
             overlap: if exposed { Overlap::Exposed } else { Overlap::FirstForward },
             why: self.why("Ep", element.size(), bytes, &what),
             ..Op::new(Style::Data, Axis::DpReplicate, Collective::AllGather, element, bytes)
@@ -197,9 +200,10 @@ impl Sharded<'_> {
         (data.outer_sharding == OuterSharding::Optimizer).then_some(op)
     }
 
-    fn calls(&self) -> u64 {
+    /// The units of this kind that a pass goes through.
+    fn calls(&self, pass: Pass) -> u64 {
         match self.unit.what {
-            Wrapped::Layers { number, .. } => number,
+            Wrapped::Layers { kind } => self.step.layers_of_kind(self.stage, pass, kind),
             Wrapped::Root | Wrapped::Input | Wrapped::Output | Wrapped::Kept { .. } => 1,
         }
     }
@@ -216,7 +220,7 @@ impl Sharded<'_> {
             _ => End::Output,
         };
         match self.unit.what {
-            Wrapped::Layers { kind, .. } => self.step.in_layers(self.stage, pass, kind, 1),
+            Wrapped::Layers { kind } => self.step.in_layers(self.stage, pass, kind, 1),
             _ => When::MicroBatch { pass, end, calls: 1, one_in: 1 },
         }
     }
@@ -245,7 +249,7 @@ impl Sharded<'_> {
 
     fn why(&self, symbol: &str, element_bytes: u64, bytes: u64, what: &str) -> String {
         let unit = match self.unit.what {
-            Wrapped::Layers { number, .. } => format!("each of {number} layers"),
+            Wrapped::Layers { .. } => "unit of each layer".to_owned(),
             Wrapped::Root => "root unit".to_owned(),
             Wrapped::Input => "unit of the embedding".to_owned(),
             Wrapped::Output => "unit of last norm and head".to_owned(),
@@ -294,7 +298,7 @@ pub(super) struct Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrapped {
     /// Equal layers of a stage.
-    Layers { kind: LayerKind, number: u64 },
+    Layers { kind: LayerKind },
     /// Everything else of a stage.
     Root,
     /// Only the embedding.
@@ -312,22 +316,23 @@ pub(super) fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
     let element = step.training.data.parameter_element_type;
     let evenly = |what, parameters: u64| {
         let padded = parameters.next_multiple_of(part.ranks);
-        let trained = if step.training.data.lora_rank.is_some() { 0 } else { padded };
+        let trained = if step.training.data.trained.is_part() { 0 } else { padded };
         Unit { what, parameters, padded, trained, element }
     };
     let rule = step.training.data.units.rule;
     let layers = LayerKind::of_equal_layers(step.model).iter().filter_map(|kind| -> Option<Vec<Unit>> {
-        let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
-        let what = Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) };
+        let of_kind = step.stages.layers_passed(stage).filter(|layer| step.is_of_kind(*layer, *kind));
+        let first = of_kind.min_by_key(|layer| (!step.trains(*layer), *layer))?;
+        let what = Wrapped::Layers { kind: *kind };
         Some(match rule {
             UnitRule::Buckets => of_layer_in_buffers(step, what, of_layer_alone(step, first, Order::Megatron), part),
             _ => {
                 let unit = evenly(what, of_part(step.parameters_of_layer(first)));
-                let adapters =
-                    || of_part(parameters_of(trained(step, of_layer_alone(step, first, Order::PyTorch)).into_iter()));
-                let trained =
-                    step.training.data.lora_rank.map_or(unit.trained, |_| adapters().next_multiple_of(part.ranks));
-                vec![Unit { trained, ..unit }]
+                let trained = match step.training.data.trained.is_part() && step.trains(first) {
+                    true => or_adapters(step, of_layer_alone(step, first, Order::PyTorch)),
+                    false => return Some(vec![unit]),
+                };
+                vec![Unit { trained: of_part(parameters_of(trained)).next_multiple_of(part.ranks), ..unit }]
             }
         })
     });

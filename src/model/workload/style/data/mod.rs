@@ -27,9 +27,9 @@ pub(super) fn tensors_of_stage(step: &TrainingStep, stage: u32) -> u64 {
 }
 
 impl TrainingStep<'_> {
-    /// Parameters on a rank of a stage that are trained: all, or those of adapters.
+    /// Parameters on a rank of a stage that are trained: all, those of the last layers, or those of adapters.
     pub fn trained_parameters(&self, stage: u32) -> RankParameters {
-        if self.training.data.lora_rank.is_none() {
+        if !self.training.data.trained.is_part() {
             return self.rank_parameters(stage);
         }
         let order =

@@ -4,12 +4,13 @@
 //! layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees them. `step::rank_parameters` counts the
 //! parameters; a test compares the two.
 
-use crate::config::step::OuterSharding;
+use crate::config::step::{LoraModule, OuterSharding};
 use crate::config::{FeedForward, LatentAttention, LinearRule, Mixer, Model};
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::op::Pass;
 use crate::workload::step::{RankParameters, TrainingStep};
+use LoraModule::{Fc1, Fc2, Proj, Qkv};
 
 /// More local experts than this are treated as one grouped weight, as in grouped matrix products.
 const MOST_EXPERT_TENSORS: u64 = 4096;
@@ -17,12 +18,14 @@ const MOST_EXPERT_TENSORS: u64 = 4096;
 /// The tensors of one model chunk of a stage.
 pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order) -> Vec<Tensor> {
     let layers = step.stages.layers_of_chunk(stage, chunk);
-    let (behind, within): (Vec<u32>, Vec<u32>) = layers.iter().partition(|layer| **layer >= step.model.layers);
+    let trained = layers.iter().filter(|layer| step.trains(**layer));
+    let (behind, within): (Vec<u32>, Vec<u32>) = trained.partition(|layer| **layer >= step.model.layers);
     let mut list = Vec::new();
-    let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk);
+    let is_whole = !step.training.data.trained.is_part();
+    let [has_input, has_output] = step.stages.ends_of_chunk(stage, chunk).map(|has| has && is_whole);
     if has_input {
         list.extend(input(step, stage));
-    } else if !behind.is_empty() && !step.model.embedding.tied {
+    } else if is_whole && !behind.is_empty() && !step.model.embedding.tied {
         list.push(words(step, stage, step.word_embedding_parameters()));
     }
     within.into_iter().for_each(|layer| of_layer(step, layer, order, &mut list));
@@ -33,14 +36,15 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     if has_output {
         list.push(words(step, stage, step.head_parameters(stage)));
     }
-    trained(step, list)
+    or_adapters(step, list)
 }
 
-/// Those of some tensors that are trained, or their adapters.
-pub(super) fn trained(step: &TrainingStep, mut list: Vec<Tensor>) -> Vec<Tensor> {
-    if let Some(rank) = step.training.data.lora_rank {
-        let d = &step.layout.degrees;
+/// Some tensors, or the adapters on them, which are trained in their place.
+pub(super) fn or_adapters(step: &TrainingStep, mut list: Vec<Tensor>) -> Vec<Tensor> {
+    let (trained, d) = (&step.training.data.trained, &step.layout.degrees);
+    if let Some(rank) = trained.lora_rank {
         let ranks = |tensor: &Tensor| u64::from(if tensor.is_expert() { d.etp } else { d.tp });
+        list.retain(|tensor| tensor.linear.is_some_and(|linear| trained.adapts(linear)));
         list = list.iter().flat_map(|tensor| tensor.adapters(rank, ranks(tensor))).collect();
     }
     list.retain(|tensor| tensor.elements > 0);
@@ -48,8 +52,8 @@ pub(super) fn trained(step: &TrainingStep, mut list: Vec<Tensor>) -> Vec<Tensor>
 }
 
 /// The elements of tensors, those of experts apart.
-pub(super) fn parameters_of(tensors: impl Iterator<Item = Tensor>) -> RankParameters {
-    tensors.fold(RankParameters::default(), |mut sum, tensor| {
+pub(super) fn parameters_of(tensors: impl IntoIterator<Item = Tensor>) -> RankParameters {
+    tensors.into_iter().fold(RankParameters::default(), |mut sum, tensor| {
         *(if tensor.is_expert() { &mut sum.experts } else { &mut sum.dense }) += tensor.elements;
         sum
     })
@@ -96,7 +100,7 @@ fn words(step: &TrainingStep, stage: u32, elements: u64) -> Tensor {
 fn of_prediction_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor>) {
     (0..2).for_each(|_| list.extend(norm(step.model)));
     let projection = Tensor::matrix(step.prediction_projection_parameters(), 2 * step.model.hidden);
-    list.push(projection.divided(Division::Rows));
+    list.push(Tensor { division: Division::Rows, ..projection });
     of_layer(step, layer, order, list);
     list.extend(norm(step.model));
 }
@@ -150,7 +154,7 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
     let (first_bias, second_bias) = if model.biases.feed_forward { (first_bias, h) } else { (0, 0) };
     let second = (h * width / t).min(whole.saturating_sub(first + first_bias + second_bias));
     let others = whole.saturating_sub(first + first_bias + second + second_bias);
-    let input = |weight: u64, bias: u64| [Tensor::matrix(weight, h).divided(Division::Rows), Tensor::vector(bias)];
+    let input = |weight: u64, bias: u64| [Tensor::matrix(weight, h).linear(Fc1, Division::Rows), Tensor::vector(bias)];
     let mut list = match order {
         Order::PyTorch | Order::Definition if inputs == 2 => {
             let halves = [(first / 2, first_bias / 2), (first - first / 2, first_bias - first_bias / 2)];
@@ -158,7 +162,7 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
         }
         _ => input(first, first_bias).to_vec(),
     };
-    let output = Tensor::matrix(second, (width / t).max(1)).divided(Division::Columns);
+    let output = Tensor::matrix(second, (width / t).max(1)).linear(Fc2, Division::Columns);
     list.extend([output, Tensor::vector(second_bias), Tensor::matrix(others, h)]);
     list
 }
@@ -219,7 +223,7 @@ pub(super) fn of_linear_attention(
     };
     let h = model.hidden;
     let [weight, bias] = parts.input;
-    let rows = |elements: u64| Tensor::matrix(elements, h).divided(Division::Rows);
+    let rows = |elements: u64| Tensor::matrix(elements, h).linear(Qkv, Division::Rows);
     let gate = match order {
         Order::PyTorch | Order::Definition if model.family.transformers.linear_inputs_apart => {
             h * model.attention.linear.as_ref().map_or(0, |linear| linear.value_width(t))
@@ -234,7 +238,7 @@ pub(super) fn of_linear_attention(
     let convolution = [Tensor::filters(parts.convolution[0], tokens), Tensor::vector(parts.convolution[1])];
     let of_heads = parts.of_heads.map(Tensor::vector);
     let [weight, bias] = parts.output;
-    let output = Tensor::matrix(weight, (weight / h).max(1)).divided(Division::Columns);
+    let output = Tensor::matrix(weight, (weight / h).max(1)).linear(Proj, Division::Columns);
     let output = [Tensor::vector(parts.norm), output, Tensor::vector(bias)];
     match order {
         Order::Megatron => {
@@ -262,7 +266,7 @@ fn output_projection(model: &Model, t: u64) -> [Tensor; 2] {
     let value = model.attention.latent.as_ref().map_or(model.attention.head_dimension, |latent| latent.value_dimension);
     let (width, bias) =
         (model.attention.heads / t * value, if model.biases.attention_output { model.hidden } else { 0 });
-    [Tensor::matrix(width * model.hidden, width).divided(Division::Columns), Tensor::vector(bias)]
+    [Tensor::matrix(width * model.hidden, width).linear(Proj, Division::Columns), Tensor::vector(bias)]
 }
 
 fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
@@ -280,7 +284,7 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
     };
     let projection = |width: u64| {
         let bias = if model.biases.query_key_value { width } else { 0 };
-        [Tensor::matrix(width * model.hidden, model.hidden).divided(division), Tensor::vector(bias)]
+        [Tensor::matrix(width * model.hidden, model.hidden).linear(Qkv, division), Tensor::vector(bias)]
     };
     let mut list: Vec<Tensor> = widths.into_iter().flat_map(projection).collect();
     list.extend(model.query_key_norm_parameters(t).map(Tensor::vector));
@@ -293,20 +297,20 @@ fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -
     let bias = |width: u64| Tensor::vector(if model.biases.query_key_value { width } else { 0 });
     let queries = match latent.query_rank {
         Some(rank) => vec![
-            Tensor::matrix(h * rank, h).divided(Division::Duplicated),
+            Tensor::matrix(h * rank, h).linear(Qkv, Division::Duplicated),
             bias(rank),
             Tensor::vector(rank),
-            Tensor::matrix(rank * heads * model.attention.head_dimension, rank).divided(Division::Rows),
+            Tensor::matrix(rank * heads * model.attention.head_dimension, rank).linear(Qkv, Division::Rows),
         ],
-        None => vec![Tensor::matrix(h * heads * model.attention.head_dimension, h).divided(Division::Rows)],
+        None => vec![Tensor::matrix(h * heads * model.attention.head_dimension, h).linear(Qkv, Division::Rows)],
     };
     let compressed = latent.kv_rank + latent.rotary_dimension;
     let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
     let keys_and_values = [
-        Tensor::matrix(h * compressed, h).divided(Division::Duplicated),
+        Tensor::matrix(h * compressed, h).linear(Qkv, Division::Duplicated),
         bias(compressed),
         Tensor::vector(latent.kv_rank),
-        Tensor::matrix(expanded, latent.kv_rank).divided(Division::Rows),
+        Tensor::matrix(expanded, latent.kv_rank).linear(Qkv, Division::Rows),
     ];
     queries.into_iter().chain(keys_and_values).collect()
 }
@@ -404,6 +408,8 @@ pub(super) struct Tensor {
     pub role: Role,
     /// How tensor parallelism divides it.
     pub division: Division,
+    /// The linear of a block whose weight it is.
+    pub linear: Option<LoraModule>,
 }
 
 /// The dimensions of a tensor. A row has one index of the first dimension.
@@ -467,12 +473,12 @@ impl Tensor {
     }
 
     fn of(elements: u64, shape: Shape) -> Tensor {
-        Tensor { elements, shape, role: Role::Dense, division: Division::Whole }
+        Tensor { elements, shape, role: Role::Dense, division: Division::Whole, linear: None }
     }
 
-    /// A tensor divided over the ranks of tp.
-    pub fn divided(self, division: Division) -> Tensor {
-        Tensor { division, ..self }
+    /// The weight of a linear, divided over the ranks of tp.
+    pub fn linear(self, linear: LoraModule, division: Division) -> Tensor {
+        Tensor { linear: Some(linear), division, ..self }
     }
 
     /// This tensor of this many experts, fused.

@@ -262,7 +262,7 @@ fn counts(layer: &ExpertLayer) -> Result<Option<Op>> {
 fn bias(layer: &ExpertLayer) -> Option<Op> {
     let step = layer.step;
     let (element, experts) = (step.activation(), layer.mixture.experts);
-    let layers = step.layers_passed(layer.stage, LayerKind::Experts);
+    let layers = step.layers_of_kind(layer.stage, Pass::Forward, LayerKind::Experts);
     let bytes = element.size() * layers * experts;
     (layers > 0).then(|| Op {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },
