@@ -192,7 +192,7 @@ pub(super) fn bytes_on(node: usize, maps: &str, address: u64) -> Option<u64> {
     let line = maps.lines().take_while(|line| start(line).is_some_and(|start| start <= address)).last()?;
     let value = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
     let kib_of_page = value("kernelpagesize_kB=")?;
-    Some((value(&format!("N{node}=")).unwrap_or(0) * kib_of_page) << 10)
+    Some(value(&format!("N{node}=")).unwrap_or(0).saturating_mul(kib_of_page.saturating_mul(1024)))
 }
 
 /// Reads one device through NVML.
@@ -396,7 +396,8 @@ mod tests {
         let maps = "\
             7f0000000000 default anon=4 dirty=4 N0=1 N1=3 kernelpagesize_kB=4\n\
             7f0000200000 default file=/dev/nvidiactl\n\
-            7f0000400000 default file=/anon_hugepage dirty=2 N12=2 kernelpagesize_kB=2048\n";
+            7f0000400000 default file=/anon_hugepage dirty=2 N12=2 kernelpagesize_kB=2048\n\
+            fffffffffffff000 default N0=18446744073709551615 kernelpagesize_kB=4\n";
         for (node, address, bytes) in [
             (1, 0x7f00_0000_1000, Some(3 << 12)),
             (0, 0x7f00_0000_0000, Some(1 << 12)),
@@ -405,6 +406,7 @@ mod tests {
             (12, 0x7f00_0040_0000, Some(4 << 20)),
             (1, 0x7f00_0040_0000, Some(0)),
             (0, 0x7e00_0000_0000, None),
+            (0, u64::MAX, Some(u64::MAX)),
         ] {
             assert_eq!(bytes_on(node, maps, address), bytes, "{node} {address:x}");
         }

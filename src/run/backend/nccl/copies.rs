@@ -82,7 +82,7 @@ impl DeviceCopy {
         let new = |(index, (other, to))| Way::new(shape, to, other, index, context);
         let ways = || ends.enumerate().map(new).collect::<Result<Vec<Way>>>();
         let ways = match shape.host_memory.is_some_and(HostMemory::is_far) {
-            true => on_far_node(context.pci, |node| ways().and_then(|ways| on_node_alone(node, shape.bytes.0, ways)))??,
+            true => on_far_node(context.pci, |node| ways().and_then(|ways| entirely_on(node, shape.bytes.0, ways)))??,
             false => ways()?,
         };
         Ok(DeviceCopy {
@@ -236,7 +236,7 @@ pub(super) fn on_far_node<T>(pci: &str, work: impl FnOnce(usize) -> T) -> Result
 }
 
 /// Refuses buffers of the host that are not on the node: if that is full, the system takes memory of another.
-fn on_node_alone(node: usize, bytes: u64, ways: Vec<Way>) -> Result<Vec<Way>> {
+fn entirely_on(node: usize, bytes: u64, ways: Vec<Way>) -> Result<Vec<Way>> {
     let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
     for Way { source, target, .. } in &ways {
         let host = if source.on_host().is_some() { source } else { target };
