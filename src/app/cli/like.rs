@@ -31,8 +31,10 @@ const TOOL_DEFAULTS: [(&str, [&str; 3]); 8] = [
 pub fn with_tool_defaults(flag: Arg) -> Arg {
     let takes_value = flag.get_action().takes_values();
     let is_size = flag.get_value_names().is_some_and(|names| names[0] == "BYTES");
-    let has_hyphens = is_size || flag.is_allow_hyphen_values_set();
-    let flag = flag.allow_negative_numbers(takes_value && !is_size).allow_hyphen_values(has_hyphens);
+    let flag = match is_size {
+        true => flag.allow_hyphen_values(true),
+        false => flag.allow_negative_numbers(takes_value),
+    };
     let Some((_, values)) = TOOL_DEFAULTS.iter().find(|(name, _)| flag.get_id() == name) else { return flag };
     let when = TOOLS.into_iter().zip(values).map(|(tool, value)| (LIKE, ArgPredicate::from(tool), Some(*value)));
     flag.default_value_ifs(when)
