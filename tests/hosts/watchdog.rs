@@ -4,14 +4,15 @@
 
 use crate::{common, played};
 
-use commgauge::watchdog::collector::FirstAnswer;
+use commgauge::watchdog::collector::{Config, FirstAnswer};
 use commgauge::watchdog::wire;
 use commgauge::watchdog::wire::{Frame, Hello, PeerKind};
 use common::{signal, wait_until};
-use played::{Collector, DEADLINE, Peer, RANKS_PER_HOST, TOKEN, connect, detail, greet, read_until, state};
+use played::{Collector, DEADLINE, PROGRAM, Peer, RANKS_PER_HOST, TOKEN, connect, detail, greet, read_until, state};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const HOSTS: u32 = 2_048;
@@ -122,6 +123,38 @@ fn ranks_that_were_silent_too_long_but_continue_are_not_ended() {
     let text = std::fs::read_to_string(&report).unwrap();
     assert!(text.contains("it is idle") && !text.contains("it was away"), "{text}");
     drop(ranks);
+    assert!(collector.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_host_whose_watchdog_alone_is_silent_ends_no_run_that_makes_progress() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = Duration::from_secs(3);
+    let config = Collector::config(2, folder.path().join("run.jsonl"));
+    let config = Config { host_deadline_milliseconds: limit.as_millis() as u64, ..config };
+    let mut collector = Collector::of_config(config, Command::new(PROGRAM));
+    collector.begin();
+    let mut ranks = streams_of_ranks(&collector.answer);
+    let mut other = greet(collector.answer.hosts_port, PeerKind::Host(1));
+    drop(collector.child.stdin.take());
+    other.send((RANKS_PER_HOST..2 * RANKS_PER_HOST).map(|rank| state(rank, 200, Duration::ZERO, limit)));
+    // Longer than the host and each of its ranks may be silent.
+    let begun = Instant::now();
+    while begun.elapsed() < 3 * limit {
+        let steps = 200 + begun.elapsed().as_millis() as u64;
+        send(&mut ranks, |rank| [state(rank, steps, Duration::ZERO, limit)]);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let report = folder.path().join("run.hang.txt");
+    assert!(!report.exists());
+    // Then they wait for it.
+    send(&mut ranks, |rank| [state(rank, 1 << 20, 2 * limit, limit), detail(rank, "it waits")]);
+    read_until(&mut ranks[0].0, &Frame::Query);
+    send(&mut ranks, |rank| [state(rank, 1 << 20, 2 * limit, limit), detail(rank, "it waits")]);
+    read_until(&mut ranks[0].0, &Frame::Abort(5));
+    let text = std::fs::read_to_string(&report).unwrap();
+    assert!(text.contains("node-1 cannot be reached (the host or its link)"), "{text}");
+    drop((ranks, other));
     assert!(collector.child.wait().unwrap().success());
 }
 

@@ -16,6 +16,9 @@ const EXITING: u64 = 0x4;
 /// SIGKILL in a signal mask: bit 8 is signal 9.
 const KILL: u64 = 1 << 8;
 
+/// A rank without a heartbeat for this long counts as not answering.
+pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
+
 /// Fate of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -326,8 +329,19 @@ impl RankTable {
         // After a stop request the user does not want to wait for a blocked rank.
         let stop_requested = self.entries.iter().any(|entry| entry.state.signalled);
         let deadline = |entry: &Entry| if stop_requested { entry.deadline().min(STOP_GRACE) } else { entry.deadline() };
-        let late = |entry: &&Entry| entry.status == RankStatus::Live && entry.stayed(now) > deadline(entry);
+        let moved = self.moved(now);
+        let late = |entry: &&Entry| {
+            let is_held_up = entry.process.is_here() || entry.is_heard(now) || moved > deadline(entry);
+            entry.status == RankStatus::Live && entry.stayed(now) > deadline(entry) && is_held_up
+        };
         self.entries.iter().filter(late).map(deadline).min().map(Trigger::Deadline)
+    }
+
+    /// How long ago a rank that is heard made progress. While one does, nothing waits for a host that is silent: its watchdog alone may be
+    /// stopped, which its ranks report once all agree.
+    pub fn moved(&self, now: Instant) -> Duration {
+        let heard = self.entries.iter().filter(|entry| entry.status == RankStatus::Live && entry.is_heard(now));
+        heard.map(|entry| entry.stayed(now)).min().unwrap_or(Duration::MAX)
     }
 
     /// An answer to an earlier query does not count for the next.
@@ -348,6 +362,10 @@ impl Entry {
     pub fn silent(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_heartbeat)
             + Duration::from_millis(self.state.silent_milliseconds.into())
+    }
+
+    fn is_heard(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_heartbeat) <= NO_ANSWER_AFTER
     }
 
     /// How long it has stayed in its operation, as far as known.

@@ -5,7 +5,7 @@ use super::super::reporting_thread::LoneReports;
 use super::super::wire::{
     Challenge, Connection, Frame, Hello, PeerKind, RankState, Token, random, session_of_collector,
 };
-use super::process::{self, Entry, Leftovers, Process, RankStatus, RankTable, Stacks, Trigger};
+use super::process::{self, Entry, Leftovers, NO_ANSWER_AFTER, Process, RankStatus, RankTable, Stacks, Trigger};
 use commgauge_model::record::launch_lines::HangLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -514,9 +514,6 @@ pub struct Config {
 }
 
 // The stages of a collector, from the first suspicion to the end of a launch.
-
-/// A rank without a heartbeat for this long counts as not answering.
-pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
 
 /// After a death: time to distinguish it from the ranks that the launcher ends because of it.
 pub(super) const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);

@@ -3,9 +3,9 @@
 
 use super::super::reporting_thread;
 use super::super::wire::{Frame, PeerKind, print_message};
-use super::process::{Entry, RankStatus, Trigger};
+use super::process::{Entry, NO_ANSWER_AFTER, RankStatus, Trigger};
 use super::report::{RankView, hang_line, short_text, whole_text};
-use super::serve::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Serving, Stage, UNREACHABLE_AFTER};
+use super::serve::{DEATH_SETTLING_TIME, Outcome, RasQuery, Serving, Stage, UNREACHABLE_AFTER};
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
 use commgauge_base::output_file::write_own;
 use commgauge_base::visible::{ShownPath, visible};
@@ -214,7 +214,8 @@ impl Serving {
     /// Decides alone for the ranks of this host if the first collector is unreachable for long, or for a while when it is time to act.
     fn give_up_first(&mut self, now: Instant) {
         let silent = now.saturating_duration_since(self.times.first_heard);
-        let acts = || silent > self.host_deadline() || silent > UNREACHABLE_AFTER && self.table.trigger(now).is_some();
+        let blocks = || silent > self.host_deadline() && self.table.moved(now) > self.host_deadline();
+        let acts = || blocks() || silent > UNREACHABLE_AFTER && self.table.trigger(now).is_some();
         if self.upstream.is_some() && acts() {
             self.upstream = None;
             self.is_cut_off = true;
@@ -227,7 +228,8 @@ impl Serving {
 
     /// Reason to act: a rank, or a silent host.
     fn trigger(&self, now: Instant) -> Option<Trigger> {
-        let lost = self.is_cut_off || self.silent_hosts(now, self.host_deadline()).next().is_some();
+        let blocks = || self.table.moved(now) > self.host_deadline();
+        let lost = self.is_cut_off || self.silent_hosts(now, self.host_deadline()).next().is_some() && blocks();
         self.table.trigger(now).or_else(|| lost.then(|| Trigger::Deadline(self.host_deadline())))
     }
 
