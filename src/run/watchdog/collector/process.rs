@@ -329,10 +329,10 @@ impl RankTable {
         // After a stop request the user does not want to wait for a blocked rank.
         let stop_requested = self.entries.iter().any(|entry| entry.state.signalled);
         let deadline = |entry: &Entry| if stop_requested { entry.deadline().min(STOP_GRACE) } else { entry.deadline() };
-        let moved = self.moved(now);
+        let moved = if stop_requested { Duration::MAX } else { self.moved(now) };
         let late = |entry: &&Entry| {
-            let is_held_up = entry.process.is_here() || entry.is_heard(now) || moved > deadline(entry);
-            entry.status == RankStatus::Live && entry.stayed(now) > deadline(entry) && is_held_up
+            let counts = entry.process.is_here() || entry.is_heard(now) || moved > deadline(entry);
+            entry.status == RankStatus::Live && entry.stayed(now) > deadline(entry) && counts
         };
         self.entries.iter().filter(late).map(deadline).min().map(Trigger::Deadline)
     }
@@ -508,6 +508,12 @@ mod tests {
         assert_eq!(table.trigger(after(10_001)), None);
         table.record_heartbeat(long(1, true), after(10_000));
         assert_eq!(table.trigger(after(10_001)), Some(Trigger::Deadline(STOP_GRACE)), "a stop was requested");
+        let mut table = RankTable::new(0..3, begun);
+        table.record_heartbeat(state(1, 0), begun);
+        table.record_heartbeat(state(0, 0), after(5_000));
+        assert_eq!(table.trigger(after(5_001)), None, "its host alone is silent, as another rank makes progress");
+        table.record_heartbeat(state(0, 2_001), after(8_000));
+        assert!(table.trigger(after(8_001)).is_some(), "the other rank waits");
         let mut table = RankTable::new(0..3, begun);
         table.record_heartbeat(state(1, 1_900), begun);
         table.leave(1, 0);
