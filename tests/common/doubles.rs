@@ -16,8 +16,8 @@ pub fn folder() -> PathBuf {
 /// The same, with a libnccl of another version: later functions have no symbols in it.
 pub fn folder_with_nccl(version: &str) -> PathBuf {
     let variant = if version == NCCL_VERSION { "" } else { version };
-    let libraries = [("cuda", "", "libcuda.so"), ("cuda", "", "libcuda.so.1"), ("nccl", variant, "libnccl.so.2")];
-    linked(&format!("with-nccl-{version}"), &libraries)
+    let driver: Library = ("cuda", "", &["libcuda.so", "libcuda.so.1"]);
+    linked(&format!("with-nccl-{version}"), &[driver, ("nccl", variant, &["libnccl.so.2"])])
 }
 
 /// Makes a program load the doubles: this host then has `devices` simulated devices.
@@ -35,17 +35,17 @@ pub fn with_nccl<'a>(command: &'a mut Command, devices: u32, version: &str) -> &
 
 /// Adds a stand-in for libcublas, which hosts have none of otherwise.
 pub fn with_cublas(command: &mut Command) -> &mut Command {
-    with_library(command, ("cublas", "", "libcublas.so.12"))
+    with_library(command, ("cublas", "", &["libcublas.so.12"]))
 }
 
 /// Adds a stand-in for NVML that answers as `COMMGAUGE_DOUBLE_NVML` says.
 pub fn with_nvml<'a>(command: &'a mut Command, answers: &str) -> &'a mut Command {
-    with_library(command, ("nvml", "", "libnvidia-ml.so.1")).env("COMMGAUGE_DOUBLE_NVML", answers)
+    with_library(command, ("nvml", "", &["libnvidia-ml.so.1"])).env("COMMGAUGE_DOUBLE_NVML", answers)
 }
 
 /// The same for NVML of an old driver, without fields, fabric and events.
 pub fn with_old_nvml(command: &mut Command) -> &mut Command {
-    with_library(command, ("nvml", "old", "libnvidia-ml.so.1"))
+    with_library(command, ("nvml", "old", &["libnvidia-ml.so.1"]))
 }
 
 /// Puts a stand-in first in the way of a command.
@@ -57,8 +57,8 @@ fn with_library<'a>(command: &'a mut Command, library: Library<'_>) -> &'a mut C
     command.env("LD_LIBRARY_PATH", paths.expect("no path has a colon"))
 }
 
-/// A stand-in: its name, its variant (a version of NCCL, or `old` for NVML; else empty), and the name by which it is loaded.
-type Library<'a> = (&'a str, &'a str, &'a str);
+/// A stand-in: its name, its variant (a version of NCCL, or `old` for NVML; else empty), and the names by which it is loaded.
+type Library<'a> = (&'a str, &'a str, &'a [&'a str]);
 
 /// Files that communicators of the doubles left in shared memory.
 pub fn left_in_shared_memory() -> Vec<PathBuf> {
@@ -77,7 +77,8 @@ fn linked(folder: &str, libraries: &[Library<'_>]) -> PathBuf {
     if made.insert(folder.to_owned()) {
         std::fs::create_dir_all(&path).expect("the target folder is writable");
         for &(name, variant, loaded_as) in libraries {
-            link(&built(name, variant), &path.join(loaded_as));
+            let library = built(name, variant);
+            loaded_as.iter().for_each(|name| link(&library, &path.join(name)));
         }
     }
     path

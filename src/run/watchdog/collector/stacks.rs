@@ -214,7 +214,7 @@ impl Serving {
     /// Decides alone for the ranks of this host if the first collector is unreachable for long, or for a while when it is time to act.
     fn give_up_first(&mut self, now: Instant) {
         let silent = now.saturating_duration_since(self.times.first_heard);
-        let blocks = || silent > self.host_deadline() && self.table.moved(now) > self.host_deadline();
+        let blocks = || silent > self.host_deadline() && self.is_blocked(now);
         let acts = || blocks() || silent > UNREACHABLE_AFTER && self.table.trigger(now).is_some();
         if self.upstream.is_some() && acts() {
             self.upstream = None;
@@ -226,10 +226,15 @@ impl Serving {
         Duration::from_millis(self.config.host_deadline_milliseconds)
     }
 
+    /// Whether no rank that is heard has made progress for as long as a host may be silent.
+    fn is_blocked(&self, now: Instant) -> bool {
+        self.table.moved(now) > self.host_deadline()
+    }
+
     /// Reason to act: a rank, or a silent host.
     fn trigger(&self, now: Instant) -> Option<Trigger> {
-        let blocks = || self.table.moved(now) > self.host_deadline();
-        let lost = self.is_cut_off || self.silent_hosts(now, self.host_deadline()).next().is_some() && blocks();
+        let is_silent = || self.silent_hosts(now, self.host_deadline()).next().is_some();
+        let lost = self.is_cut_off || is_silent() && self.is_blocked(now);
         self.table.trigger(now).or_else(|| lost.then(|| Trigger::Deadline(self.host_deadline())))
     }
 
