@@ -155,10 +155,16 @@ impl Serving {
         for listener in &self.admission.listeners {
             // Few at a time: those that are closed already go, and peers greet, before the next.
             for (stream, _) in std::iter::from_fn(|| listener.accept().ok()).take(MAX_UNGREETED_PEERS / 2) {
-                let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].peer_kind.is_none());
-                // A legitimate peer greets at once; the peer that has been silent the longest is dropped.
-                if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
-                    self.peers.remove(oldest);
+                let is_stranger = |at: &usize| self.peers[*at].peer_kind.is_none();
+                let strangers: Vec<usize> = (0..self.peers.len()).filter(is_stranger).collect();
+                if strangers.len() >= most {
+                    // A legitimate peer greets at once; the peer that has been silent the longest is dropped. A greeting may not be read yet.
+                    let mut is_silent = |at: &&usize| {
+                        let connection = &mut self.peers[**at].connection;
+                        connection.receive().is_err() || connection.incoming.is_empty()
+                    };
+                    let oldest = strangers.iter().find(&mut is_silent).unwrap_or(&strangers[0]);
+                    self.peers.remove(*oldest);
                 }
                 if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), random()) {
                     connection.queue_bytes(&challenge);
